@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.assets.materials import Material
 from fleet_tools.assets.model_description import (
     SIGNATURE,
     JointDescription,
     LinkDescription,
+    Material,
     ModelDescription,
     Position,
 )

@@ -4,8 +4,11 @@ A presser in the hand pushes a button into its block, which the expert solves. T
 to be replaced one by one: other models, other keypoints, another success, another plan.
 """
 
-from fleet_tools.assets.materials import BEECH, NYLON, PINE, STEEL
 from fleet_tools.assets.model_description import (
+    BEECH,
+    NYLON,
+    PINE,
+    STEEL,
     JointDescription,
     KeypointDescription,
     LinkDescription,

@@ -19,8 +19,7 @@ from websockets.exceptions import WebSocketException
 
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies import openpi
-from fleet_tools.policies.channel import WebSocketChannel
-from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_client import PolicyClient, WebSocketChannel
 from fleet_tools.policies.server_access import SCHEMES
 
 _OBSERVATION = {"state": np.zeros(7, np.float32)}

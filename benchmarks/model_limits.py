@@ -33,8 +33,7 @@ from fleet_tools.assets.rules import measure_all
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.checking.expert_trials import tasks_of, try_model
-from fleet_tools.studio.checking.general_rules import find_rules
-from fleet_tools.studio.checking.measure_model import measure_model
+from fleet_tools.studio.checking.general_rules import find_rules, measure_model
 from fleet_tools.utils import cli
 
 BLADE_M = 0.0024

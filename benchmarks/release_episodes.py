@@ -26,8 +26,8 @@ from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.attempts import attempt_record, scene_seed
 from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
 from fleet_tools.dataset.header import describe
-from fleet_tools.dataset.manifest import AttemptRecord
 from fleet_tools.dataset.replays import Replay
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.evaluation.config import PROTOCOL

@@ -23,7 +23,7 @@ from fleet_tools.policies.array_codec import decode
 from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.policy_server import PolicyServer
-from fleet_tools.policies.realtime_policy import RealTimePolicy
+from fleet_tools.policies.remote_policy import RealTimePolicy
 from fleet_tools.policies.server_access import Access
 from fleet_tools.policies.wire_messages import Act, Acted, Hello
 from fleet_tools.utils import cli

@@ -116,12 +116,12 @@ def _subject(options: LabelOptions) -> "Subject":
     task = None if options.task is None else load_task(options.task)
     if options.path.is_dir():
         from fleet_tools.studio.checking.expert_trials import tasks_of
-        from fleet_tools.studio.labelling.folder_subject import FolderSubject
+        from fleet_tools.studio.labelling.subjects import FolderSubject
 
         subject = FolderSubject(options.path)
         tasks_of(subject.model, options.task)  # refuses a task of other families
         return subject
-    from fleet_tools.studio.labelling.mesh_subject import MeshSubject
+    from fleet_tools.studio.labelling.subjects import MeshSubject
 
     family, output, keypoints = options.family, options.output, options.keypoint_names
     if task is not None:

@@ -27,7 +27,7 @@ from fleet_tools.utils.progress import progress_bar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.studio.photographs.photo_jobs import StateSource
+    from fleet_tools.studio.photographs.photo_jobs import PhotoSource
 
 INDEX = "photographs.jsonl"
 
@@ -136,7 +136,7 @@ def _photograph(options: PhotographOptions) -> int:
     return cli.OK
 
 
-def _states(options: PhotographOptions) -> "StateSource":
+def _states(options: PhotographOptions) -> "PhotoSource":
     from fleet_tools.studio.photographs.photo_jobs import dataset_states, scene_state
 
     if options.source.is_dir():

@@ -24,8 +24,8 @@ from fleet_tools.utils.progress import progress_bar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.dataset.manifest import AttemptRecord
     from fleet_tools.dataset.replays import Replay
+    from fleet_tools.dataset.stored_episode import AttemptRecord
 
 
 class ReplayOptions(cli.Options):

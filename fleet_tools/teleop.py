@@ -24,7 +24,7 @@ from fleet_tools.utils.option_parser import KeyValue
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.dataset.dataset_folder import DatasetWriter
-    from fleet_tools.dataset.manifest import AttemptRecord
+    from fleet_tools.dataset.stored_episode import AttemptRecord
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.assets.families import Family, HandAlignment, Meaning, behind, middle
-from fleet_tools.assets.materials import (
+from fleet_tools.assets.model_description import (
     ASH,
     BEECH,
     BRASS,
@@ -19,11 +19,9 @@ from fleet_tools.assets.materials import (
     HICKORY,
     NYLON,
     STEEL,
-    Material,
-)
-from fleet_tools.assets.model_description import (
     KeypointDescription,
     LinkDescription,
+    Material,
     ModelDescription,
     PartDescription,
 )

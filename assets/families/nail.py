@@ -14,11 +14,15 @@ from typing import Literal
 import numpy as np
 
 from fleet_tools.assets.families import Family, Meaning
-from fleet_tools.assets.materials import BEECH, BRASS, PINE, STEEL, Material
 from fleet_tools.assets.model_description import (
+    BEECH,
+    BRASS,
+    PINE,
+    STEEL,
     JointDescription,
     KeypointDescription,
     LinkDescription,
+    Material,
     ModelDescription,
     PartDescription,
 )

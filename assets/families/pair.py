@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleet_tools.assets.families import Family, Meaning, behind
-from fleet_tools.assets.materials import BEECH, Material
 from fleet_tools.assets.model_description import (
+    BEECH,
     KeypointDescription,
     LinkDescription,
+    Material,
     ModelDescription,
     PartDescription,
 )

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleet_tools.assets.families import Family, Meaning, behind
-from fleet_tools.assets.materials import Material
 from fleet_tools.assets.model_description import (
     KeypointDescription,
     LinkDescription,
+    Material,
     ModelDescription,
     PartDescription,
 )

@@ -47,7 +47,7 @@ class ObservationOptions(OptionGroup):
         return kwargs
 
 
-class CollectOptions(cli.Options):
+class MetaWorldCollectOptions(cli.Options):
     """Collects demonstrations of Meta-World's tasks, a dataset for each, or resumes it.
 
     Exit codes:
@@ -77,7 +77,7 @@ class CollectOptions(cli.Options):
     workers: WorkerOptions = WorkerOptions()
 
 
-class EvaluateOptions(cli.Options):
+class MetaWorldEvaluateOptions(cli.Options):
     """Evaluates a policy in scenes of Meta-World's tasks that no dataset contains.
 
     Exit codes:
@@ -96,7 +96,7 @@ class EvaluateOptions(cli.Options):
     workers: WorkerOptions = WorkerOptions()
 
 
-class ViewOptions(cli.Options):
+class MetaWorldViewOptions(cli.Options):
     """Writes a video of a policy in one of Meta-World's tasks.
 
     Exit codes:
@@ -119,7 +119,7 @@ class ViewOptions(cli.Options):
     observation: ObservationOptions = ObservationOptions()
 
 
-def _collect(options: CollectOptions) -> int:
+def _collect(options: MetaWorldCollectOptions) -> int:
     from fleet_tools.baselines.metaworld.tasks import env_spec, task_set
     from fleet_tools.dataset.collection import collect, describe_collection, exit_code
     from fleet_tools.errors import require_name
@@ -157,7 +157,7 @@ def _collect(options: CollectOptions) -> int:
     return code
 
 
-def _view(options: ViewOptions) -> int:
+def _view(options: MetaWorldViewOptions) -> int:
     from fleet_tools.baselines.metaworld.env import MetaWorldEnv
     from fleet_tools.policies.policy import make_guarded
     from fleet_tools.studio.pictures.filming import require_video, write_video
@@ -189,7 +189,7 @@ def _view(options: ViewOptions) -> int:
     return cli.OK
 
 
-def _evaluate(options: EvaluateOptions) -> int:
+def _evaluate(options: MetaWorldEvaluateOptions) -> int:
     from fleet_tools.baselines.metaworld.evaluation import as_text, evaluate
 
     with contextlib.redirect_stdout(sys.stderr):
@@ -225,9 +225,9 @@ _EVERY = 4
 PROGRAM = cli.Program(
     "baselines.metaworld",
     {
-        "collect": cli.Command(CollectOptions, _collect),
-        "evaluate": cli.Command(EvaluateOptions, _evaluate),
-        "view": cli.Command(ViewOptions, _view),
+        "collect": cli.Command(MetaWorldCollectOptions, _collect),
+        "evaluate": cli.Command(MetaWorldEvaluateOptions, _evaluate),
+        "view": cli.Command(MetaWorldViewOptions, _view),
     },
     "Meta-World's tasks as datasets for the same learners and fleets.",
 )

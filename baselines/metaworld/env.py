@@ -28,7 +28,7 @@ IMAGE_SIZE = (640, 480)
 
 
 @dataclass(frozen=True)
-class _Episode:
+class _RunningEpisode:
     """An episode in progress, beside what the simulator holds."""
 
     scene: MetaWorldScene
@@ -122,7 +122,7 @@ class MetaWorldEnv(RecordedEnv):
             rate_hz=rate,
         )
         self.action_space = self.action_spec.space
-        self._episode: _Episode | None = None
+        self._episode: _RunningEpisode | None = None
         self._actions: list[np.ndarray] = []
 
     def reset(
@@ -153,7 +153,7 @@ class MetaWorldEnv(RecordedEnv):
                 "the versions of its dataset."
             )
         scene = MetaWorldScene(task=self._task, seed=seed, random_vector=drawn)
-        self._episode, self._actions = _Episode(scene, _single(state)), []
+        self._episode, self._actions = _RunningEpisode(scene, _single(state)), []
         return self._observe(self._episode), _info(self._episode, success=False)
 
     def step(
@@ -177,7 +177,7 @@ class MetaWorldEnv(RecordedEnv):
         success, steps = bool(facts["success"]), episode.steps + 1
         is_last = steps >= self.steps_at_most(MAX_STEPS)
         outcome = SUCCESS if success else TIME_LIMIT if is_last else RUNNING
-        self._episode = episode = _Episode(
+        self._episode = episode = _RunningEpisode(
             episode.scene, _single(state), outcome, steps, episode.success_once or success
         )
         info = _info(episode, success) | {"action": executed, "action_clipped": clipped}
@@ -264,12 +264,12 @@ class MetaWorldEnv(RecordedEnv):
         self._episode = replace(self._running(), outcome=TIME_LIMIT)
         return TIME_LIMIT
 
-    def _episode_state(self) -> tuple[_Episode, list[np.ndarray], int] | None:
+    def _episode_state(self) -> tuple[_RunningEpisode, list[np.ndarray], int] | None:
         if self._episode is None:
             return None
         return self._episode, self._actions, self.state_digest()
 
-    def _continue_from(self, state: tuple[_Episode, list[np.ndarray], int]) -> None:
+    def _continue_from(self, state: tuple[_RunningEpisode, list[np.ndarray], int]) -> None:
         # MuJoCo's state is not all of it: each of Meta-World's tasks has attributes of its own.
         episode, actions, digest = state
         self.reset(options={"scene": episode.scene})
@@ -282,12 +282,12 @@ class MetaWorldEnv(RecordedEnv):
             )
         self._episode = episode
 
-    def _running(self) -> _Episode:
+    def _running(self) -> _RunningEpisode:
         if self._episode is None:
             raise EpisodeOverError("No episode has begun; call reset().")
         return self._episode
 
-    def _observe(self, episode: _Episode) -> dict[str, np.ndarray]:
+    def _observe(self, episode: _RunningEpisode) -> dict[str, np.ndarray]:
         return {**self._observer.observe(episode.state), "task": self._one_hot.copy()}
 
 
@@ -323,7 +323,7 @@ def _single(state: np.ndarray) -> np.ndarray:
     return np.asarray(state, np.float32)
 
 
-def _info(episode: _Episode, success: bool) -> dict[str, Any]:
+def _info(episode: _RunningEpisode, success: bool) -> dict[str, Any]:
     return {
         "outcome": episode.outcome,
         "success": success,

@@ -33,7 +33,7 @@ STATE = (
 """Entries of Meta-World's observation, of which the goal is shown."""
 
 
-class Observer(Protocol):
+class MetaWorldObserver(Protocol):
     """Observes one simulation.
 
     Attributes:
@@ -121,7 +121,7 @@ class FeatureObserver:
 
 def make_observer(
     simulation: Any, obs_mode: str, encoder: str | None, weights: str | Path | None
-) -> Observer:
+) -> MetaWorldObserver:
     """Makes the observer of a mode.
 
     Args:

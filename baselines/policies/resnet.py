@@ -92,7 +92,7 @@ class ResNetEncoder(Encoder):
         stream = "stage0" if streams else "_stage0"
         table = _conv_norm(f"{module}.conv1", f"{module}.bn1", "_rgb", stream)
         for i, stage in enumerate(self._stages()):
-            for j, block in enumerate(cast(Iterable[_Block], stage)):
+            for j, block in enumerate(cast(Iterable[_BasicBlock], stage)):
                 last, stream = stream, f"stage{i}" if streams else f"_stage{i}"
                 table |= block.symmetry(f"{module}.layer{i + 1}.{j}", last, f"block{i}.{j}", stream)
         return table, f"{stream} _xy:2" if self.pooling == "position" else stream
@@ -159,7 +159,7 @@ CONVERSION = (
 _REMEDY = f"Where torchvision is installed, this command stores its weights: {CONVERSION}"
 
 
-class _Block(nn.Module):
+class _BasicBlock(nn.Module):
     """Two convolutions, added to their input; with a projection where sizes differ."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -193,7 +193,7 @@ class _Block(nn.Module):
 
 
 def _stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(_Block(inputs, outputs, stride), _Block(outputs, outputs, 1))
+    return nn.Sequential(_BasicBlock(inputs, outputs, stride), _BasicBlock(outputs, outputs, 1))
 
 
 def _conv_norm(convolution: str, norm: str, inputs: str, outputs: str) -> Table:

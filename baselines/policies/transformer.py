@@ -41,7 +41,9 @@ class TransformerBody(Body):
         super().__init__()
         self.width, self._inputs = config.width, inputs
         self.embedding = nn.Linear(inputs, config.width)
-        self.blocks = nn.ModuleList(_Block(config, int(task > 0)) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(
+            _AttentionBlock(config, int(task > 0)) for _ in range(config.layers)
+        )
         self.norm = nn.LayerNorm(config.width)
         self.token = nn.Linear(task, config.width) if task > 0 else None
 
@@ -62,14 +64,14 @@ class TransformerBody(Body):
         """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
         stream = "stream" if streams else "_stream"
         table = layers.linear(f"{module}.embedding", inputs, stream)
-        for i, block in enumerate(cast(Iterable[_Block], self.blocks)):
+        for i, block in enumerate(cast(Iterable[_AttentionBlock], self.blocks)):
             table |= block.symmetry(f"{module}.blocks.{i}", f"layer{i}", stream)
         if self.token is not None:
             table |= layers.linear(f"{module}.token", "_task", stream)
         return table | layers.layer_norm(f"{module}.norm", stream), stream
 
 
-class _Block(nn.Module):
+class _AttentionBlock(nn.Module):
     """Attention, then a feedforward part, each added to the stream.
 
     Args:

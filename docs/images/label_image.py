@@ -16,9 +16,9 @@ sys.path.insert(0, str(HERE.parents[1] / "tests"))  # for Chromium's flags
 
 from support.chromium import open_page  # noqa: E402 # pyright: ignore[reportMissingImports]
 
-from fleet_tools.studio.labelling.mesh_subject import MeshSubject  # noqa: E402
 from fleet_tools.studio.labelling.page import LabelPage  # noqa: E402
 from fleet_tools.studio.labelling.session import LabellingSession  # noqa: E402
+from fleet_tools.studio.labelling.subjects import MeshSubject  # noqa: E402
 
 TURN = trimesh.transformations.euler_matrix(0.5, -0.35, 0.3)
 

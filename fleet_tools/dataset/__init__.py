@@ -1,7 +1,7 @@
 """Datasets on disk.
 
     dataset.json                        what was collected (`header.Header`)
-    manifest.jsonl                      a line for every attempt (`manifest.AttemptRecord`)
+    manifest.jsonl                      a line for every attempt (`stored_episode.AttemptRecord`)
     episodes/episode_000012.hdf5        the episode of attempt 12 (`episode_file`)
 
 Only what the manifest lists is part of the dataset. Policies learn from `samples.Samples`.

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.envs.outcomes import NOT_REPRODUCIBLE, SUCCESS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import DatasetError

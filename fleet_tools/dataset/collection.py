@@ -13,7 +13,7 @@ from typing import Any
 from fleet_tools.dataset.attempts import attempt_record, make_attempts
 from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
 from fleet_tools.dataset.header import Header, describe
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.dataset.summary import summarize
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.spec import EnvSpec

@@ -11,8 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from fleet_tools.dataset.header import HEADER, SCHEMA_VERSION, Header
-from fleet_tools.dataset.manifest import EPISODES, MANIFEST, AttemptRecord, begin_digest
-from fleet_tools.dataset.stored_episode import StoredEpisode
+from fleet_tools.dataset.stored_episode import (
+    EPISODES,
+    MANIFEST,
+    AttemptRecord,
+    StoredEpisode,
+    begin_digest,
+)
 from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.storage.atomic_files import write_file

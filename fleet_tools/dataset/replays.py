@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 
 from fleet_tools.dataset.dataset_folder import Dataset
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.policy import StoredActions

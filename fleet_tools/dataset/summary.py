@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.rollouts.episode import Labels
 from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 from fleet_tools.utils.statistics import wilson_interval

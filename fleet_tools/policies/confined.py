@@ -18,10 +18,9 @@ from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.policies.array_codec import ProtocolError
-from fleet_tools.policies.channel import PolicyChannel
 from fleet_tools.policies.conversation import Conversation, Served
 from fleet_tools.policies.policy import NeverCopied, policy_errors
-from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_client import PolicyChannel, PolicyClient
 from fleet_tools.policies.sources import Kind, PolicySource, find_policy, is_address
 from fleet_tools.policies.wire_messages import MAX_ANSWER, Failed, Hello, Message, read_message
 

@@ -30,9 +30,9 @@ from fleet_tools.policies.array_codec import (
     require_numbers,
     unpack,
 )
-from fleet_tools.policies.channel import TIMEOUT_S, WebSocketChannel
 from fleet_tools.policies.conversation import Conversation, Reply, Served
 from fleet_tools.policies.policy import NeverCopied
+from fleet_tools.policies.policy_client import TIMEOUT_S, WebSocketChannel
 from fleet_tools.policies.server_access import SCHEMES
 from fleet_tools.policies.wire_messages import (
     Act,

@@ -1,7 +1,17 @@
-"""A policy behind a socket, for simulations: time stands still until it answers."""
+"""Policies behind a socket: for simulations, whose time waits, and for robots, whose time does not.
+
+For a robot, in each control step `act` returns before its deadline, whatever server and network do.
+A step without an answer is a miss, and its command is zero: of displacements, as in this package,
+that means to stay at the present pose. After several misses in a row, or an error, the client
+stops: all later commands are zero with the status "stopped", until somebody calls `reset`.
+"""
 
 import math
+import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Literal
 
 import gymnasium
 import numpy as np
@@ -10,15 +20,14 @@ from fleet_tools.config.values import differences
 from fleet_tools.envs.array_spec import describe_action, describe_observation, layout_differences
 from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
-from fleet_tools.errors import PolicyError
-from fleet_tools.policies.channel import TIMEOUT_S
+from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.policy import NeverCopied
-from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_client import TIMEOUT_S, PolicyClient
 from fleet_tools.policies.wire_messages import Hello
 
 
 class RemotePolicy(NeverCopied):
-    """Acts as the policy of a server, with the same bits; see `realtime_policy` for robots.
+    """Acts as the policy of a server, with the same bits; see `RealTimePolicy` for robots.
 
     There is no deadline: `timeout_s` is for servers that have died. A connection that was lost is
     made anew by the next `reset`.
@@ -120,3 +129,129 @@ def read_hello(url: str) -> Hello:
     client = PolicyClient.at(url)
     client.close()
     return client.hello
+
+
+Status = Literal["answered", "missed", "stopped"]
+
+
+@dataclass(frozen=True, eq=False)
+class RobotCommand:
+    """What the robot is to do in a control step.
+
+    Attributes:
+        action: As the policy's hello describes it, finite and in its bounds; zero unless answered.
+        status: Whether it is the policy's answer; "stopped" asks for the robot's own stop.
+        reason: Why it is not.
+        seconds: Time from the call to this command, s.
+    """
+
+    action: np.ndarray
+    status: Status
+    reason: str
+    seconds: float
+
+
+class RealTimePolicy:
+    """A client that never lets a control loop wait longer than its deadline.
+
+    One request is in flight at a time. While an earlier one is unanswered, the observation of the
+    present step is not sent, so that a policy with hidden state does not see it. An answer that
+    comes after its deadline is dropped.
+
+    Args:
+        url: Address of the server, see `PolicyClient`.
+        deadline_s: Longest time of `act`, s; shorter than the policy's control period.
+        max_misses: Number of misses in a row after which it stops.
+        timeout_s: Longest time of connecting and of `reset`, while the robot stands still, s.
+
+    Raises:
+        ConfigError: The deadline is not shorter than the control period, or there are no misses
+            after which to stop.
+        PolicyError: See `PolicyClient`.
+    """
+
+    def __init__(
+        self, url: str, deadline_s: float, max_misses: int = 3, timeout_s: float = 10.0
+    ) -> None:
+        if max_misses < 1:
+            raise ConfigError(f"The client stops after 1 miss or more; given: {max_misses}.")
+        self._client = PolicyClient.at(url, timeout_s)
+        self.hello = self._client.hello
+        if not 0.0 < deadline_s < self.hello.control_period_s:
+            self._client.close()
+            raise ConfigError(
+                f"The deadline lies between 0 and the control period, "
+                f"{self.hello.control_period_s:g} s; given: {deadline_s:g} s."
+            )
+        self._deadline_s, self._max_misses = deadline_s, max_misses
+        self._network = ThreadPoolExecutor(1, "policy")
+        self._pending: Future[np.ndarray] | None = None
+        self._misses = 0
+        self._stopped = "reset comes before act"
+
+    def reset(self) -> None:
+        """Begins an episode, also after a stop; the robot stands still.
+
+        Raises:
+            PolicyError: The connection is lost, or the policy raised an error.
+        """
+        self._stopped = "reset failed"
+        if self._pending is not None:
+            wait([self._pending])  # at most the timeout of the connection
+            self._pending = None
+        self._client.reset()
+        self._misses, self._stopped = 0, ""
+
+    def act(self, observation: Mapping[str, np.ndarray], time_s: float) -> RobotCommand:
+        """Returns the command of a control step, at the deadline at the latest.
+
+        Args:
+            observation: Arrays by name, as the policy's hello describes them; not changed until the
+                answer is there.
+            time_s: Time of the observation since the reset, s.
+        """
+        started = time.monotonic()
+        if self._stopped:
+            return self._command("stopped", self._stopped, started)
+        end = started + self._deadline_s
+        if self._pending is not None and not _done(self._pending, end):
+            return self._missed("an earlier request is not answered", started)
+        self._pending = self._network.submit(self._client.act, observation, time_s)
+        if not _done(self._pending, end):
+            return self._missed("no answer before the deadline", started)
+        answered, self._pending = self._pending, None
+        try:
+            action = answered.result()
+        except PolicyError as error:
+            return self._stop(str(error), started)
+        except Exception as error:  # such as an observation that is no mapping
+            return self._stop(f"{type(error).__name__}: {error}", started)
+        self._misses = 0
+        clipped = action.clip(*self.hello.action_bounds)
+        return RobotCommand(clipped, "answered", "", time.monotonic() - started)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._stopped = "closed"
+        self._client.close()
+        self._network.shutdown()
+
+    def _missed(self, reason: str, started: float) -> RobotCommand:
+        self._misses += 1
+        if self._misses >= self._max_misses:
+            return self._stop(f"{self._misses} misses in a row; {reason}", started)
+        return self._command("missed", reason, started)
+
+    def _stop(self, reason: str, started: float) -> RobotCommand:
+        self._stopped = reason
+        return self._command("stopped", reason, started)
+
+    def _command(self, status: Status, reason: str, started: float) -> RobotCommand:
+        spec = self.hello.action
+        zero = np.zeros(spec.shape, spec.dtype)
+        return RobotCommand(zero, status, reason, time.monotonic() - started)
+
+
+def _done(pending: Future, end: float) -> bool:
+    """Waits for a request until some time; whether it is answered."""
+    return bool(wait([pending], max(0.0, end - time.monotonic())).done)

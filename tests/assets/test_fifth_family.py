@@ -19,7 +19,7 @@ from fleet_tools.assets import families
 from fleet_tools.assets.model_folder import write_model
 from fleet_tools.assets.task_scaffold import TASK
 from fleet_tools.errors import ConfigError
-from fleet_tools.studio.checking.first_load import load
+from fleet_tools.studio.checking.program import load
 
 FILES = Path(__file__).parent / "fifth_family"
 

@@ -23,9 +23,8 @@ from pydrake.multibody.tree import ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import DiagramBuilder
 from support.processes import run_python
 
-from fleet_tools.assets.__main__ import main
+from fleet_tools.assets.__main__ import main, random_members
 from fleet_tools.assets.families import family_names, find_family
-from fleet_tools.assets.generation import random_members
 from fleet_tools.assets.model_description import (
     SIGNATURE,
     KeypointDescription,

@@ -26,7 +26,7 @@ from support.small_datasets import OBSERVATION, Drawn, Layout, a_header, write
 
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.export.exporting import export_dataset
-from fleet_tools.dataset.manifest import file_digest
+from fleet_tools.dataset.stored_episode import file_digest
 from fleet_tools.errors import DatasetError, FleetToolsError
 
 FIRST = "episodes/episode_000000.hdf5"

@@ -25,11 +25,11 @@ from fleet_tools.policies.openpi import RESET, OpenpiConversation, OpenpiPolicy
 from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.wire_messages import Acted, Ready
 from fleet_tools.studio.labelling.labels import read_draft
-from fleet_tools.studio.labelling.mesh_subject import MeshSubject
 from fleet_tools.studio.labelling.session import LabellingSession
+from fleet_tools.studio.labelling.subjects import MeshSubject
 from fleet_tools.studio.teleoperation.devices import action_of
+from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.page_server import Controls, read_controls
-from fleet_tools.studio.teleoperation.scene_view import pose_of
 from fuzz.kernel import SECONDS, Subject, require
 from fuzz.kinds_remote import changed_arrays
 from fuzz.mutations import changed_data, changed_json, changed_text, pick, scalar

@@ -15,11 +15,9 @@ from support.served_policies import hello
 from fleet_tools import __main__ as programs
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.policies.array_codec import decode
-from fleet_tools.policies.channel import PolicyChannel
-from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.policy_client import PolicyChannel, PolicyClient
 from fleet_tools.policies.wire_messages import Acted, Failed, Informed, Message, Ready
-from fleet_tools.studio.checking.first_load import load
-from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.checking.program import load, read_model
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_number, pick
 

@@ -30,8 +30,7 @@ from fleet_tools.robot.arm import Arm
 from fleet_tools.robot.arm_model import joint_limits
 from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import Scene, sample_scene
-from fleet_tools.studio.checking.first_load import load
-from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.checking.program import load, read_model
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
 from fleet_tools.studio.photographs.photo_jobs import read_scene_file
 from fuzz.kernel import Subject, require

@@ -14,7 +14,7 @@ pytest.importorskip("websockets")
 from support.served_policies import Scripted, constant, held, observation, serving
 
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.policies.realtime_policy import RealTimePolicy, RobotCommand
+from fleet_tools.policies.remote_policy import RealTimePolicy, RobotCommand
 
 DEADLINE_S = 1.5
 """Long enough for an answer on a machine with other work, and short enough to be missed often."""

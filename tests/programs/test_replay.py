@@ -19,7 +19,7 @@ from fleet_tools import collect, replay
 from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.dataset_folder import Dataset
-from fleet_tools.dataset.manifest import file_digest
+from fleet_tools.dataset.stored_episode import file_digest
 from fleet_tools.sim.scene import Scene
 
 HERE = ("--workers", "0")

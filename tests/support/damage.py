@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fleet_tools.dataset.manifest import file_digest
+from fleet_tools.dataset.stored_episode import file_digest
 
 HOSTILE: tuple[Any, ...] = (
     *(None, True, -1, 7, 2**63, 10**40, 1e308, [], {}, [[]], {"a": 1}, [10**9, 10**9], [-1]),

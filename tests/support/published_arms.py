@@ -38,7 +38,7 @@ def standard(a: float, d: float, alpha: float, q: float) -> np.ndarray:
 
 
 class Published(NamedTuple):
-    """What the test knows of an arm, typed anew from the sources that `parameters` names.
+    """What the test knows of an arm, typed anew from the sources that `description` names.
 
     Attributes:
         name: Name of the arm.

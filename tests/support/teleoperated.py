@@ -17,8 +17,7 @@ from fleet_tools.dataset.header import describe
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.studio.teleoperation.devices import DEAD_ZONE
-from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation.devices import DEAD_ZONE, Inputs
 from fleet_tools.studio.teleoperation.operator_policy import NAME, Pace, Phase, RealTime
 from fleet_tools.studio.teleoperation.session import OpenSession, open_session
 

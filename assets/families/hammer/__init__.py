@@ -12,7 +12,7 @@ from fleet_tools.assets.families.hammer.hammer_parts import (
     HammerParams,
     hammer_parts,
 )
-from fleet_tools.assets.materials import (
+from fleet_tools.assets.model_description import (
     ASH,
     BEECH,
     BRASS,
@@ -21,8 +21,6 @@ from fleet_tools.assets.materials import (
     NYLON,
     RUBBER,
     STEEL,
-)
-from fleet_tools.assets.model_description import (
     KeypointDescription,
     LinkDescription,
     ModelDescription,

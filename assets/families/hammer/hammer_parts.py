@@ -12,8 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from fleet_tools.assets.materials import ASH, FORGED_STEEL, STEEL, Material
-from fleet_tools.assets.model_description import PartDescription
+from fleet_tools.assets.model_description import ASH, FORGED_STEEL, STEEL, Material, PartDescription
 from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x, check_parameters
 from fleet_tools.assets.solids import (
     Section,

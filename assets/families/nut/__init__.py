@@ -26,8 +26,8 @@ from fleet_tools.assets.families.nut.nut_parts import (
     NutParams,
     nut_parts,
 )
-from fleet_tools.assets.materials import PINE
 from fleet_tools.assets.model_description import (
+    PINE,
     JointDescription,
     KeypointDescription,
     LinkDescription,

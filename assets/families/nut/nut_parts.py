@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fleet_tools.assets.materials import BRASS, PINE, STEEL, Material
-from fleet_tools.assets.model_description import PartDescription
+from fleet_tools.assets.model_description import BRASS, PINE, STEEL, Material, PartDescription
 from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.solids import (
     Section,

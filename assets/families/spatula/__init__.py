@@ -15,8 +15,11 @@ from fleet_tools.assets.families.spatula.spatula_parts import (
     SpatulaParams,
     spatula_parts,
 )
-from fleet_tools.assets.materials import BEECH, FIBREGLASS, HICKORY, RUBBER
 from fleet_tools.assets.model_description import (
+    BEECH,
+    FIBREGLASS,
+    HICKORY,
+    RUBBER,
     KeypointDescription,
     LinkDescription,
     ModelDescription,

@@ -11,8 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleet_tools.assets.materials import BEECH, HICKORY, NYLON, STEEL, Material
 from fleet_tools.assets.model_description import (
+    BEECH,
+    HICKORY,
+    NYLON,
+    STEEL,
+    Material,
     PartDescription,
 )
 from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x, check_parameters

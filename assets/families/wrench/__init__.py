@@ -16,8 +16,9 @@ from fleet_tools.assets.families.wrench.wrench_parts import (
     WrenchParams,
     wrench_parts,
 )
-from fleet_tools.assets.materials import BRASS, NYLON
 from fleet_tools.assets.model_description import (
+    BRASS,
+    NYLON,
     KeypointDescription,
     LinkDescription,
     ModelDescription,

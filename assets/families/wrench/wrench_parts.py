@@ -13,8 +13,7 @@ from typing import Literal
 import numpy as np
 
 from fleet_tools.assets.families.nut.nut_parts import FLATS
-from fleet_tools.assets.materials import STEEL, Material
-from fleet_tools.assets.model_description import PartDescription
+from fleet_tools.assets.model_description import STEEL, Material, PartDescription
 from fleet_tools.assets.parametric import GRIP, GRIP_END, Z_TO_X, along_x, check_parameters
 from fleet_tools.assets.solids import (
     Section,

@@ -144,7 +144,7 @@ def advantages(steps: int, discount: float) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class _Episode:
+class _SampledEpisode:
     """An episode, with a reward of 1 per step.
 
     Attributes:
@@ -185,7 +185,7 @@ class _Agent:
         """Returns a copy of the policy's state dict."""
         return {name: tensor.clone() for name, tensor in self.policy.state_dict().items()}
 
-    def run_episode(self, policy: torch.nn.Sequential | None = None) -> _Episode:
+    def run_episode(self, policy: torch.nn.Sequential | None = None) -> _SampledEpisode:
         """Runs a policy, the agent's own if None; in NumPy, which is faster for single states."""
         weights = (policy or self.policy).state_dict().values()
         first, bias, second, last = (tensor.numpy() for tensor in weights)
@@ -199,9 +199,9 @@ class _Agent:
             actions.append(action)
             observation, _, terminated, truncated, _ = self.env.step(action)
             done = terminated or truncated
-        return _Episode(np.array(observations, dtype=np.float32), np.array(actions))
+        return _SampledEpisode(np.array(observations, dtype=np.float32), np.array(actions))
 
-    def improve(self, episodes: Sequence[_Episode], discount: float) -> None:
+    def improve(self, episodes: Sequence[_SampledEpisode], discount: float) -> None:
         """Takes one step along the policy gradient, in which all episodes have equal weights."""
         losses = []
         for episode in episodes:

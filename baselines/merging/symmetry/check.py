@@ -16,7 +16,7 @@ from fleet_tools.baselines.merging.errors import (
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import Symmetry, require_covered
-from fleet_tools.baselines.merging.symmetry.trial import Outputs, Trial, make_trial, redrawn
+from fleet_tools.baselines.merging.symmetry.trial import Outputs, SymmetryTrial, make_trial, redrawn
 
 _SEEN = 1e3
 """How many times more a permutation must change the outputs where it is applied to one parameter
@@ -132,7 +132,7 @@ def check(
 def _test(
     symmetry: Symmetry,
     group: PermutationGroup,
-    trial: Trial,
+    trial: SymmetryTrial,
     expected: Outputs,
     draws: int,
     tolerance: float,
@@ -169,7 +169,7 @@ def _test(
             raise NotInvariantError(_without_effect(name, keys))
 
 
-def _unused(trial: Trial, expected: Outputs, seed: int) -> tuple[str, ...]:
+def _unused(trial: SymmetryTrial, expected: Outputs, seed: int) -> tuple[str, ...]:
     """Returns the parameters whose values do not change a single bit of the outputs.
 
     A bias that cancels out, such as that of attention's keys, changes rounding errors.
@@ -227,7 +227,7 @@ def _require_layers_covered(symmetry: Symmetry, model: torch.nn.Module) -> None:
         ) from None
 
 
-def _require_tied(symmetry: Symmetry, trial: Trial) -> None:
+def _require_tied(symmetry: Symmetry, trial: SymmetryTrial) -> None:
     table = symmetry.table()
     for names in trial.aliases.values():
         if len({table[name] for name in names}) > 1:

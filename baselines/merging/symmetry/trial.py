@@ -28,7 +28,7 @@ Outputs = list[torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Trial:
+class SymmetryTrial:
     """A copy of a model, in evaluation mode, to be run with other weights.
 
     Attributes:
@@ -47,7 +47,7 @@ class Trial:
 
 def make_trial(
     model: nn.Module, example: Any, output: Callable[[Any], Any], seed: int = 0
-) -> Trial:
+) -> SymmetryTrial:
     """Returns a trial, in float64 if the model supports that; the model itself is not changed.
 
     Args:
@@ -84,7 +84,7 @@ def _trial(
     output: Callable[[Any], Any],
     seed: int,
     dtype: torch.dtype | None,
-) -> Trial:
+) -> SymmetryTrial:
     trial = copied(model)
     trial = trial if dtype is None else trial.to(dtype)
     arguments = example if isinstance(example, tuple) else (example,)
@@ -121,7 +121,7 @@ def _trial(
     with torch.no_grad(), uncompiled():
         _scale_layers(trial, inputs)
     state = {name: value.detach().clone() for name, value in tensors_of(trial).items()}
-    return Trial(run, sensitive, state, tied_to(trial))
+    return SymmetryTrial(run, sensitive, state, tied_to(trial))
 
 
 def faulty_output(

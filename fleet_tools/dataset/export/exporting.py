@@ -16,9 +16,9 @@ from fleet_tools.dataset.export import (
     robomimic,
     zarr,
 )
-from fleet_tools.dataset.export.source import Source
+from fleet_tools.dataset.export.source import ExportSource
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.errors import DatasetError, UnknownNameError
 from fleet_tools.storage.atomic_files import temporary_in
 
@@ -41,7 +41,7 @@ class ExportFormat:
     """
 
     suffix: str
-    write: Callable[[Source, Path, Path], list[str]]
+    write: Callable[[ExportSource, Path, Path], list[str]]
     opens: Callable[[Path, Header], str]
     target: Callable[[Path, Header], Path] = lambda output, header: output
     view: bool = False
@@ -165,7 +165,9 @@ def export_dataset(
         output = folder.with_name(folder.name + export_format.suffix)
     target = export_format.target(output, dataset.header)
     records = _selected(dataset, failures)
-    source = Source(dataset, records, export_format.of_chunks, whole or not export_format.executed)
+    source = ExportSource(
+        dataset, records, export_format.of_chunks, whole or not export_format.executed
+    )
     if not source.piece_count:
         raise DatasetError(
             f"{dataset.folder} holds no step to imitate. --whole exports its episodes all the same."
@@ -198,7 +200,7 @@ def as_text(export: Export) -> str:
     return "\n".join(lines)
 
 
-def _imitation(source: Source, export_format: ExportFormat) -> list[str]:
+def _imitation(source: ExportSource, export_format: ExportFormat) -> list[str]:
     """Says what is to be imitated, where that is not what was executed."""
     labels = [source.labels(record) for record in source.records]
     noisy = sum(len(each.noise_steps) for each in labels)

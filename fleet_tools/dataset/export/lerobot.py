@@ -16,8 +16,8 @@ A row of `data` holds an observation, the action to imitate, and the result of t
     timestamp, frame_index, episode_index, index, task_index
 
 LeRobot's learners imitate all actions of an episode, and chunks of them, so an episode here is an
-episode, or a run of steps to imitate in it, see `Source.pieces`. `not_imitated` has `attempt` and
-`step` instead of what counts rows.
+episode, or a run of steps to imitate in it, see `ExportSource.pieces`. `not_imitated` has
+`attempt` and `step` instead of what counts rows.
 There are statistics of state, action and color images. The layout is that of LeRobot 0.4
 (https://github.com/huggingface/lerobot).
 """
@@ -39,7 +39,7 @@ from fleet_tools.dataset.export.lerobot_columns import (
     vector_stats,
     write_indexed,
 )
-from fleet_tools.dataset.export.source import Source, episode_metadata, truncated_at_end
+from fleet_tools.dataset.export.source import ExportSource, episode_metadata, truncated_at_end
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.envs.array_spec import Layout
 from fleet_tools.envs.lerobot_features import ACTION, STATE, FeatureNames
@@ -72,7 +72,7 @@ def opens(output: Path, header: Header) -> str:
     return f'LeRobotDataset("fleet_tools/{header.task.name}", root={str(output)!r})'
 
 
-def write(source: Source, aside: Path, target: Path) -> list[str]:
+def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     pa = require("pyarrow", "write LeRobot's format")
     columns, description = columns_of(source.header), source.header.task_description()
@@ -229,7 +229,7 @@ def _counters(steps: int, number: int, begin: int, rate_hz: float) -> dict[str, 
     }
 
 
-def _info(source: Source, columns: Columns) -> dict[str, Any]:
+def _info(source: ExportSource, columns: Columns) -> dict[str, Any]:
     header, episodes = source.header, source.piece_count
     return {
         "codebase_version": _VERSION,

@@ -5,11 +5,11 @@
         whole.hdf5          whole/attempt_<k>: links to episodes that Minari's lack steps of
 
 Learners imitate all `actions` of an episode of Minari's, so it is an episode, or a run of steps to
-imitate in it, see `Source.pieces`; `infos` has `imitate` and `executed_actions` of each step, too.
-Episodes are stored in Minari's own layout, so hardly anything is copied. The links are relative:
-dataset and view can be moved together. Minari numbers the episodes from 0 to n - 1; the number of
-an episode's attempt is `id` in `dataset.storage.get_episode_metadata([n])`, beside `first_step`,
-`seed`, `outcome`, `error` and `scene`. The layout is that of Minari 0.5
+imitate in it, see `ExportSource.pieces`; `infos` has `imitate` and `executed_actions` of each step,
+too. Episodes are stored in Minari's own layout, so hardly anything is copied. The links are
+relative: dataset and view can be moved together. Minari numbers the episodes from 0 to n - 1; the
+number of an episode's attempt is `id` in `dataset.storage.get_episode_metadata([n])`, beside
+`first_step`, `seed`, `outcome`, `error` and `scene`. The layout is that of Minari 0.5
 (https://minari.farama.org).
 """
 
@@ -24,7 +24,7 @@ import gymnasium
 from gymnasium import spaces
 
 from fleet_tools.dataset.episode_file import NAMES_IN_FILE, OBSERVATIONS
-from fleet_tools.dataset.export.source import PieceView, Source, link_whole, stored_view
+from fleet_tools.dataset.export.source import ExportSource, PieceView, link_whole, stored_view
 from fleet_tools.dataset.header import Header
 from fleet_tools.errors import UnknownNameError
 
@@ -50,7 +50,7 @@ def opens(output: Path, header: Header) -> str:
     return f"minari.load_dataset({dataset_id(header)!r}), with MINARI_DATASETS_PATH={root}"
 
 
-def write(source: Source, aside: Path, target: Path) -> list[str]:
+def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     """Writes the view; see `exporting.ExportFormat`."""
     folder = aside / "data"
     folder.mkdir(parents=True)
@@ -80,7 +80,7 @@ def _add(view: PieceView) -> None:
             view.show(array, array, view.first, view.steps + 1)
 
 
-def _metadata(source: Source) -> dict[str, Any]:
+def _metadata(source: ExportSource) -> dict[str, Any]:
     header = source.header
     linked = sum(source.dataset.path(record).stat().st_size for record in source.records)
     return {

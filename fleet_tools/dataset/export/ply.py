@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.dataset.export.source import Source
+from fleet_tools.dataset.export.source import ExportSource
 from fleet_tools.dataset.header import Header
 from fleet_tools.errors import DatasetError
 from fleet_tools.perception.cloud_export import cloud_to_ply
@@ -21,7 +21,7 @@ def opens(output: Path, header: Header) -> str:
     return f"trimesh.load({f'{output}/<attempt>/<step>.ply'!r}), or any viewer of point clouds"
 
 
-def write(source: Source, aside: Path, target: Path) -> list[str]:
+def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time.
 
     Raises:

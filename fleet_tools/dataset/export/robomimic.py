@@ -14,7 +14,7 @@
     whole/attempt_<k>           the episode as stored, if demonstrations lack some of its steps
 
 robomimic's learners imitate all `actions` of a demonstration, so a demonstration is an episode, or
-a run of steps to imitate in it, see `Source.pieces`.
+a run of steps to imitate in it, see `ExportSource.pieces`.
 Observations are not copied. Paths are relative: dataset and view can be moved together.
 If the episodes' files are missing, links fail, and HDF5 reads virtual observations as NaN or 0.
 The layout is that of https://robomimic.github.io/docs/datasets/overview.html.
@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from fleet_tools.dataset.episode_file import OBSERVATIONS
-from fleet_tools.dataset.export.source import PieceView, Source, link_whole, stored_view
+from fleet_tools.dataset.export.source import ExportSource, PieceView, link_whole, stored_view
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 
 _GYM_TYPE = 2
 """Type of a Gym environment, in robomimic's `EnvType`."""
@@ -52,7 +52,7 @@ def opens(output: Path, header: Header) -> str:
     )
 
 
-def write(source: Source, aside: Path, target: Path) -> list[str]:
+def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     """Writes the view; see `exporting.ExportFormat`."""
     with stored_view(aside) as file:
         data = file.create_group("data")

@@ -15,13 +15,12 @@ import numpy as np
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.episode_file import NAMES_IN_FILE
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.manifest import AttemptRecord
-from fleet_tools.dataset.stored_episode import StoredEpisode
+from fleet_tools.dataset.stored_episode import AttemptRecord, StoredEpisode
 from fleet_tools.rollouts.episode import Episode, Labels
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class ExportSource:
     """The episodes of an export.
 
     Attributes:

@@ -9,7 +9,7 @@
     not_imitated/<name>     the steps not to imitate, with `attempt` and `step`
 
 Learners imitate all actions of an episode of this layout, so it is an episode, or a run of steps to
-imitate in it, see `Source.pieces`. `final` has a row for each of the attribute `episodes`.
+imitate in it, see `ExportSource.pieces`. `final` has a row for each of the attribute `episodes`.
 Every array is compressed, in format 2, which zarr 2 and 3 read; each image is a chunk.
 Attributes: `fleet_tools`, the header, and `episodes`, the metadata of each episode.
 The layout is that of https://github.com/real-stanford/diffusion_policy, `replay_buffer.py`.
@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.dataset.export.source import Source, episode_metadata, truncated_at_end
+from fleet_tools.dataset.export.source import ExportSource, episode_metadata, truncated_at_end
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
 
@@ -46,7 +46,7 @@ def opens(output: Path, header: Header) -> str:
     return f'zarr.open({path}, mode="r")["data"], or ReplayBuffer.create_from_path({path})'
 
 
-def write(source: Source, aside: Path, target: Path) -> list[str]:
+def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     zarr = require("zarr", "write zarr")
     root = zarr.create_group(_store(aside), zarr_format=_FORMAT)

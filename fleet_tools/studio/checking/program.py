@@ -1,5 +1,12 @@
-"""The program that checks a model: `python -m fleet_tools.assets check FOLDER`."""
+"""The program that checks a model: `python -m fleet_tools.assets check FOLDER`.
 
+A stranger's model is loaded first in a process of its own, with limits on time and memory.
+"""
+
+import contextlib
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +18,96 @@ from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import TallyBar
 
-if TYPE_CHECKING:  # --help answers without Drake
+if TYPE_CHECKING:
+    from pydrake.multibody.plant import MultibodyPlant
+
     from fleet_tools.sim.catalog import Model
+
+MAX_SECONDS = 120
+"""Longest processor time that a model may take to load, start of the process included."""
+
+PATIENCE = 10
+"""Longest wall time over processor time, on a busy machine."""
+
+MAX_GIB = 4
+"""Largest memory that it may take."""
+
+_LOAD = """
+import resource, sys, warnings
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[2]),) * 2)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[3]),) * 2)
+warnings.simplefilter("ignore")
+from pathlib import Path
+from fleet_tools.studio.checking.program import load_alone
+load_alone(Path(sys.argv[1]))
+"""
+
+
+def first_load_problem(
+    folder: Path, max_seconds: int = MAX_SECONDS, max_gib: float = MAX_GIB
+) -> str | None:
+    """Loads a model in another process, and returns why that does not end well.
+
+    Args:
+        folder: Folder of the model.
+        max_seconds: Longest processor time.
+        max_gib: Largest memory.
+
+    Returns:
+        What happened; None if the model is loaded, or is refused with a message of its own.
+    """
+    limits = [str(int(max_gib * 2**30)), str(max_seconds)]
+    command = [sys.executable, "-c", _LOAD, str(folder), *limits]
+    too_long = f"Loading it takes longer than {max_seconds} s."
+    try:
+        child = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE * max_seconds
+        )
+    except subprocess.TimeoutExpired:
+        return too_long
+    if child.returncode < 0:
+        killer = signal.Signals(-child.returncode)
+        if killer in (signal.SIGXCPU, signal.SIGKILL):  # the limits of the processor time
+            return too_long
+        return f"Loading it ends the process ({killer.name}), with {max_gib:g} GiB of memory."
+    if child.returncode > 0:
+        last = (child.stderr.strip().splitlines() or ["no message"])[-1]
+        return f"Loading it fails within {max_gib:g} GiB of memory: {last[:300]}"
+    return None
+
+
+def load_alone(folder: Path) -> None:
+    """Loads a model, see `load`; typed errors are left to others."""
+    from fleet_tools.errors import FleetToolsError
+
+    with contextlib.suppress(FleetToolsError):
+        load(folder)
+
+
+def load(folder: Path) -> "MultibodyPlant":
+    """Loads a model with its contact meshes as a world does, and measures it.
+
+    Raises:
+        FleetToolsError: The model is refused.
+    """
+    from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
+    from pydrake.systems.framework import DiagramBuilder
+
+    from fleet_tools.config.control import TIME_STEP
+    from fleet_tools.sim.add_models import add_model
+    from fleet_tools.sim.contact_shapes import complete_contact
+    from fleet_tools.studio.checking.general_rules import measure_model
+
+    model = read_model(folder)
+    builder = DiagramBuilder()
+    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=TIME_STEP), builder)
+    instance = add_model(plant, scene_graph, model, model.labels.kind)
+    complete_contact(plant, scene_graph, instance, model.file)
+    plant.Finalize()
+    builder.Build().CreateDefaultContext()
+    measure_model(model)
+    return plant
 
 
 class CheckOptions(cli.Options):
@@ -54,7 +149,6 @@ def make_report(options: CheckOptions) -> dict[str, Any]:
         ConfigError: The folder holds no model, or the task is not for its family.
     """
     from fleet_tools.studio.checking.expert_trials import tasks_of
-    from fleet_tools.studio.checking.first_load import first_load_problem
 
     model = read_model(options.folder)
     tasks = tasks_of(model, options.task)
@@ -96,8 +190,7 @@ def read_model(folder: Path) -> "Model":
 def _measured(model: "Model") -> dict[str, Any]:
     """Returns the measurements, or why the model cannot be read."""
     from fleet_tools.assets.rules import measure_all
-    from fleet_tools.studio.checking.general_rules import find_rules
-    from fleet_tools.studio.checking.measure_model import measure_model
+    from fleet_tools.studio.checking.general_rules import find_rules, measure_model
 
     rules = find_rules(model.labels.kind, model.labels.family)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import pydantic
 from tyro.conf import Positional
 
-from fleet_tools.assets.materials import MATERIALS, Material, MaterialName
+from fleet_tools.assets.model_description import MATERIALS, Material, MaterialName
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Positive
 from fleet_tools.errors import ConfigError

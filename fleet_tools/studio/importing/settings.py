@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 import pydantic
 from tyro.conf import UseAppendAction
 
-from fleet_tools.assets.materials import Material
+from fleet_tools.assets.model_description import Material
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, NonNegative, Positive, Vector3

@@ -1,7 +1,7 @@
 """Labelling of a mesh by clicks on its surface: `python -m fleet_tools.label --help`.
 
     labels                        what is labelled, and what a person has labelled
-    mesh_subject, folder_subject  a mesh that becomes a model, and the folder of a model
+    subjects                      a mesh that becomes a model, and the folder of a model
     picking                       where a click meets the surface, and what it means there
     proposals                     what follows from labels: mirror images, the pose of the hand
     example                       a model that shows the keypoints of a family

@@ -87,7 +87,7 @@ def _generated(identity: Identity) -> Example | None:
 
 
 def _neighbours(identity: Identity, task: str | None) -> Iterator[Example]:
-    from fleet_tools.studio.labelling.folder_subject import read_surface
+    from fleet_tools.studio.labelling.subjects import read_surface
 
     kind, family = identity.kind, identity.family
     roots = [str(identity.folder.parents[2])]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import yaml
 
-from fleet_tools.assets.materials import MaterialName
+from fleet_tools.assets.model_description import MaterialName
 from fleet_tools.assets.solids import Solid
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.values import Positive, Value, Vector3, load_yaml

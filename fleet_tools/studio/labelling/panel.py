@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleet_tools.assets.materials import MATERIALS
+from fleet_tools.assets.model_description import MATERIALS
 from fleet_tools.studio.importing.settings import UNITS, ScaleSettings
 from fleet_tools.studio.labelling.picking import Snap, size
 from fleet_tools.studio.labelling.scene_view import colours

@@ -36,7 +36,7 @@ class PhotoJob:
 
 
 @dataclass(frozen=True, eq=False)
-class StateSource:
+class PhotoSource:
     """States that are to be photographed.
 
     Attributes:
@@ -52,7 +52,7 @@ class StateSource:
     states: Iterator[tuple[str, EnvState]]
 
 
-def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSource:
+def dataset_states(folder: Path, episodes: int | None, every: int) -> PhotoSource:
     """Returns states of the stored episodes of a dataset.
 
     The stored actions run again, and every state is compared with the stored one bit for bit.
@@ -93,7 +93,7 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> StateSourc
                 if step % every == 0 and not failed:
                     yield f"{record.attempt:06d}_{step:03d}", env.get_state()
 
-    return StateSource(env.task, env.robot, visuals, states())
+    return PhotoSource(env.task, env.robot, visuals, states())
 
 
 def read_scene_file(file: Path) -> Scene:
@@ -110,7 +110,7 @@ def read_scene_file(file: Path) -> Scene:
         raise ConfigError(f"{file} is not a scene as JSON: {error}") from error
 
 
-def scene_state(file: Path, task: str | None) -> StateSource:
+def scene_state(file: Path, task: str | None) -> PhotoSource:
     """Returns the initial state of a scene.
 
     Args:
@@ -126,7 +126,7 @@ def scene_state(file: Path, task: str | None) -> StateSource:
         raise UnknownNameError(f"task of the scene {file}", scene.task, task_names(), remedy)
     env = EnvSpec.of(task=task or scene.task).make_tool_use()
     env.reset(options={"scene": scene})
-    return StateSource(env.task, env.robot, LIGHT, iter([(file.stem, env.get_state())]))
+    return PhotoSource(env.task, env.robot, LIGHT, iter([(file.stem, env.get_state())]))
 
 
 def make_photographs(

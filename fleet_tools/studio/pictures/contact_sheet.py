@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fleet_tools.dataset.dataset_folder import Dataset
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.dataset.summary import short_name, summarize
 from fleet_tools.errors import FleetToolsError, MissingLibraryError
 from fleet_tools.storage.atomic_files import atomic_write

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.perception.display import project
 from fleet_tools.perception.opengl import require_driver

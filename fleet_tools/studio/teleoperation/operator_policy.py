@@ -9,8 +9,7 @@ from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.errors import PolicyError
 from fleet_tools.robot.pose_delta import displacement
-from fleet_tools.studio.teleoperation.devices import Request, action_of, within_bounds
-from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation.devices import Inputs, Request, action_of, within_bounds
 
 NAME = "teleoperation"
 """Name of the policy in datasets."""

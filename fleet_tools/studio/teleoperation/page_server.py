@@ -19,13 +19,13 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.studio.teleoperation.devices import (
     DeviceCommand,
     Frame,
+    Inputs,
     Request,
     command_of_gamepad,
     command_of_keys,
     requests_of_gamepad,
     requests_of_keys,
 )
-from fleet_tools.studio.teleoperation.inputs import Inputs
 from fleet_tools.utils.libraries import require
 from fleet_tools.utils.page_gate import PageGate
 

@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.attempts import attempt_record, scene_seed, verified
 from fleet_tools.dataset.dataset_folder import DatasetWriter
-from fleet_tools.dataset.manifest import AttemptRecord
+from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.envs.outcomes import DISCARDED, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import DiskError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
-from fleet_tools.studio.teleoperation.devices import Request
-from fleet_tools.studio.teleoperation.display import TeleoperationDisplay
-from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation.devices import Inputs, Request
+from fleet_tools.studio.teleoperation.display import SceneView, TeleoperationDisplay
 from fleet_tools.studio.teleoperation.operator_policy import FRAME_S, OperatorPolicy, Pace, RealTime
 from fleet_tools.studio.teleoperation.page_server import PageServer
-from fleet_tools.studio.teleoperation.scene_view import SceneView
 from fleet_tools.studio.teleoperation.space_mouse import SpaceMouse
 
 

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.studio.teleoperation.devices import DeviceCommand, Request, deflection
-from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation.devices import DeviceCommand, Inputs, Request, deflection
 from fleet_tools.utils.libraries import require
 
 _AXES = ("x", "y", "z", "roll", "pitch", "yaw")

@@ -35,7 +35,7 @@ from support.published_arms import (
     standard,
 )
 
-from fleet_tools.assets.robots.description import box_inertial, quarter_turn
+from fleet_tools.assets.robots.arm_files import box_inertial, quarter_turn
 
 EACH = pytest.mark.parametrize("robot", [PANDA, UR5E], ids=lambda robot: robot.name)
 quick = settings(max_examples=50, deadline=None)

@@ -19,8 +19,12 @@ from fleet_tools.assets.model_geometry import (
 )
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import load_model
-from fleet_tools.studio.checking.general_rules import density, distance_of_mass, gyration
-from fleet_tools.studio.checking.measure_model import measure_model
+from fleet_tools.studio.checking.general_rules import (
+    density,
+    distance_of_mass,
+    gyration,
+    measure_model,
+)
 
 CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=float)
 sizes = st.tuples(*[st.floats(0.1, 2.0)] * 3).map(np.array)

@@ -16,8 +16,7 @@ from fleet_tools.assets.model_folder import write_model
 from fleet_tools.assets.model_geometry import ConvexPiece, ModelGeometry
 from fleet_tools.assets.rules import measure_all
 from fleet_tools.sim.catalog import Kind, find_model, load_model, model_names
-from fleet_tools.studio.checking.general_rules import find_rules
-from fleet_tools.studio.checking.measure_model import measure_model
+from fleet_tools.studio.checking.general_rules import find_rules, measure_model
 
 KIND: dict[str, Kind] = {family: find_family(family).kind for family in family_names()}
 SHIPPED = [

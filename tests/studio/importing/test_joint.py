@@ -12,7 +12,7 @@ from support.bench import Bench
 
 from fleet_tools import new_task
 from fleet_tools.assets.__main__ import main
-from fleet_tools.assets.materials import BEECH
+from fleet_tools.assets.model_description import BEECH
 from fleet_tools.assets.model_folder import read_files
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.assets.materials import STEEL
 from fleet_tools.assets.model_description import (
+    STEEL,
     LinkDescription,
     ModelDescription,
     PartDescription,

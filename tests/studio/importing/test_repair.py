@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.assets.materials import STEEL
+from fleet_tools.assets.model_description import STEEL
 from fleet_tools.assets.solids import MassProperties, Solid
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind

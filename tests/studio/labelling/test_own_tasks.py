@@ -15,10 +15,9 @@ from fleet_tools.label import main as label
 from fleet_tools.new_task import main as new_task
 from fleet_tools.studio.labelling.example import find_example
 from fleet_tools.studio.labelling.expert_trial import ExpertMotion, ModelReport, TrialProcess
-from fleet_tools.studio.labelling.folder_subject import FolderSubject
 from fleet_tools.studio.labelling.labels import Identity
-from fleet_tools.studio.labelling.mesh_subject import MeshSubject
 from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
+from fleet_tools.studio.labelling.subjects import FolderSubject, MeshSubject
 
 KEYPOINTS = {"foot": (0.15, 0, 0.07), "back": (0.15, 0, -0.02), "tail": (-0.09, 0, 0)}
 

@@ -16,10 +16,9 @@ from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing.settings import ScaleSettings
-from fleet_tools.studio.labelling.folder_subject import FolderSubject
 from fleet_tools.studio.labelling.labels import Draft, History, ModelLabels, read_draft, write_draft
-from fleet_tools.studio.labelling.mesh_subject import MeshSubject
 from fleet_tools.studio.labelling.session import LabellingError, LabellingSession
+from fleet_tools.studio.labelling.subjects import FolderSubject, MeshSubject
 
 NUMBERS = st.floats(-1e6, 1e6)
 POSITIONS = st.tuples(NUMBERS, NUMBERS, NUMBERS)

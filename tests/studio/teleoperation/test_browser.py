@@ -19,8 +19,8 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.camera_view import Pinhole
 from fleet_tools.perception.display import look_at
 from fleet_tools.robot.pose_delta import displacement
+from fleet_tools.studio.teleoperation.display import EYE, GIZMO_SIZE_M, TARGET
 from fleet_tools.studio.teleoperation.page_server import Controls
-from fleet_tools.studio.teleoperation.scene_view import EYE, GIZMO_SIZE_M, TARGET
 
 viser = pytest.importorskip("viser", reason="the extra `browser` is not installed")
 

@@ -20,8 +20,8 @@ from fleet_tools.studio.teleoperation.devices import (
     action_of,
     within_bounds,
 )
+from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.operator_policy import action_toward
-from fleet_tools.studio.teleoperation.scene_view import pose_of
 
 angles = st.floats(-3.14, 3.14)
 rotations = st.tuples(angles, angles, angles).map(lambda a: RollPitchYaw(*a).ToRotationMatrix())

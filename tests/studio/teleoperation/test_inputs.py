@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from pydrake.math import RigidTransform
 
-from fleet_tools.studio.teleoperation import inputs as inputs_module
-from fleet_tools.studio.teleoperation.devices import DeviceCommand
-from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation import devices as inputs_module
+from fleet_tools.studio.teleoperation.devices import DeviceCommand, Inputs
 from fleet_tools.studio.teleoperation.operator_policy import RealTime
 
 FORWARD = DeviceCommand("keyboard", np.eye(6)[0], "world")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fleet_tools.errors import PolicyError
-from fleet_tools.studio.teleoperation.devices import DeviceCommand
-from fleet_tools.studio.teleoperation.inputs import Inputs
+from fleet_tools.studio.teleoperation.devices import DeviceCommand, Inputs
 from fleet_tools.studio.teleoperation.operator_policy import OperatorPolicy, RealTime
 
 UP = DeviceCommand("keyboard", np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), "world")

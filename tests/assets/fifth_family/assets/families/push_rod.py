@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.assets.families import Family, HandAlignment, Meaning, behind
-from fleet_tools.assets.materials import BEECH, STEEL
 from fleet_tools.assets.model_description import (
+    BEECH,
+    STEEL,
     KeypointDescription,
     LinkDescription,
     ModelDescription,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleet_tools.assets.families import Family, Meaning
-from fleet_tools.assets.materials import NYLON, PINE
 from fleet_tools.assets.model_description import (
+    NYLON,
+    PINE,
     JointDescription,
     KeypointDescription,
     LinkDescription,
