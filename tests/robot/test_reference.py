@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RotationMatrix
 
+from fleet_tools.robot.controller import Reference
 from fleet_tools.robot.osc import orientation_error, pose_along
 from fleet_tools.robot.pose_delta import displace, displacement
-from fleet_tools.robot.reference import Reference
 
 motions = st.tuples(*[st.floats(-0.5, 0.5)] * 6).map(np.array)
 poses = st.integers(0, 2**32).map(lambda seed: random_pose(np.random.default_rng(seed)))

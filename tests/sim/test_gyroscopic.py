@@ -16,12 +16,12 @@ from support.processes import run_program
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import load_task
 from fleet_tools.robot.arm import load_robot
-from fleet_tools.sim.gyroscopic import add_gyroscopic_correction, normalize_quaternions
+from fleet_tools.sim.catalog import find_task_model
+from fleet_tools.sim.free_rotation import add_gyroscopic_correction, normalize_quaternions
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.snapshot import Snapshot
-from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import World, build_world
+from fleet_tools.sim.world_state import Snapshot
 
 SPATULA = load_task("spatula")
 STILL = np.zeros(6)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet_tools.config.distributions import RANGES, Range
 from fleet_tools.config.file_access import assets_root
-from fleet_tools.config.ranges import RANGES, Range
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
 from fleet_tools.config.values import parse, read_yaml
 from fleet_tools.errors import ConfigError, EpisodeOverError, FleetToolsError, SimulationError

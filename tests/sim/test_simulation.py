@@ -20,7 +20,7 @@ from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.robot.arm import load_robot
-from fleet_tools.robot.reference import Reference
+from fleet_tools.robot.controller import Reference
 from fleet_tools.sim.catalog import find_model
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.sim.simulation import Simulation
