@@ -145,17 +145,18 @@ Positions reach as far as cameras see, and farther than any workspace of an arm.
 """
 
 
-def require_range(field: str, given: Any) -> Any:
-    """Returns a field of a scene, or the distributions from which it is drawn.
+def require_range(given: Any, info: pydantic.ValidationInfo) -> Any:
+    """Validator of a field of a scene, or of the distributions from which it is drawn.
 
     Args:
-        field: Name of the field.
         given: Its value: numbers or distributions, alone or in tuples, mappings and poses.
+        info: It has the name of the field.
 
     Raises:
         MisfitError: A number, or one that can be drawn, is out of its range.
     """
-    for place, number, allowed in _numbers(given, RANGES[field]):
+    assert info.field_name is not None
+    for place, number, allowed in _numbers(given, RANGES[info.field_name]):
         if not allowed.low <= number <= allowed.high:
             reason = (
                 f"it must lie between {allowed.low:.5g} and {allowed.high:.7g}{allowed.unit}; "

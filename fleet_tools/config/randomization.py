@@ -149,11 +149,9 @@ class Randomization(Value):
         """Whether something is what the robot's file says."""
         return isinstance(self.initial_joints_rad, str) or MOUNT in self.cameras.values()
 
-    @pydantic.field_validator(*(name for name in RANGES if name != "push"))
-    @classmethod
-    def _in_range(cls, drawn: Any, info: pydantic.ValidationInfo) -> Any:
-        assert info.field_name is not None
-        return require_range(info.field_name, drawn)
+    _in_range = pydantic.field_validator(*(name for name in RANGES if name != "push"))(
+        require_range
+    )
 
     @pydantic.field_validator("table_texture")
     @classmethod

@@ -88,11 +88,7 @@ class Scene(Value):
     push: Push | None = None
     """A disturbance; it is never drawn, only added on purpose."""
 
-    @pydantic.field_validator(*RANGES)
-    @classmethod
-    def _in_range(cls, given: Any, info: pydantic.ValidationInfo) -> Any:
-        assert info.field_name is not None
-        return require_range(info.field_name, given)
+    _in_range = pydantic.field_validator(*RANGES)(require_range)
 
 
 def sample_scene(
