@@ -128,7 +128,7 @@ def _make_run() -> Callable[[tuple[Cell, int]], str]:
     def run(job: tuple[Cell, int]) -> str:
         from fleet_tools.errors import SimulationError
         from fleet_tools.rollouts.rollout import rollout
-        from fleet_tools.sim.seeds import VALIDATION
+        from fleet_tools.sim.splits import VALIDATION
 
         cell, scene = job
         if cell not in kept:

@@ -21,13 +21,13 @@ from fleet_tools.config.control import TIME_STEP
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
-from fleet_tools.robot.reference import Reference
+from fleet_tools.robot.controller import Reference
 from fleet_tools.sim import world as worlds
 from fleet_tools.sim.apply_scene import apply_scene, read_defaults
+from fleet_tools.sim.catalog import find_task_model
 from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.snapshot import Snapshot
-from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import World
+from fleet_tools.sim.world_state import Snapshot
 
 if TYPE_CHECKING:
     from fleet_tools.config.tasks import TaskConfig

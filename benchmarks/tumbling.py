@@ -153,7 +153,7 @@ def fly(bench: Bench, speed: float, corrected: bool, seconds: int) -> Flight:
     from pydrake.math import RigidTransform
 
     from fleet_tools.config.control import TIME_STEP
-    from fleet_tools.sim.gyroscopic import normalize_quaternions
+    from fleet_tools.sim.free_rotation import normalize_quaternions
 
     w = _drawn_velocity(np.random.default_rng(round(speed)), speed)
     simulator, context = bench.start(RigidTransform([0.0, 0.0, HIGH]), w, corrected)

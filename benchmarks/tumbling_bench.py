@@ -51,7 +51,7 @@ class Bench:
         from pydrake.systems.framework import DiagramBuilder
 
         from fleet_tools.config.control import TIME_STEP
-        from fleet_tools.sim.gyroscopic import add_gyroscopic_correction
+        from fleet_tools.sim.free_rotation import add_gyroscopic_correction
         from fleet_tools.sim.world import TABLE_FRICTION
 
         builder = DiagramBuilder()
@@ -141,8 +141,7 @@ def benches() -> Iterator[Bench]:
     from pydrake.multibody.tree import SpatialInertia
 
     from fleet_tools.config.tasks import load_task, task_names
-    from fleet_tools.sim.catalog import model_names
-    from fleet_tools.sim.task_models import find_task_model
+    from fleet_tools.sim.catalog import find_task_model, model_names
 
     def add_model(plant: "MultibodyPlant", file: "Path") -> "RigidBody":
         (instance,) = Parser(plant).AddModels(file)

@@ -13,7 +13,7 @@ from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.policy import make_guarded
 from fleet_tools.policies.sources import PolicySource
 from fleet_tools.rollouts.rollout import attempt, rollout
-from fleet_tools.sim.seeds import EVALUATION
+from fleet_tools.sim.splits import EVALUATION
 from fleet_tools.storage.provenance import Machine, installed_packages
 from fleet_tools.utils.progress import TallyBar
 from fleet_tools.utils.statistics import wilson_interval
@@ -33,7 +33,7 @@ def evaluate(
     *,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Runs a policy in the first scenes of `sim.seeds.EVALUATION` of each task.
+    """Runs a policy in the first scenes of `sim.splits.EVALUATION` of each task.
 
     Args:
         policy: The policy, made anew for each episode.

@@ -17,7 +17,7 @@ from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.errors import SimulationError
 from fleet_tools.parallel import workers
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.seeds import VALIDATION
+from fleet_tools.sim.splits import VALIDATION
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:

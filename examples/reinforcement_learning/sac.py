@@ -78,7 +78,7 @@ class DrawOptions(cli.Options):
 def _learn_and_measure(options: LearnOptions) -> int:
     from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.policies.sources import find_policy
-    from fleet_tools.sim.seeds import VALIDATION
+    from fleet_tools.sim.splits import VALIDATION
 
     env = EnvSpec.of(task=options.task.name_or_path(), reward="dense").make_tool_use()
     seeds = VALIDATION[: options.scenes]

@@ -38,9 +38,8 @@ from fleet_tools.experts.perception.registration import (
     best,
 )
 from fleet_tools.experts.perception.shapes import Shape, TriangleSurface
-from fleet_tools.sim.catalog import Kind, load_model
+from fleet_tools.sim.catalog import Kind, find_task_model, load_model
 from fleet_tools.sim.splits import model_pairs
-from fleet_tools.sim.task_models import find_task_model
 
 PART_COARSE = Schedule(100, (0.01, 0.005, 0.005, 0.003))
 PART_FINE = Schedule(400, (0.003,) * 4 + (0.002,) * 8, starts=2)

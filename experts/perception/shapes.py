@@ -21,9 +21,8 @@ from scipy.spatial import KDTree
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.perception.visible_links import link_triangles
-from fleet_tools.sim.add_models import add_model
+from fleet_tools.sim.add_models import add_model, model_frame
 from fleet_tools.sim.catalog import Model
-from fleet_tools.sim.model_checks import model_frame
 from fleet_tools.utils.compiled import compiled
 
 SAMPLES = 20_000

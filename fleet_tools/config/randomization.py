@@ -5,9 +5,15 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from fleet_tools.config.distributions import Distribution, NameChoice, NameDistribution, Uniform
+from fleet_tools.config.distributions import (
+    RANGES,
+    Distribution,
+    NameChoice,
+    NameDistribution,
+    Uniform,
+    require_range,
+)
 from fleet_tools.config.file_access import texture_file
-from fleet_tools.config.ranges import RANGES, require_range
 from fleet_tools.config.values import Value
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
@@ -96,8 +102,9 @@ class Randomization(Value):
     """All that is drawn for a scene, apart from the choice of tool and object.
 
     Each field is a group; a group that is switched off by its name takes its nominal value. What
-    can be drawn is in the range of its quantity (`fleet_tools.config.ranges`). A group that a task
-    file leaves out is drawn by default; one that is to be fixed is given as numbers.
+    can be drawn is in the range of its quantity (`fleet_tools.config.distributions.RANGES`). A
+    group that a task file leaves out is drawn by default; one that is to be fixed is given as
+    numbers.
     """
 
     initial_joints_rad: InitialJoints = READY
@@ -142,11 +149,9 @@ class Randomization(Value):
         """Whether something is what the robot's file says."""
         return isinstance(self.initial_joints_rad, str) or MOUNT in self.cameras.values()
 
-    @pydantic.field_validator(*(name for name in RANGES if name != "push"))
-    @classmethod
-    def _in_range(cls, drawn: Any, info: pydantic.ValidationInfo) -> Any:
-        assert info.field_name is not None
-        return require_range(info.field_name, drawn)
+    _in_range = pydantic.field_validator(*(name for name in RANGES if name != "push"))(
+        require_range
+    )
 
     @pydantic.field_validator("table_texture")
     @classmethod

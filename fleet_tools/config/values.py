@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pydantic
 
@@ -69,24 +69,6 @@ class Value(pydantic.BaseModel):
         """Returns a short hash of the content, the same on every machine."""
         text = json.dumps(_without_negative_zeros(self.model_dump(mode="json")), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-class GrownValue(Value):
-    """A value with fields that older ones lack; its plain form has them unless they are default.
-
-    So forms and digests of former values stay as they were.
-
-    Attributes:
-        later_fields: Names of these fields, each with a default.
-    """
-
-    later_fields: ClassVar[tuple[str, ...]] = ()
-
-    @pydantic.model_serializer(mode="wrap")
-    def _plain(self, plain: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        defaults = {name: type(self).model_fields[name].default for name in self.later_fields}
-        unchanged = {name for name, value in defaults.items() if getattr(self, name) == value}
-        return {name: value for name, value in plain(self).items() if name not in unchanged}
 
 
 def parse(cls: type[V], data: Any, source: str) -> V:

@@ -17,12 +17,12 @@ from fleet_tools.policies.policy import StoredActions, make_guarded
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
-from fleet_tools.sim.seeds import TRAINING
+from fleet_tools.sim.splits import TRAINING
 from fleet_tools.storage.provenance import installed_packages
 
 
 def scene_seed(seed: int, attempt: int) -> int:
-    """Returns the seed of an attempt's scene, one of `fleet_tools.sim.seeds.TRAINING`.
+    """Returns the seed of an attempt's scene, one of `fleet_tools.sim.splits.TRAINING`.
 
     Args:
         seed: Seed of the dataset; datasets with different seeds share no scenes.

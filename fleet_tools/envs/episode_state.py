@@ -9,8 +9,7 @@ from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.perception.measurement import Capture, Measurement
 from fleet_tools.sim.scene import Scene
-from fleet_tools.sim.snapshot import Snapshot
-from fleet_tools.sim.world_state import WorldState
+from fleet_tools.sim.world_state import Snapshot, WorldState
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ from pydrake.geometry import Meshcat
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.robot.arm import LIGHT, Arm
+from fleet_tools.sim.catalog import find_task_model
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import World, build_world
 
 

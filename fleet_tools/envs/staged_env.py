@@ -22,10 +22,10 @@ from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH, find_view, show
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.render_scene import VtkRenderer
 from fleet_tools.robot.arm import Arm
+from fleet_tools.sim.apply_scene import check_scene
 from fleet_tools.sim.own_models import OwnModel, own_models, own_robot
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.task_models import check_scene
 from fleet_tools.sim.world_state import WorldState
 
 

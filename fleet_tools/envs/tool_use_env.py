@@ -23,10 +23,11 @@ from fleet_tools.perception.display import open_meshcat, picture_renderer
 from fleet_tools.perception.observer import Observer
 from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, Arm
 from fleet_tools.robot.arm_model import fitted_task
+from fleet_tools.sim.apply_scene import check_scene
+from fleet_tools.sim.catalog import admit_model
 from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import RandomizationSwitch, check_randomization, check_seed, sample_scene
 from fleet_tools.sim.splits import model_pairs
-from fleet_tools.sim.task_models import admit_model, check_scene
 from fleet_tools.storage.provenance import TaskFile
 
 REWARDS = ("sparse", "dense")

@@ -22,7 +22,7 @@ from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ResultError, require_name, shown
 from fleet_tools.registration import CUSTOM_ID
-from fleet_tools.sim.seeds import EVALUATION
+from fleet_tools.sim.splits import EVALUATION
 from fleet_tools.storage.provenance import TaskFile, read_task_file
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import PARSER_ERRORS
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_surface_error
-from fleet_tools.sim.model_checks import check_masses, model_frame
-from fleet_tools.sim.model_xml import path_of, read_model_xml
+from fleet_tools.sim.model_xml import check_masses, path_of, read_model_xml
 from fleet_tools.sim.visual_meshes import complete_visuals
 
 
@@ -112,6 +111,16 @@ def add_model(
     _limit_screws(plant, instances[0], model.file)
     complete_visuals(plant, scene_graph, instances[0], model.file)
     return instances[0]
+
+
+def model_frame(plant: MultibodyPlant, instance: ModelInstanceIndex) -> Frame:
+    """Returns the frame in which a model is placed: SDFormat's, or that of URDF's root link."""
+    if plant.HasFrameNamed("__model__", instance):
+        return plant.GetFrameByName("__model__", instance)
+    joints = map(plant.get_joint, plant.GetJointIndices(instance))
+    children = {joint.child_body().index() for joint in joints}
+    roots = [body for body in plant.GetBodyIndices(instance) if body not in children]
+    return plant.get_body(roots[0]).body_frame()
 
 
 def _limit_screws(plant: MultibodyPlant, instance: ModelInstanceIndex, file: Path) -> None:

@@ -1,7 +1,8 @@
-"""Applies a scene to a world: its context becomes the state in which an episode begins."""
+"""Checks a given scene, and applies one to a world, whose context becomes an episode's start."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydrake.geometry import GeometryId, ProximityProperties, RoleAssign
 from pydrake.math import RigidTransform
@@ -9,8 +10,51 @@ from pydrake.multibody.plant import CoulombFriction
 from pydrake.multibody.tree import ModelInstanceIndex, RigidBody, SpatialInertia
 from pydrake.systems.framework import Context
 
+from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError
+from fleet_tools.robot.arm import Arm
+from fleet_tools.robot.arm_model import require_positions
+from fleet_tools.sim.catalog import find_task_model
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
+
+
+def check_scene(task: TaskConfig, robot: Arm, given: Scene | Mapping[str, Any]) -> Scene:
+    """Returns a scene of a task.
+
+    Args:
+        task: The task.
+        robot: The robot.
+        given: The scene, or its JSON as a dict.
+
+    Raises:
+        ConfigError, UnknownNameError: It is not a scene of the task and the robot, or its models do
+            not exist.
+    """
+    # A scene may be an altered copy, which pydantic does not check.
+    data = given.model_dump(warnings=False) if isinstance(given, Scene) else given
+    scene = parse(Scene, data, "The scene")
+    if scene.task != task.name:
+        raise ConfigError(
+            f"The scene belongs to the task {scene.task!r}; this environment's task is "
+            f"{task.name!r}."
+        )
+    require_positions(robot, scene.initial_joints_rad, "The scene")
+    resistances = list(task.randomization.joint_resistance)
+    if set(scene.joint_resistance) != set(resistances):
+        raise ConfigError(
+            f"The scene gives the resistance of the joints {list(scene.joint_resistance)}; "
+            f"the task {task.name!r} has {resistances}."
+        )
+    if scene.cameras.keys() != task.cameras.keys():
+        raise ConfigError(
+            f"The scene places the cameras {list(scene.cameras)}; the task {task.name!r} has "
+            f"{list(task.cameras)}."
+        )
+    find_task_model(task, "tool", scene.tool)
+    find_task_model(task, "object", scene.object)
+    return scene
 
 
 @dataclass(frozen=True)

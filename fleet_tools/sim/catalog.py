@@ -14,6 +14,7 @@ A model folder holds `model.sdf` (or one other SDFormat or URDF file) and `keypo
 import os
 import re
 import shlex
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,7 +23,7 @@ import pydantic
 
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.geometry import Pose
-from fleet_tools.config.tasks import NO_MODELS, GivenModels
+from fleet_tools.config.tasks import NO_MODELS, GivenModels, TaskConfig
 from fleet_tools.config.values import Value, Vector3, load_yaml
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.sim.model_files import model_digest
@@ -220,3 +221,39 @@ def _family(kind: Kind, family: str, extra_root: str | None) -> dict[str, Path]:
         families = {path.parents[1].name for path in labels}
         raise UnknownNameError(f"family of {kind}s", family, families)
     return {name: folder for models in found for name, folder in models.items()}
+
+
+def find_task_model(task: TaskConfig, kind: Kind, name: str) -> Model:
+    """Finds a tool or object of a task, by its name in the family or by path.
+
+    Raises:
+        ConfigError, UnknownNameError: There is no such model, or it lacks a keypoint of the task.
+    """
+    family = task.tool_family if kind == "tool" else task.object_family
+    model = find_model(kind, family, name, task.assets, task.given)
+    for keypoint in task.keypoints.tool if kind == "tool" else task.keypoints.object:
+        model.keypoint(keypoint)
+    return model
+
+
+def admit_model(task: TaskConfig, kind: Kind, name: str) -> tuple[TaskConfig, str]:
+    """Admits a model, which may be given by path, to the scenes of a task.
+
+    Args:
+        task: The task.
+        kind: Kind of the model.
+        name: Its name in the family, or its path.
+
+    Returns:
+        The task whose scenes may have the model, and its name there.
+
+    Raises:
+        ConfigError, UnknownNameError: See `find_task_model`.
+    """
+    model = find_task_model(task, kind, name)
+    family = task.tool_family if kind == "tool" else task.object_family
+    if (kind, name) in task.given.folders or name in model_names(kind, family, task.assets):
+        return task, name
+    own = name_of_own(model)
+    folders = {**task.given.folders, (kind, own): str(model.file.parent)}
+    return task.with_given(replace(task.given, folders=folders)), own

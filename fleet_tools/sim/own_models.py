@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import pydantic
 
 from fleet_tools.config.tasks import GivenModels, TaskConfig
-from fleet_tools.config.values import GrownValue, Value
+from fleet_tools.config.values import Value
 from fleet_tools.errors import ConfigError, FleetToolsError, shown
 from fleet_tools.robot.arm import LIGHT, Arm, load_robot, robot_names
 from fleet_tools.sim.catalog import Kind, load_model, models_below
@@ -157,14 +157,13 @@ def other_models(models: Iterable[OwnModel], others: Iterable[OwnModel]) -> str:
     return _listing(each for each in (*one, *other) if (each in one) != (each in other))
 
 
-class CarriesModels(GrownValue):
+class CarriesModels(Value):
     """A stored document in whose folder lie the models that are not the package's.
 
     Attributes:
         models: The models.
     """
 
-    later_fields = ("models",)
     error: ClassVar[type[FleetToolsError]] = ConfigError
     """Class of the errors about stored models."""
 
@@ -229,7 +228,7 @@ class CarriesModels(GrownValue):
                 has others.
         """
         if not self.models:
-            return task  # also of before models were carried: they are where they were
+            return task
         for model in self.models:
             if model not in self._folders:
                 raise self.error(

@@ -35,8 +35,13 @@ from fleet_tools.sim.attribution import (
 )
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import contacts
-from fleet_tools.sim.object_motion import Coordinates, ObjectMotion, PartMotion, coordinates
-from fleet_tools.sim.part_regions import PartRegions
+from fleet_tools.sim.motion_tables import (
+    Coordinates,
+    ObjectMotion,
+    PartMotion,
+    PartRegions,
+    coordinates,
+)
 from fleet_tools.utils.straight_line import straight_line
 
 READING_STEPS = 4

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 import numpy as np
 import pydantic
 
-from fleet_tools.config.distributions import nominal, sample
+from fleet_tools.config.distributions import RANGES, nominal, require_range, sample
 from fleet_tools.config.file_access import Texture
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.randomization import Randomization, RandomPose
-from fleet_tools.config.ranges import RANGES, require_range
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import (
     SEEDS_END,
@@ -58,7 +57,7 @@ class Scene(Value):
     """The start of one episode, which it determines together with the task file.
 
     Scales multiply the values of the model files. Every number is in its range
-    (`fleet_tools.config.ranges`).
+    (`fleet_tools.config.distributions`).
     """
 
     task: str
@@ -89,11 +88,7 @@ class Scene(Value):
     push: Push | None = None
     """A disturbance; it is never drawn, only added on purpose."""
 
-    @pydantic.field_validator(*RANGES)
-    @classmethod
-    def _in_range(cls, given: Any, info: pydantic.ValidationInfo) -> Any:
-        assert info.field_name is not None
-        return require_range(info.field_name, given)
+    _in_range = pydantic.field_validator(*RANGES)(require_range)
 
 
 def sample_scene(

@@ -12,20 +12,18 @@ from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
 from pydrake.systems.analysis import Simulator
 
 from fleet_tools.errors import SimulationError
-from fleet_tools.robot.controller import within_limits
+from fleet_tools.robot.controller import Reference, within_limits
 from fleet_tools.robot.osc import external_wrench
-from fleet_tools.robot.reference import Reference
+from fleet_tools.sim.add_models import model_frame
 from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, read_defaults
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_hint, contact_surface_error
 from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
-from fleet_tools.sim.gyroscopic import normalize_quaternions
-from fleet_tools.sim.model_checks import model_frame
-from fleet_tools.sim.object_motion import PartMotion
+from fleet_tools.sim.free_rotation import normalize_quaternions
+from fleet_tools.sim.motion_tables import PartMotion
 from fleet_tools.sim.scene import Push, Scene
-from fleet_tools.sim.snapshot import Snapshot
 from fleet_tools.sim.world import World
-from fleet_tools.sim.world_state import WorldState
+from fleet_tools.sim.world_state import Snapshot, WorldState
 
 
 class Simulation:

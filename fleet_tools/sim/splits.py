@@ -5,6 +5,9 @@ unseen_pairs     held-out pairs: tool and object each occur in `train`, but neve
 unseen_tools     held-out tools with objects of `train`
 unseen_objects   tools of `train` with held-out objects
 all              every tool with every object
+
+Scene seeds have disjoint ranges, so that no policy is evaluated on scenes it was trained on. Those
+that are stored lie below 2^53, so that every JSON reader keeps them.
 """
 
 from itertools import product
@@ -12,6 +15,13 @@ from itertools import product
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import UnknownNameError, require_name
 from fleet_tools.sim.catalog import model_names
+
+TRAINING = range(2**52)
+"""Seeds of datasets (`fleet_tools.dataset.attempts.scene_seed`) and of `env.reset()`."""
+EVALUATION = range(2**52, 2**53)
+"""Seeds of evaluation protocols."""
+VALIDATION = range(2**53, 2**54)
+"""Seeds of rollouts during training (`fleet_tools.baselines.training.rollouts`)."""
 
 SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects", "all")
 

@@ -44,7 +44,7 @@ from fleet_tools.sim.add_models import add_object, add_tool
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import complete_contact
 from fleet_tools.sim.contacts import add_impulse_meter
-from fleet_tools.sim.gyroscopic import GyroscopicCorrection, add_gyroscopic_correction
+from fleet_tools.sim.free_rotation import GyroscopicCorrection, add_gyroscopic_correction
 from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 
 HYDROELASTIC_MARGIN = 1e-4

@@ -19,11 +19,6 @@ def content(**sensors: Any) -> dict[str, Any]:
     return yaml.safe_load(text) | {"sensors": sensors}
 
 
-def test_the_usual_figures_said_aloud_are_the_usual_figures():
-    said = parse(TaskConfig, content(active_stereo={"disparity_noise_px": 0.08}), "it")
-    assert said == load_task("hammer") and said.digest() == load_task("hammer").digest()
-
-
 def test_a_task_file_changes_one_figure_and_keeps_the_others():
     task = parse(TaskConfig, content(active_stereo={"disparity_noise_px": 0.2}), "it")
     assert task.sensors.active_stereo == ActiveStereo(disparity_noise_px=0.2)

@@ -26,16 +26,11 @@ def bits(pose):
 
 
 @given(poses)
-def test_json_round_trip_is_lossless(pose):
-    back = parse(Pose, json.loads(pose.to_json()), "test")
-    assert back == pose
-    assert bits(back) == bits(pose)
-
-
-@given(poses)
-def test_yaml_round_trip_is_lossless(pose):
+def test_round_trips_through_json_and_yaml_are_lossless(pose):
     text = yaml.safe_dump(pose.model_dump(mode="json"))
-    assert bits(parse(Pose, yaml.safe_load(text), "test")) == bits(pose)
+    for plain in (json.loads(pose.to_json()), yaml.safe_load(text)):
+        back = parse(Pose, plain, "test")
+        assert back == pose and bits(back) == bits(pose)
 
 
 @given(poses, poses)
@@ -87,11 +82,6 @@ def test_every_wrong_place_is_listed_at_once():
     assert any("rpy_deg.2: Field required" in line for line in lines)
 
 
-def test_a_missing_key_is_named():
-    with pytest.raises(ConfigError, match=r"for_s: Field required"):
-        parse(Stay, {"type": "stay"}, "own.yaml")
-
-
 @pytest.mark.parametrize("wrong", [True, "left", None, [1.0], {"uniform": [0, 1]}])
 def test_other_data_than_a_number_is_refused(wrong):
     with pytest.raises(ConfigError, match=r"translation_m\.0"):
@@ -132,13 +122,6 @@ def test_a_file_of_something_else_is_refused(tmp_path, content, message):
     with pytest.raises(ConfigError, match=message) as error:
         load_yaml(Pose, file)
     assert "file.yaml" in str(error.value)
-
-
-def test_a_key_that_is_given_twice_is_refused(tmp_path):
-    file = tmp_path / "twice.yaml"
-    file.write_text("translation_m: [1, 0, 0]\nrpy_deg: [0, 0, 0]\ntranslation_m: [2, 0, 0]\n")
-    with pytest.raises(ConfigError, match="translation_m"):
-        load_yaml(Pose, file)
 
 
 def test_a_missing_file_is_refused(tmp_path):

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_tools.config.geometry import Workspace
-from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 
@@ -49,8 +48,3 @@ def test_only_boxes_with_an_inside_are_accepted(lower: tuple, upper: tuple):
     else:
         with pytest.raises(ConfigError, match="lower_m must be below upper_m"):
             parse(Workspace, given_values, "drawn")
-
-
-@pytest.mark.parametrize("task", task_names())
-def test_tasks_of_the_package_have_the_default(task: str):
-    assert load_task(task).workspace == Workspace()

@@ -196,22 +196,6 @@ def test_protocols_name_lines(tmp_path):
         load_protocol(str(file))
 
 
-ALIASES = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
-    for old, new in itertools.pairwise("abcdefghij")
-)
-
-
-@pytest.mark.parametrize("text", [ALIASES + "family: *j\n", "family: &a [*a]\n", "a: &a {b: *a}\n"])
-def test_aliases_that_multiply_or_lead_to_themselves_are_refused(text, tmp_path):
-    assert any("own.yaml, line" in each for each in complaints(text, tmp_path, Keypoints))
-
-
-def test_an_error_of_syntax_names_file_and_line(tmp_path):
-    found = complaints("a: 1\nb: [", tmp_path)
-    assert any(each.startswith(f'in "{tmp_path / "own.yaml"}", line 2') for each in found)
-
-
 TOKENS = [*"{}[]|~?#", ": ", "- ", "\n", "\t", "\0", "&a ", "*a", "<<: ", "'", "...", "2020-13-45"]
 TOKENS += [f"!!{tag} " for tag in ("int", "bool", "float", "timestamp", "binary", "set", "omap")]
 
@@ -223,15 +207,15 @@ def test_whatever_the_text_the_error_is_typed(position, dropped, token):
         read_yaml(TaskConfig, text, "own.yaml")
 
 
-@pytest.mark.parametrize("text", ["a: !!int x", "a: 2020-13-45", "a: !!bool maybe"])
-def test_a_scalar_that_does_not_fit_its_tag_is_shown_with_its_line(text, tmp_path):
-    assert f'in "{tmp_path / "own.yaml"}", line 2, column 4:' in complaints(
-        "b: 1\n" + text, tmp_path
-    )
-
-
-@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
-@pytest.mark.parametrize("levels", [900, 30_000])  # libyaml overflows the stack at the latter
-def test_a_deeply_nested_text_is_refused(opening, levels):
-    with pytest.raises(ConfigError):
-        read_yaml(Keypoints, opening * levels, "own.yaml")
+@pytest.mark.parametrize(
+    "text, column",
+    [
+        ("a: [", ""),
+        ("a: !!int x", ", column 4:"),
+        ("a: 2020-13-45", ", column 4:"),
+        ("a: !!bool maybe", ", column 4:"),
+    ],
+)
+def test_an_error_of_syntax_or_of_a_tag_names_file_and_line(text, column, tmp_path):
+    place = f'in "{tmp_path / "own.yaml"}", line 2{column}'
+    assert any(each.startswith(place) for each in complaints("b: 1\n" + text, tmp_path))

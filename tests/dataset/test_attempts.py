@@ -28,7 +28,7 @@ from fleet_tools.errors import (
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import attempt
-from fleet_tools.sim.seeds import TRAINING
+from fleet_tools.sim.splits import TRAINING
 
 EXPERT = find_policy("expert")
 SEEDS = st.integers(0, 2**32)

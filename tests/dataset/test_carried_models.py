@@ -118,7 +118,7 @@ def test_a_dataset_of_the_packages_models_carries_none(tmp_path):
         "manifest.jsonl",
         "episodes",
     }
-    assert "models" not in json.loads((output / "dataset.json").read_text())
+    assert json.loads((output / "dataset.json").read_text())["models"] == []
 
 
 # --- Collecting -----------------------------------------------------------------------------

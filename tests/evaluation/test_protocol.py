@@ -15,8 +15,7 @@ from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import load_protocol, protocol_names
-from fleet_tools.sim.seeds import EVALUATION, TRAINING
-from fleet_tools.sim.splits import SPLITS
+from fleet_tools.sim.splits import EVALUATION, SPLITS, TRAINING
 
 SCENES = st.builds(
     lambda first, scenes: {"first_seed": first, "scenes": scenes},

@@ -22,6 +22,7 @@ from fleet_tools.experts.kinematics import arm_kinematics
 from fleet_tools.robot.arm import Arm, load_robot, robot_names
 from fleet_tools.robot.arm_model import ArmModel, fitted_task, joint_limits, require_positions
 from fleet_tools.robot.osc import operational_space_acceleration
+from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import sample_scene
 
@@ -125,16 +126,7 @@ def test_an_arm_that_is_not_redundant_follows_actions_and_its_observations_have_
 
 
 def test_the_expert_solves_scenes_with_another_arm(env):
-    outcomes = []
-    for seed in range(4):
-        observation, info = env.reset(seed=seed)
-        expert = fleet_tools.ExpertPolicy(env)
-        expert.reset()
-        over = False
-        while not over:
-            observation, _, terminated, truncated, info = env.step(expert.act(observation))
-            over = terminated or truncated
-        outcomes.append(info["outcome"])
+    outcomes = [rollout(env, fleet_tools.ExpertPolicy(env), seed=seed).outcome for seed in range(4)]
     assert outcomes.count("success") >= 3, outcomes
 
 

@@ -14,6 +14,7 @@ from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.envs.array_spec import describe_action, describe_observation
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
+from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import sample_scene
 
 SHARED = ("end_effector_pose", "end_effector_wrench", "object_keypoints", "tool_keypoints")
@@ -44,14 +45,7 @@ def test_the_hand_begins_where_that_of_the_panda_begins(task):
 @pytest.mark.parametrize("task", task_names())
 def test_the_expert_solves_a_scene_with_the_ur5e(task):
     with env_of("ur5e", task) as env:
-        observation, info = env.reset(seed=1001)
-        expert = fleet_tools.ExpertPolicy(env)
-        expert.reset()
-        over = False
-        while not over:
-            observation, _, terminated, truncated, info = env.step(expert.act(observation))
-            over = terminated or truncated
-        assert info["outcome"] == "success"
+        assert rollout(env, fleet_tools.ExpertPolicy(env), seed=1001).outcome == "success"
 
 
 def blueprint_on(env, observations) -> Blueprint:

@@ -10,8 +10,7 @@ from support.foreign_models import foreign_tools
 
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.model_checks import check_masses
-from fleet_tools.sim.model_xml import MAX_BYTES, MAX_MESH_BYTES, read_model_xml
+from fleet_tools.sim.model_xml import MAX_BYTES, MAX_MESH_BYTES, check_masses, read_model_xml
 from fleet_tools.studio.checking.program import first_load_problem
 
 OWN = sorted(assets_root().glob("*/*/*/model.sdf"))

@@ -23,7 +23,7 @@ TASKS = {name: load_robot().fill(load_task(name)) for name in task_names()}
 HAMMER = TASKS["hammer"]
 
 tasks = st.sampled_from(list(TASKS.values()))
-seeds = st.integers(0, 2**64)
+seeds = st.integers(0, 2**64) | st.just(2**128 - 1)
 
 
 @given(tasks, seeds)
@@ -37,7 +37,7 @@ def test_json_round_trip_is_lossless(task, seed):
 
 @given(tasks, seeds)
 def test_a_scene_is_a_function_of_its_seed(task, seed):
-    sample_scene(task, seed + 1)
+    sample_scene(task, seed // 2)
     assert sample_scene(task, seed).to_json() == sample_scene(task, seed).to_json()
 
 
@@ -66,17 +66,6 @@ def test_fixing_a_model_leaves_the_rest_as_it_was(seed, kind):
     assert fixed.pop(kind) == name
     free.pop(kind)
     assert fixed == free
-
-
-@given(seeds)
-def test_off_gives_nominal_values(seed):
-    scene = sample_scene(HAMMER, seed, randomization="off")
-    limits = HAMMER.randomization
-    assert scene.tool_mass_scale == nominal(limits.tool_mass_scale)
-    assert scene.initial_joints_rad == tuple(map(nominal, limits.initial_joints_rad))
-    assert scene.object_pose.translation_m == tuple(map(nominal, limits.object_pose.translation_m))
-    assert scene.tool_in_hand.rpy_deg == tuple(map(nominal, limits.tool_in_hand.rpy_deg))
-    assert scene.joint_resistance == {k: nominal(d) for k, d in limits.joint_resistance.items()}
 
 
 def test_off_still_chooses_among_the_models():
@@ -121,6 +110,12 @@ def test_every_value_lies_in_its_distribution(task, seed):
                 assert value in options
             case _:
                 assert value == distribution
+
+
+@given(tasks, seeds)
+def test_off_gives_nominal_values(task, seed):
+    scene = sample_scene(task, seed, randomization="off")
+    assert all(value == nominal(of) for of, value in draws(task.randomization, scene))
 
 
 def test_the_models_of_a_family_are_drawn_evenly():
@@ -172,16 +167,11 @@ def test_a_model_that_does_not_exist_is_refused(models):
 @pytest.mark.parametrize(
     "change",
     [
-        {"tool_mass_scale": 0.0},
-        {"object_friction_scale": -0.1},
-        {"joint_resistance": {"slide": 0.0}},
         {"initial_joints_rad": []},
         {"initial_joints_rad": [float("nan")] * 7},
         {"tool_mas_scale": 1.0},
         {"seed": 1.5},
         {"table_texture": "velvet"},
-        {"table_tint": [1.0, 0.0, 1.0]},
-        {"push": {"time_s": -1, "translation_m": [0.01, 0, 0]}},
     ],
 )
 def test_an_invalid_scene_is_refused(change):

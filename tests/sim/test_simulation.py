@@ -20,7 +20,7 @@ from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.robot.arm import load_robot
-from fleet_tools.robot.reference import Reference
+from fleet_tools.robot.controller import Reference
 from fleet_tools.sim.catalog import find_model
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.sim.simulation import Simulation
@@ -92,42 +92,35 @@ def test_a_reset_depends_on_no_history(simulation, seed, other, steps):
     assert run(simulation, motions_of(seed, 3))[0] == fresh
 
 
-def test_scales_are_applied_anew_by_each_reset(simulation, world):
-    context = simulation._context
-    inspector = world.scene_graph.model_inspector()
-    masses = {i: sum(b.default_mass() for b in world.bodies(i)) for i in (world.tool, world.object)}
-
-    def frictions(instance):
-        query = world.plant.get_geometry_query_input_port().Eval(context)
-        return [
-            query.inspector()
-            .GetProximityProperties(geometry)
-            .GetProperty("material", "coulomb_friction")
-            .dynamic_friction()
-            for body in world.bodies(instance)
-            for geometry in world.plant.GetCollisionGeometriesForBody(body)
-        ]
-
-    of_the_files = {
-        instance: [
+def frictions(world: World, instance: Any, inspector: Any) -> np.ndarray:
+    """Returns the coefficients of the shapes of a model."""
+    return np.array(
+        [
             inspector.GetProximityProperties(geometry)
             .GetProperty("material", "coulomb_friction")
             .dynamic_friction()
             for body in world.bodies(instance)
             for geometry in world.plant.GetCollisionGeometriesForBody(body)
         ]
-        for instance in masses
-    }
-    assert all(of_the_files.values())
-    for tool, object in [(0.8, 1.2), (1.0, 1.0), (1.5, 0.5)]:
-        changes = {"tool_mass_scale": tool, "tool_friction_scale": tool}
-        changes |= {"object_mass_scale": object, "object_friction_scale": object}
+    )
+
+
+def test_scales_are_applied_anew_by_each_reset(simulation, world):
+    context = simulation._context
+    models = world.tool, world.object
+    masses = [sum(b.default_mass() for b in world.bodies(each)) for each in models]
+    of_files = [frictions(world, each, world.scene_graph.model_inspector()) for each in models]
+    assert all(map(len, of_files))
+    for scales in [(0.8, 1.2), (1.0, 1.0), (1.5, 0.5)]:
+        kinds = ("tool", "object")
+        changes = {f"{k}_mass_scale": s for k, s in zip(kinds, scales, strict=True)}
+        changes |= {f"{k}_friction_scale": s for k, s in zip(kinds, scales, strict=True)}
         simulation.reset(scene_of(0, **changes))
-        for instance, scale in [(world.tool, tool), (world.object, object)]:
-            mass = sum(body.get_mass(context) for body in world.bodies(instance))
-            assert mass == pytest.approx(scale * masses[instance], rel=1e-12)
-            expected = scale * np.array(of_the_files[instance])
-            np.testing.assert_allclose(frictions(instance), expected, rtol=1e-12)
+        now = world.plant.get_geometry_query_input_port().Eval(context).inspector()
+        for model, scale, mass, friction in zip(models, scales, masses, of_files, strict=True):
+            of_bodies = sum(body.get_mass(context) for body in world.bodies(model))
+            assert of_bodies == pytest.approx(scale * mass, rel=1e-12)
+            np.testing.assert_allclose(frictions(world, model, now), scale * friction, rtol=1e-12)
 
 
 def test_the_scenes_poses_and_resistance_are_applied(simulation, world):
@@ -184,25 +177,19 @@ def continue_from(env: ToolUseEnv, state: EnvState) -> tuple[list[dict[str, byte
     return [{k: v.tobytes() for k, v in o.items()} for o in observations], digests
 
 
-def test_a_snapshot_continues_bit_for_bit(hammer, contact):
+def test_a_snapshot_continues_bit_for_bit_wherever_it_is_restored(make, hammer, contact):
     state, future = contact
+    before = pickle.dumps(state)
     assert hammer.set_state(state)["end_effector_wrench"][5] < -5.0
     assert continue_from(hammer, state) == future
-
-
-def test_a_snapshot_continues_after_other_scenes(make, hammer, contact):
-    state, future = contact
-    hammer.reset(seed=11)
-    hammer.step(np.ones(6, np.float32))
-    assert continue_from(hammer, state) == future
-    other = make()
-    other.reset(seed=4)
-    assert continue_from(other, state) == future
-
-
-def test_a_snapshot_continues_in_a_new_environment(contact):
-    state, future = contact
-    assert continue_from(EnvSpec.of(task="hammer").make_tool_use(), state) == future
+    for env, seed in ((hammer, 11), (make(), 4)):  # after other scenes
+        env.reset(seed=seed)
+        env.step(np.ones(6, np.float32))
+        assert continue_from(env, state) == future
+    assert continue_from(EnvSpec.of(task="hammer").make_tool_use(), state) == future  # not reset
+    for copied in (copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        assert continue_from(hammer, copied) == future
+    assert pickle.dumps(state) == before
 
 
 def test_a_snapshot_continues_as_the_uninterrupted_episode(hammer):
@@ -217,19 +204,6 @@ def test_a_snapshot_continues_as_the_uninterrupted_episode(hammer):
         hammer.set_state(states[k])
         hammer.step(actions[k])
         assert hammer.state_digest() == digests[k]
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
-def test_a_copy_of_a_snapshot_continues_bit_for_bit(hammer, contact, copied):
-    state, future = contact
-    assert continue_from(hammer, copied(state)) == future
-
-
-def test_a_snapshot_does_not_change_with_the_simulation(hammer, contact):
-    state, _ = contact
-    before = pickle.dumps(state)
-    continue_from(hammer, state)
-    assert pickle.dumps(state) == before
 
 
 def test_digests_of_different_states_differ(hammer, contact):

@@ -37,6 +37,7 @@ def test_there_are_enough_models_to_train_and_to_test(task):
     tools = model_names("tool", task.tool_family)
     objects = model_names("object", task.object_family)
     assert len(tools) >= 8 and len(objects) >= 6
+    assert (tools, objects) == (sorted(tools), sorted(objects))
     assert model_pairs(task, "all") == sorted(product(tools, objects))
     assert len(model_pairs(task, "train")) >= 16
 

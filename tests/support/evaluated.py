@@ -21,7 +21,7 @@ from fleet_tools.envs.outcomes import (
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, protocol_digest, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, encode_actions
-from fleet_tools.sim.seeds import EVALUATION
+from fleet_tools.sim.splits import EVALUATION
 from fleet_tools.storage.provenance import Machine
 
 FIRST = EVALUATION.start

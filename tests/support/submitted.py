@@ -19,7 +19,7 @@ from fleet_tools.leaderboard.records import Verification
 from fleet_tools.leaderboard.standings import Overall, Standing
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.sim.scene import Scene, sample_scene
-from fleet_tools.sim.seeds import EVALUATION
+from fleet_tools.sim.splits import EVALUATION
 from fleet_tools.storage.provenance import Machine
 
 SMALL = Protocol(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.arm import ARM, random_configuration
 
 from fleet_tools.robot import controller
+from fleet_tools.robot.controller import Reference
 from fleet_tools.robot.osc import Gains, external_wrench, operational_space_acceleration
-from fleet_tools.robot.reference import Reference
 from fleet_tools.sim.attribution import advance, displacements
 from fleet_tools.sim.free_rotation import Bodies, conserving_forces, conserving_velocity
 from fleet_tools.utils.straight_line import pack, straight_line

@@ -34,9 +34,8 @@ from fleet_tools.assets.rules import Rule, Values, of_links, thickness
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import PARSER_ERRORS
-from fleet_tools.sim.add_models import add_model
+from fleet_tools.sim.add_models import add_model, model_frame
 from fleet_tools.sim.catalog import Kind, Model
-from fleet_tools.sim.model_checks import model_frame
 
 
 def measure_model(model: Model) -> ModelGeometry:

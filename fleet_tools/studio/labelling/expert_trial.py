@@ -20,10 +20,10 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.catalog import find_task_model
 from fleet_tools.sim.simulation import Simulation
-from fleet_tools.sim.snapshot import Snapshot
-from fleet_tools.sim.task_models import find_task_model
 from fleet_tools.sim.world import build_world
+from fleet_tools.sim.world_state import Snapshot
 from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.viser_links import LinkMesh, LinkPoses, link_meshes, link_poses
 

@@ -19,9 +19,8 @@ from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.values import Vector3
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.perception.visible_links import link_triangles
-from fleet_tools.sim.add_models import add_model
+from fleet_tools.sim.add_models import add_model, model_frame
 from fleet_tools.sim.catalog import Keypoint, Keypoints, Kind, Model
-from fleet_tools.sim.model_checks import model_frame
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.importing.enclosed_body import enclosed_body

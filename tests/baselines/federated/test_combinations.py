@@ -25,7 +25,7 @@ from fleet_tools.baselines.training.distillation import DrawnStates
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.seeds import TRAINING
+from fleet_tools.sim.splits import TRAINING
 
 MLP = {"body": {"type": "mlp", "layers": 2, "width": 6}}
 

@@ -25,7 +25,7 @@ from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
 from fleet_tools.rollouts.episode import NOISE_STEPS
-from fleet_tools.sim.seeds import EVALUATION, VALIDATION
+from fleet_tools.sim.splits import EVALUATION, VALIDATION
 
 EVERY = pytest.mark.parametrize("body", BODIES)
 SHORT = TrainingConfig(epochs=3, batch_size=8, seed=1)

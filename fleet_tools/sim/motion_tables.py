@@ -1,14 +1,20 @@
-"""The coordinates in which an object's motion is attributed: joints, keypoints, links' centres."""
+"""Tables by which motion is attributed: coordinates of an object, and parts of a tool.
 
-from collections.abc import Iterable
+Coordinates are those of joints, keypoints and centres of links; a part is a region about lines
+through keypoints of the tool.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
 
-from fleet_tools.sim.attribution import FIXED, locate
+from fleet_tools.config.tasks import ToolPart
+from fleet_tools.sim.attribution import FIXED, Regions, locate
 from fleet_tools.sim.catalog import Model
 from fleet_tools.utils.straight_line import pack, straight_line
 
@@ -151,3 +157,60 @@ def _mechanisms(
     return tuple(
         FIXED if body in fixed else numbers.setdefault(find(body), len(numbers)) for body in root
     )
+
+
+@dataclass(frozen=True, eq=False)
+class PartRegions:
+    """The parts of a tool in a plant.
+
+    Attributes:
+        names: Names of the parts.
+        bodies: Bodies of the plant to which the parts belong.
+        packed: Their `fleet_tools.sim.attribution.Regions`, with indices in `bodies`.
+    """
+
+    names: tuple[str, ...]
+    bodies: tuple[int, ...]
+    packed: tuple[Regions]
+
+    @classmethod
+    def of(
+        cls,
+        parts: Mapping[str, ToolPart],
+        plant: MultibodyPlant,
+        instance: ModelInstanceIndex,
+        tool: Model,
+    ) -> "PartRegions":
+        """Finds the keypoints of a tool in a plant.
+
+        Args:
+            parts: Parts by name.
+            plant: Plant with the tool.
+            instance: Model instance of the tool.
+            tool: The tool.
+
+        Raises:
+            UnknownNameError: The tool lacks a keypoint.
+        """
+        corners = [name for part in parts.values() for name in part.keypoints]
+        sides = [name for part in parts.values() for name in _side(part)]
+        points = [tool.keypoint(name) for name in (*corners, *sides)]
+        of_point = [int(plant.GetBodyByName(k.link, instance).index()) for k in points]
+        bodies = tuple(dict.fromkeys(of_point))
+        facing = [part.facing for part in parts.values()]
+        regions = Regions(
+            body=tuple(bodies.index(body) for body in of_point),
+            p_BK=np.array([keypoint.position for keypoint in points]),
+            last_corner=tuple(accumulate(len(part.keypoints) for part in parts.values())),
+            within=np.array([part.within_m for part in parts.values()]),
+            depth=np.array([np.inf if side is None else side.depth_m for side in facing]),
+        )
+        return cls(tuple(parts), bodies, pack(regions))
+
+
+def _side(part: ToolPart) -> tuple[str, str, str]:
+    """Returns a part's axis and front; the same keypoint thrice where it faces no side."""
+    if part.facing is None:
+        return part.keypoints[0], part.keypoints[0], part.keypoints[0]
+    start, end = part.facing.axis
+    return start, end, part.facing.point
