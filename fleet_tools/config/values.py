@@ -72,9 +72,9 @@ class Value(pydantic.BaseModel):
 
 
 class GrownValue(Value):
-    """A value with fields that older ones lack; its plain form has them unless they are default.
+    """A value whose plain form omits those of its `later_fields` that have their default.
 
-    So forms and digests of former values stay as they were.
+    So the digest of a value stays the same when such a field is added to its class.
 
     Attributes:
         later_fields: Names of these fields, each with a default.
