@@ -65,7 +65,7 @@ class CachingTransport:
         self._inner.close()
 
     def _path(self, robot: int, message: bytes) -> Path | None:
-        """Returns the file of a reply; None if it is none to the first round."""
+        """Returns the file of a reply; None if the message is no request of the first round."""
         if not is_request(message) or decode_request(message).weights is not None:
             return None
         digest = hashlib.blake2b(message, digest_size=16)

@@ -150,7 +150,7 @@ class FleetRobot:
         holder = local_data_holder(
             assignment.blueprint, self._trajectories, assignment.training.batch_size
         )
-        # In earnest, the seed of the noise is a secret of the robot.
+        # In a real fleet, the seed of the noise is a secret of the robot.
         return replace(holder, noise=assignment.moment_noise, noise_seed=assignment.training.seed)
 
 

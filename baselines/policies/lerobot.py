@@ -111,7 +111,7 @@ def served_lerobot(folder: Path, header_file: Path | None) -> Served:
             `meta/fleet_tools.json` of its export.
 
     Raises:
-        ConfigError: There is no header, or it is none.
+        ConfigError: There is no such file, or it holds no header.
         CheckpointError, MissingLibraryError: See `LeRobotPolicy`.
     """
     if header_file is None:

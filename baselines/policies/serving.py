@@ -1,4 +1,4 @@
-"""A checkpoint as a policy that can be served, see `fleet_tools.policies.remote`."""
+"""A checkpoint as a policy that can be served, see `fleet_tools.policies.policy_server`."""
 
 from pathlib import Path
 

@@ -41,7 +41,12 @@ class File:
 
 
 FILES = (
-    File("Task files", TaskConfig, "`task_configs/hammer.yaml`, or `task=` of an environment."),
+    File(
+        "Task files",
+        TaskConfig,
+        "`task_configs/hammer.yaml`, or `task=` of an environment. Beside these keys, `extends` "
+        "names [a task that the file changes](../tutorials/own_task.md#a-variant-of-a-task).",
+    ),
     File("Robots", Arm, "`task_configs/robots/panda.yaml`, or `robot=` of an environment."),
     File("keypoints.yaml", Keypoints, "The labels of a tool or an object, in its model's folder."),
     File(

@@ -102,7 +102,7 @@ def name_problem(name: str, kind: str, folder: str) -> str | None:
         folder: First folder of its results within the folder of all results.
     """
     if not _NAME.fullmatch(name):
-        return f"the name {name[:64]!r} is none: {_RULE}"
+        return f"the name {name[:64]!r} is not valid: {_RULE}"
     if name != folder:
         return f"the name is {name!r}, but the results are in the folder {folder[:64]!r}"
     if kind != "built_in" and built_in_description(name):

@@ -46,7 +46,7 @@ def complete_contact(
 ) -> None:
     """Makes every collision shape of a model compliant that has no hydroelastic type.
 
-    Then it mends those with whose hydroelastic mesh contact could fail (`contact_meshes`).
+    Then it repairs the hydroelastic meshes with which contact could fail (`contact_meshes`).
 
     Warns:
         UserWarning: Shapes had no type, were mended, or make contact slow; the message names them.

@@ -206,7 +206,7 @@ def path_of(uri: str) -> str | None:
         uri: The URI, without spaces around it.
 
     Returns:
-        The path, which may lead out of the folder; None if the URI is none.
+        The path, which may lead out of the folder; None if the URI has another scheme.
     """
     path = _PACKAGE.sub("", uri).removeprefix("file://")
     if "://" in path:

@@ -113,7 +113,7 @@ def _gate(request: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Ro
     """Returns the gate of a query.
 
     Raises:
-        KeyError, TypeError, ValueError: It is none.
+        KeyError, TypeError, ValueError: The query holds no valid gate.
     """
     means, factors = tensors["means"], tensors["factors"]
     if means.dim() != 2 or factors.shape != (*means.shape, means.shape[1]):

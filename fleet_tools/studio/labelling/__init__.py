@@ -9,6 +9,6 @@
     expert_trial                  the expert uses the model, in a process of its own
     page, panel, scene_view       the browser
 
-A labelled mesh goes through the importer (`fleet_tools.assets.importing`), and is what
+A labelled mesh goes through the importer (`fleet_tools.studio.importing`), and is what
 `assets import` writes with the same coordinates.
 """

@@ -45,7 +45,7 @@ def _signature(rows: Rows) -> list[object]:
 
 
 def _spread(unit: Units) -> list[list[Units]]:
-    """Returns units as a sum of products of leaves; ties or fixes what is none."""
+    """Returns units as a sum of products of leaves; ties or fixes whatever cannot be written so."""
     unit = tie(unit)
     first, *rest = [factor for factor in factors(unit) if factor.size > 1] or [unit]
     first = tie(first)
