@@ -23,7 +23,6 @@ from fleet_tools.errors import (
     DatasetError,
     DiskError,
     SimulationError,
-    UnknownNameError,
 )
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.episode import Episode, first_difference
@@ -62,11 +61,6 @@ def test_attempts_of_different_datasets_have_different_scenes(seed, other_seed, 
 def test_datasets_of_successive_seeds_share_no_scene():
     seeds = {scene_seed(seed, k) for seed in range(20) for k in range(500)}
     assert len(seeds) == 20 * 500
-
-
-def test_unknown_policy_is_named():
-    with pytest.raises(UnknownNameError, match="Did you mean 'expert'"):
-        collect_episode("hammer", 0, policy="exprt")
 
 
 def test_an_attempt_is_the_episode_of_its_seed(header: Header, tmp_path: Path):
@@ -124,10 +118,3 @@ def test_an_error_of_every_attempt_is_raised():
         attempt(failing(ConfigError("No such camera.")))
     with pytest.raises(DiskError, match="no space is left on its disk"):  # no result of a policy
         attempt(failing(OSError(errno.ENOSPC, "No space left on device")))
-
-
-def test_same_attempt_same_bytes(header: Header):
-    first, second = (make_attempts(header, EXPERT, verify=False)(1)[1] for _ in range(2))
-    assert first is not None
-    assert first == second
-    assert first[1:4] == b"HDF"

@@ -1,12 +1,14 @@
-"""A dataset carries the models that are not the package's, and replays without the former ones."""
+"""A dataset carries models and robots that are not the package's, and replays without these."""
 
 import json
+import os
 import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.arms import six_joints
 from support.collected import options, without_times, write_quick_task
 from support.processes import ROOT
 
@@ -34,11 +36,15 @@ def copies(folder: Path) -> list[str]:
     return ["--env", f"tool={folder / 'myclaw'}", f"object={folder / 'my nail'}"]
 
 
+def collect_quickly(output: Path, folder: Path, *given: str, episodes: int = 2) -> int:
+    """Collects random episodes of a task that is written into a folder; returns the exit code."""
+    task = str(write_quick_task(folder))
+    return collect.main(options(output, *RANDOM, *given, task=task, episodes=episodes))
+
+
 def collected(folder: Path, output: Path) -> Path:
     """Collects a dataset with copied models, and removes these."""
-    given = copies(folder / "mine")
-    task = str(write_quick_task(folder))
-    assert collect.main(options(output, *RANDOM, *given, task=task, episodes=1)) == 0
+    assert collect_quickly(output, folder, *copies(folder / "mine"), episodes=1) == 0
     shutil.rmtree(folder / "mine")
     return output
 
@@ -104,20 +110,15 @@ def test_each_model_is_carried_once(data, tmp_path):
     )
     before = {path: path.stat().st_mtime_ns for path in data.rglob("models/**/*")}
     given = copies(tmp_path / "mine")
-    task = str(write_quick_task(tmp_path))
-    assert collect.main(options(data, *RANDOM, *given, task=task, episodes=2)) == 0
+    assert collect_quickly(data, tmp_path, *given) == 0
     assert before == {path: path.stat().st_mtime_ns for path in data.rglob("models/**/*")}
 
 
 def test_a_dataset_of_the_packages_models_carries_none(tmp_path):
-    task = str(write_quick_task(tmp_path))
     output = tmp_path / "data"
-    assert collect.main(options(output, *RANDOM, task=task, episodes=1)) == 0
-    assert {path.name for path in output.iterdir()} == {
-        "dataset.json",
-        "manifest.jsonl",
-        "episodes",
-    }
+    assert collect_quickly(output, tmp_path, episodes=1) == 0
+    names = {path.name for path in output.iterdir()}
+    assert names == {"dataset.json", "manifest.jsonl", "episodes"}
     assert json.loads((output / "dataset.json").read_text())["models"] == []
 
 
@@ -128,8 +129,7 @@ def test_a_changed_model_does_not_go_on_with_a_dataset(data, tmp_path, capsys):
     given = copies(tmp_path / "mine")
     labels = tmp_path / "mine" / "myclaw" / LABELS
     labels.write_text(labels.read_text() + "# another one\n")
-    task = str(write_quick_task(tmp_path))
-    assert collect.main(options(data, *RANDOM, *given, task=task, episodes=2)) == 2
+    assert collect_quickly(data, tmp_path, *given) == 2
     message = capsys.readouterr().err
     assert "the tool myclaw is " in message
     assert "the object my_nail is " not in message
@@ -140,8 +140,7 @@ def test_what_it_carries_may_be_given_to_go_on(data, tmp_path):
         f"{kind}={folder}"
         for kind, folder in zip(("object", "tool"), sorted(carried(data).values()), strict=True)
     ]
-    task = str(write_quick_task(tmp_path))
-    assert collect.main(options(data, *RANDOM, "--env", *given, task=task, episodes=2)) == 0
+    assert collect_quickly(data, tmp_path, "--env", *given) == 0
     assert replay.main([str(data), *REPLAY]) == 0
 
 
@@ -149,8 +148,7 @@ def test_a_killed_writer_is_no_obstacle(data, tmp_path):
     given = copies(tmp_path / "mine")
     shutil.rmtree(carried(data)["myclaw"])
     (data / "models" / "given" / ".writing_1" / "new").mkdir(parents=True)
-    task = str(write_quick_task(tmp_path))
-    assert collect.main(options(data, *RANDOM, *given, task=task, episodes=2)) == 0
+    assert collect_quickly(data, tmp_path, *given) == 0
     assert replay.main([str(data), *REPLAY]) == 0
     assert sorted(carried(data)) == ["my_nail", "myclaw"]
 
@@ -187,18 +185,9 @@ def test_a_header_knows_its_models_in_another_process(data):
 # --- Files that lie -------------------------------------------------------------------------
 
 
-def edit_labels(data: Path) -> None:
-    path = carried(data)["myclaw"] / LABELS
-    path.write_text(path.read_text().replace("head", "haed", 1))
-
-
-def edit_mesh(data: Path) -> None:
-    path = next(carried(data)["myclaw"].rglob("*.obj"))
-    path.write_text(path.read_text() + "\n")
-
-
-def remove(data: Path) -> None:
-    shutil.rmtree(carried(data)["my_nail"])
+def edit(data: Path, pattern: str, old: str, new: str) -> None:
+    path = next(carried(data)["myclaw"].rglob(pattern))
+    path.write_text(path.read_text().replace(old, new, 1))
 
 
 def link_file(data: Path) -> None:
@@ -220,29 +209,34 @@ def link_all(data: Path) -> None:
 
 def name_outside(data: Path) -> None:
     (data / "secret.obj").write_text("v 0 0 0\n")
-    path = carried(data)["myclaw"] / "model.sdf"
-    path.write_text(path.read_text().replace("meshes/handle.obj", "../../../secret.obj", 1))
+    edit(data, "model.sdf", "meshes/handle.obj", "../../../secret.obj")
 
 
-def huge_file(data: Path) -> None:
-    with (carried(data)["myclaw"] / "model.sdf").open("r+b") as file:
-        file.truncate(10**11)
-
-
-def add_to_family(data: Path) -> None:
-    shutil.copytree(CLAW, data / "models" / "tools" / "hammer" / "extra")
-
-
-DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "labels": (edit_labels, "not the tool myclaw that was used: its hash is"),
-    "mesh": (edit_mesh, "not the tool myclaw that was used: its hash is"),
-    "missing": (remove, "the object my_nail cannot be used: .* is not a folder"),
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "labels": (
+        lambda data: edit(data, LABELS, "head", "haed"),
+        "not the tool myclaw that was used: its hash is",
+    ),
+    "mesh": (
+        lambda data: edit(data, "*.obj", "v ", "v  "),
+        "not the tool myclaw that was used: its hash is",
+    ),
+    "missing": (
+        lambda data: shutil.rmtree(carried(data)["my_nail"]),
+        "the object my_nail cannot be used: .* is not a folder",
+    ),
     "linked file": (link_file, "is a link, which is not followed"),
     "linked model": (link_model, "is a link, which is not followed"),
     "linked folder": (link_all, "is a link, which is not followed"),
     "outside": (name_outside, "outside of the model's folder"),
-    "huge": (huge_file, "has more than 2,000,000 bytes"),
-    "another": (add_to_family, "extra: these models are not among those"),
+    "huge": (
+        lambda data: os.truncate(carried(data)["myclaw"] / "model.sdf", 10**11),
+        "has more than 2,000,000 bytes",
+    ),
+    "another": (
+        lambda data: shutil.copytree(CLAW, data / "models/tools/hammer/extra"),
+        "extra: these models are not among those",
+    ),
 }
 
 
@@ -302,3 +296,45 @@ def test_a_model_that_is_edited_while_it_is_used_is_refused(tmp_path):
     (tool / LABELS).write_text((tool / LABELS).read_text() + "# edited\n")
     with pytest.raises(ConfigError, match=f"it was {before}, and now it is own@"):
         env.reset(seed=0)
+
+
+# --- Robots -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", name="kept_robot")
+def _kept_robot(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("robot")
+    robot, output = six_joints(folder / "six"), folder / "kept"
+    more = ("--quiet", "--robot", str(robot))
+    assert collect.main(options(output, *more, episodes=1)) == 0
+    shutil.rmtree(folder / "six")
+    return output
+
+
+@pytest.fixture(name="with_robot")
+def _with_robot(kept_robot, tmp_path) -> Path:
+    return shutil.copytree(kept_robot, tmp_path / "moved")
+
+
+def test_it_replays_where_the_robot_is_no_more(with_robot):
+    (model,) = Dataset(with_robot).header.models
+    assert (model.kind, model.name.partition("@")[0]) == ("robot", "six")
+    assert Dataset(with_robot).header.robot == "six"
+    assert replay.main([str(with_robot), *REPLAY]) == 0
+
+
+@pytest.mark.parametrize("file", ["six.yaml", "six.urdf", "meshes/link1_shell.obj"])
+def test_a_robot_that_was_changed_is_refused(with_robot, file):
+    (changed,) = with_robot.glob(f"models/given/six@*/{file}")
+    changed.write_text(changed.read_text() + "\n")
+    with pytest.raises(FleetToolsError, match="is damaged, or not the robot six"):
+        Dataset(with_robot).header.make_env()
+
+
+@pytest.mark.parametrize("robot", ["six", "/etc/passwd", "../../robots/own.yaml", 5])
+def test_a_robot_that_the_dataset_does_not_carry_is_refused(with_robot, robot):
+    header = json.loads((with_robot / "dataset.json").read_text())
+    header["env_spec"]["kwargs"]["robot"] = robot
+    (with_robot / "dataset.json").write_text(json.dumps(header))
+    with pytest.raises(FleetToolsError, match=r"is neither one of .*panda.* nor stored"):
+        Dataset(with_robot).header.make_env()

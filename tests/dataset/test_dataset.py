@@ -108,14 +108,7 @@ def test_failed_attempt_is_recorded_without_a_file(tmp_path: Path):
 # --- Interruptions --------------------------------------------------------------------------
 
 
-def test_resumed_it_is_as_if_never_interrupted(tmp_path: Path):
-    write(tmp_path / "one", 2)
-    write(tmp_path / "one", 4)
-    write(tmp_path / "other", 4)
-    assert contents(tmp_path / "one") == contents(tmp_path / "other")
-
-
-@pytest.mark.parametrize("torn", [b'{"attempt":2,"se', b"\x00\x00", b"{"])
+@pytest.mark.parametrize("torn", [b"", b'{"attempt":2,"se', b"\x00\x00", b"{"])
 def test_what_a_crash_leaves_is_repaired(tmp_path: Path, torn: bytes):
     write(tmp_path / "one", 2)
     with (tmp_path / "one" / "manifest.jsonl").open("ab") as manifest:

@@ -222,12 +222,6 @@ def test_workers_that_die_or_freeze_are_replaced_and_a_job_that_lost_two_is_lost
     }
 
 
-def test_the_reason_of_a_lost_job_is_how_its_worker_ended():
-    assert results_of([3], lambda: sys.exit, 1, "local") == {
-        3: LostJob("its worker died (exit code 3), 2 times")
-    }
-
-
 @pytest.mark.parametrize("count", [0, 1])
 def test_typed_errors_are_raised_as_they_are(count: int, address: str | None):
     with pytest.raises(UnknownNameError, match="Did you mean 'hammer'"):

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -114,16 +113,13 @@ def test_what_it_sends_is_never_run(
     assert not (tmp_path / "mark").exists()
 
 
-NO_ANSWERS: list[Any] = [
-    b"", b"\xff", b"[]", b'{"error": null, "answer": 0}', pickle.dumps(0), Ready(session=1),
-    Acted(seq=0, action=np.zeros(6)), b"\x81\xa4type\xa5ready",
-]  # fmt: skip
+@pytest.mark.parametrize("answer", [pickle.dumps(0), Ready(session=1).to_bytes()], ids=range(2))
+def test_what_is_no_answer_ends_its_process(answer: bytes) -> None:
+    """`Ready` with another number is one that is late, and the next answer does not come.
 
-
-@pytest.mark.parametrize("answer", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
-def test_what_is_no_answer_ends_its_process(answer: Any) -> None:
-    """`Ready` with another number is one that is late, and the next answer does not come."""
-    channel = Answering(hello().to_bytes(), getattr(answer, "to_bytes", lambda: answer)())
+    More of it is fuzzed: the kind "answers of confined policies".
+    """
+    channel = Answering(hello().to_bytes(), answer)
     client = PolicyClient(channel, None, confined=True)
     with pytest.raises(PolicyError, match=r"answered something else|process ended with SIGKILL"):
         client.reset()
@@ -148,7 +144,7 @@ def test_its_actions_are_arrays_of_any_numbers(action: np.ndarray) -> None:
     assert np.array_equal(found, action, equal_nan=True)
 
 
-@pytest.mark.parametrize("info", ["NaN", "[" * 10**5, '{"a": 1, "a": 2}', "1e999", "9" * 5000])
+@pytest.mark.parametrize("info", ["NaN", "[" * 10**5])
 def test_what_is_no_information_is_refused(info: str) -> None:
     channel = Answering(hello().to_bytes(), Informed(info=info).to_bytes())
     client = PolicyClient(channel, None, confined=True)

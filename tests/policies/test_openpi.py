@@ -78,13 +78,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_the_policy_cannot_read_is_refused_in_words(name: str) -> None:
-    request, message = REFUSED[name]
-    with answering(Remembering) as client:
-        client.recv(timeout=10)
-        answer = asked(client, request)
-        assert isinstance(answer, str) and message in answer
+def test_what_the_policy_cannot_read_is_refused_in_words() -> None:
+    with serving(Remembering, dialect=OpenpiConversation) as server:
+        for name, (request, message) in REFUSED.items():
+            with connect(server.url, compression=None) as client:
+                client.recv(timeout=10)
+                answer = asked(client, request)
+                assert isinstance(answer, str) and message in answer, name
 
 
 @pytest.mark.skipif(
@@ -139,9 +139,9 @@ class Chunks:
 
 
 @contextmanager
-def foreign(act: Callable[[dict[str, Any]], Any]) -> Iterator[str]:
+def foreign(act: Callable[[dict[str, Any]], Any], access: Access | None = None) -> Iterator[str]:
     dialect = type("Foreign", (Chunks,), {"act": staticmethod(act)})
-    with serving(lambda: Scripted(constant), dialect=dialect) as server:
+    with serving(lambda: Scripted(constant), access, dialect=dialect) as server:
         yield server.url
 
 
@@ -215,13 +215,10 @@ def test_what_cannot_be_asked_for_is_refused(env: gymnasium.Env) -> None:
 def test_the_token_is_sent_as_an_api_key(
     env: gymnasium.Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dialect = type(
-        "Foreign", (Chunks,), {"act": staticmethod(lambda _: {"actions": np.ones((1, 6))})}
-    )
-    with serving(lambda: Scripted(constant), Access(token=TOKEN), dialect=dialect) as server:
+    with foreign(lambda _: {"actions": np.ones((1, 6))}, Access(token=TOKEN)) as url:
         with pytest.raises(PolicyError, match="asks for a token"):
-            OpenpiPolicy(env, server.url)
+            OpenpiPolicy(env, url)
         monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-        policy = OpenpiPolicy(env, server.url)
+        policy = OpenpiPolicy(env, url)
         assert policy.act(seen(env)).tolist() == [1] * 6
         policy.close()

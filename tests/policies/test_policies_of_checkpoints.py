@@ -33,7 +33,7 @@ from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
@@ -169,12 +169,6 @@ def test_a_policy_is_given_the_observations_of_training(
 ) -> None:
     config = PolicyConfig(body=SMALL_BODY, **sees)
     assert find_policy(untrained(tmp_path / "policy", config, **kwargs)).env_kwargs == kwargs
-
-
-def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "policy.safetensors").write_text("weights")
-    with pytest.raises(FleetToolsError, match="is not a checkpoint"):
-        find_policy(str(tmp_path / "policy.safetensors"))
 
 
 def test_a_checkpoint_acts_through_wrappers_or_names_them(mlp: str) -> None:

@@ -48,20 +48,12 @@ def test_answers_in_time_are_commands() -> None:
         assert [step_of(act(policy)) for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
-def test_a_late_answer_is_not_taken_for_the_next_one() -> None:
-    release = threading.Event()
-    with robot(held({1}, release)) as policy:
-        assert [step_of(act(policy)) for _ in range(2)] == [0, None]
-        release.set()
-        assert [step_of(act(policy)) for _ in range(3)] == [2, 3, 4]
-
-
-def test_while_an_answer_is_awaited_nothing_else_is_asked() -> None:
+def test_while_a_late_answer_is_awaited_nothing_is_asked_and_it_is_not_taken_for_another() -> None:
     release = threading.Event()
     with robot(held({1}, release), max_misses=9) as policy:
         assert [step_of(act(policy)) for _ in range(4)] == [0, None, None, None]
         release.set()
-        assert step_of(act(policy)) == 2  # and not 4
+        assert [step_of(act(policy)) for _ in range(3)] == [2, 3, 4]
 
 
 def test_misses_count_in_a_row() -> None:
@@ -129,10 +121,10 @@ def test_a_lost_server_stops() -> None:
     policy.close()
 
 
-@pytest.mark.parametrize("deadline_s", [0.0, -1.0, 5.0, 9.0, float("nan")])
-def test_the_deadline_is_shorter_than_the_control_period(deadline_s: float) -> None:
+def test_the_deadline_is_shorter_than_the_control_period() -> None:
     with serving(lambda: Scripted(constant)) as server:
-        with pytest.raises(ConfigError, match="deadline lies between"):
-            RealTimePolicy(server.url, deadline_s)
+        for deadline_s in (0.0, -1.0, 5.0, 9.0, float("nan")):
+            with pytest.raises(ConfigError, match="deadline lies between"):
+                RealTimePolicy(server.url, deadline_s)
         with pytest.raises(ConfigError, match="1 miss or more"):
             RealTimePolicy(server.url, 0.1, max_misses=0)

@@ -1,4 +1,4 @@
-"""Folders of records: created, claimed, repaired and resumed in one way."""
+"""Folders of records, and their logs: created, claimed, repaired and resumed in one way."""
 
 import json
 import tempfile
@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.processes import run_python
 
 from fleet_tools.config.values import Value
 from fleet_tools.errors import DatasetError
+from fleet_tools.storage.locked_folder import AppendLog
 from fleet_tools.storage.record_folder import (
     Document,
     FolderKind,
@@ -252,3 +254,54 @@ def test_damaged_record_is_named_with_its_line(tmp_path: Path):
 def test_missing_log_is_named_with_what_it_is_needed_for(tmp_path: Path):
     with pytest.raises(DatasetError, match=r"log\.jsonl cannot be read: .* copy; it counts"):
         read_records(tmp_path / "log.jsonl", Line, DatasetError, "; it counts")
+
+
+# --- Appending --------------------------------------------------------------------------------
+
+TEXTS = st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=5)
+
+
+def a_log(folder: Path, content: bytes = b"") -> Path:
+    path = folder / "log.jsonl"
+    path.write_bytes(content)
+    return path
+
+
+@settings(max_examples=30)
+@given(TEXTS, TEXTS)
+def test_lines_are_appended_in_order_also_after_reopening(first, second):
+    with tempfile.TemporaryDirectory() as folder:
+        path = a_log(Path(folder))
+        for lines in (first, second):
+            log = AppendLog(path)
+            for line in lines:
+                log.append(line)
+            log.close()
+        assert path.read_bytes().decode().split("\n") == [*first, *second, ""]
+
+
+def test_another_process_cannot_write_until_the_log_is_closed(tmp_path: Path):
+    path = a_log(tmp_path)
+    code = """
+import json, sys
+from pathlib import Path
+from fleet_tools.storage.locked_folder import AppendLog
+try:
+    AppendLog(Path(sys.argv[1])).append("other")
+    print(json.dumps("written"))
+except BlockingIOError:
+    print(json.dumps("refused"))
+"""
+    log = AppendLog(path)
+    with pytest.raises(BlockingIOError):
+        AppendLog(path)  # nor can the same process twice
+    assert run_python(code, str(path)) == "refused"
+    log.close()
+    assert run_python(code, str(path)) == "written"
+    assert path.read_bytes() == b"other\n"
+
+
+def test_missing_log_is_not_created(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        AppendLog(tmp_path / "log.jsonl")
+    assert not list(tmp_path.iterdir())

@@ -154,8 +154,10 @@ def _closest(surface: Solid, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """Returns each triangle's point that is nearest to a point, (m, 3), and its distance (m,)."""
     from trimesh.triangles import closest_point
 
-    corners = surface.vertices[surface.triangles]
-    closest = closest_point(corners, np.broadcast_to(point, (len(corners), 3)))
+    # Its tolerances are absolute, for products of four lengths: small triangles are scaled up.
+    scale = 2.0 ** (14 - np.ceil(np.log2(max(size(surface), 1e-100))))
+    corners = scale * surface.vertices[surface.triangles]
+    closest = closest_point(corners, np.broadcast_to(scale * point, (len(corners), 3))) / scale
     return closest, np.linalg.norm(closest - point, axis=1)
 
 

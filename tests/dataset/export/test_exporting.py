@@ -14,7 +14,7 @@ from fleet_tools.dataset.export.exporting import FORMATS, export_dataset
 from fleet_tools.errors import DatasetError, MissingLibraryError, UnknownNameError
 
 each_format = pytest.mark.parametrize("format_name", [name for name in FORMATS if name != "ply"])
-"""Formats of whole episodes; that of clouds alone is in `test_ply`."""
+"""Formats of whole episodes; that of clouds alone is in `test_formats`."""
 
 
 @each_format

@@ -128,6 +128,7 @@ def test_lerobot_statistics_are_of_the_actions_to_imitate(tmp_path):
         steps = of_samples(tmp_path / str(whole) / "set")
         actions = np.array([step.action for step in steps if step.imitate], np.float64)
         np.testing.assert_allclose(stats["mean"], actions.mean(axis=0))
+        np.testing.assert_allclose(stats["std"], actions.std(axis=0), atol=1e-6)
         np.testing.assert_allclose(stats["max"], actions.max(axis=0))
         assert stats["count"] == [len(actions)]
 

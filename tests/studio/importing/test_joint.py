@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import trimesh
 from support.bench import Bench
+from support.foreign_shapes import box, moved
 
 from fleet_tools import new_task
 from fleet_tools.assets.__main__ import main
@@ -33,14 +34,8 @@ HINGE = np.array([-0.06, 0.0, 0.06])
 RIM = np.array([0.06, 0.0, 0.068])
 
 
-def box(sides: tuple[float, ...], middle: tuple[float, ...]) -> trimesh.Trimesh:
-    mesh = trimesh.creation.box(sides)
-    mesh.apply_translation(middle)
-    return mesh
-
-
-CHEST = box((120, 90, 60), (0, 0, 30))
-LID = box((120, 90, 8), (0, 0, 64))
+CHEST = moved(box((120, 90, 60)), 0, 0, 30)
+LID = moved(box((120, 90, 8)), 0, 0, 64)
 
 SETTINGS = ImportSettings(
     kind="object",
@@ -149,7 +144,7 @@ def test_an_imported_object_takes_the_place_of_the_scaffolds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     block, button = tmp_path / "block.stl", tmp_path / "button.stl"
-    box((100, 100, 50), (0, 0, 25)).export(block)  # with a hole that is not modelled
+    moved(box((100, 100, 50)), 0, 0, 25).export(block)  # with a hole that is not modelled
     cylinder = trimesh.creation.cylinder(radius=20, height=50, sections=32)
     cylinder.apply_translation((0, 0, 65)).export(button)
     assert new_task.main(["press", "--output", str(tmp_path / "press"), "--quiet"]) == 0

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import trimesh
+from support.foreign_shapes import box, moved
 
 import fleet_tools  # noqa: F401 - registers the environments
 from fleet_tools.assets.__main__ import main
@@ -32,10 +33,7 @@ Capture = pytest.CaptureFixture[str]
 
 def hammer() -> trimesh.Trimesh:
     """Returns a hammer in millimetres, of two overlapping parts, as from a modelling program."""
-    head = trimesh.creation.box((30, 30, 70))
-    head.apply_translation((165, 0, 17))
-    handle = trimesh.creation.box((240, 24, 26))
-    handle.apply_translation((60, 0, 0))
+    head, handle = moved(box((30, 30, 70)), 165, 0, 17), moved(box((240, 24, 26)), 60, 0, 0)
     mesh = trimesh.util.concatenate([head, handle])
     assert isinstance(mesh, trimesh.Trimesh)
     return mesh

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
+from support.foreign_shapes import moved
 from support.processes import ROOT
 
 from fleet_tools.config.tasks import load_task
@@ -33,11 +34,9 @@ def mesh(tmp_path: Path) -> Path:
     """Writes a stamp, a handle with a post, that no program of ours has made."""
     for library in ("coacd", "manifold3d", "fast_simplification"):
         pytest.importorskip(library)
-    handle = trimesh.creation.box((0.26, 0.024, 0.024))
-    handle.apply_translation((0.04, 0, 0))
+    handle = moved(trimesh.creation.box((0.26, 0.024, 0.024)), 0.04, 0, 0)
     post = trimesh.creation.cylinder(radius=0.016, height=0.09, sections=24)
-    post.apply_translation((0.15, 0, 0.025))
-    trimesh.util.concatenate([handle, post]).export(tmp_path / "stamp.stl")
+    trimesh.util.concatenate([handle, moved(post, 0.15, 0, 0.025)]).export(tmp_path / "stamp.stl")
     return tmp_path / "stamp.stl"
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.assets.solids import Solid, box, joined
@@ -111,6 +111,7 @@ def test_the_nearest_point_is_nearest(seed):
 
 
 @pytest.mark.parametrize("snap", SNAPS)
+@example(seed=29377)  # a body of 2 mm
 @given(seed=SEEDS)
 @settings(max_examples=25, deadline=None)
 def test_a_snap_stays_on_the_face_and_is_idempotent(snap, seed):

@@ -1,4 +1,4 @@
-"""ModelLabels, their undo, the file that keeps them, and what a session does with clicks."""
+"""Labels, their undo, the file that keeps them, and what a session does with clicks."""
 
 import itertools
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 import trimesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.foreign_shapes import moved
 
 from fleet_tools.assets.__main__ import main as assets
 from fleet_tools.assets.model_folder import read_files
@@ -40,10 +41,8 @@ def mallet(folder: Path) -> Path:
     for library in ("coacd", "manifold3d", "fast_simplification"):
         pytest.importorskip(library)
     head = trimesh.creation.cylinder(radius=18, height=90, sections=24)
-    head.apply_translation((160, 0, 0))
-    handle = trimesh.creation.box((240, 22, 22))
-    handle.apply_translation((40, 0, 0))
-    mesh = trimesh.util.concatenate([head, handle])
+    handle = moved(trimesh.creation.box((240, 22, 22)), 40, 0, 0)
+    mesh = trimesh.util.concatenate([moved(head, 160, 0, 0), handle])
     mesh.apply_transform(TURN)
     mesh.export(folder / "mallet.stl")
     return folder / "mallet.stl"
@@ -270,9 +269,7 @@ def test_what_cannot_be_labelled_is_refused_at_once(tmp_path):
 
 def test_an_object_stands_on_its_base(tmp_path):
     pytest.importorskip("coacd")
-    cake = trimesh.creation.box((80, 20, 60))
-    cake.apply_translation((500, 300, -70))
-    cake.export(tmp_path / "cake.stl")
+    moved(trimesh.creation.box((80, 20, 60)), 500, 300, -70).export(tmp_path / "cake.stl")
     subject = MeshSubject(tmp_path / "cake.stl", "object", "slab", tmp_path / "out")
     session = LabellingSession(subject)
     session.set(up="y", material="nylon")

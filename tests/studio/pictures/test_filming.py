@@ -1,4 +1,4 @@
-"""Filmed episodes, the same as others, with as many frames as are due; and videos of them."""
+"""Episodes filmed and recorded are the same as others; their frames, videos and callbacks."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from support.meshcat_recordings import object_paths
 from support.rendering import needs_gl
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -16,7 +17,12 @@ from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.studio.pictures.filming import Shot, film, write_video
-from fleet_tools.studio.pictures.recording import PlannedEpisode
+from fleet_tools.studio.pictures.recording import (
+    MeshcatRecorder,
+    PlannedEpisode,
+    render_frame,
+    run_observed,
+)
 
 SMALL = (64, 48)
 ACTIONS = np.random.default_rng(0).uniform(-1, 1, (4, 6)).astype(np.float32)
@@ -152,3 +158,46 @@ def test_gymnasium_records_videos(tmp_path: Path) -> None:
     assert frames[0].shape == (480, 640, 3)
     with pyav().open(str(file)) as video:
         assert video.streams.video[0].average_rate == env.metadata["render_fps"]
+
+
+def test_every_observation_is_received_once_the_policy_has_acted_on_it(hammer: ToolUseEnv) -> None:
+    actions = np.zeros((3, 6), np.float32)
+    acted, received = [], []
+
+    class Counted(StoredActions):
+        def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+            action = super().act(observation)
+            acted.append(action)
+            return action
+
+    def receive(observation: dict[str, np.ndarray]) -> None:
+        received.append((len(acted), observation))
+
+    episode = run_observed(hammer, PlannedEpisode("", Counted(actions), seed=0), receive)
+    assert len(episode) == len(actions)
+    assert [count for count, _ in received] == [1, 2, 3, 3]
+    for k, (_, observation) in enumerate(received):
+        for name, rows in episode.observations.items():
+            np.testing.assert_array_equal(observation[name], rows[k])
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_an_episode_is_the_same_when_it_is_recorded(
+    annotated: bool, make: Callable[..., ToolUseEnv]
+) -> None:
+    actions = np.random.default_rng(0).uniform(-1, 1, (3, 6)).astype(np.float32)
+    alone = rollout(make(), StoredActions(actions), seed=3)
+    env = make(render_mode="human")
+    recorder = MeshcatRecorder(env, annotated=annotated)
+    episode = recorder.record(PlannedEpisode("", StoredActions(actions), seed=3))
+    np.testing.assert_array_equal(episode.digests, alone.digests)
+    drawn = {path for path in object_paths(recorder.html()) if "/annotations/" in path}
+    assert bool(drawn) == annotated
+
+
+def test_another_render_mode_is_refused(hammer: ToolUseEnv) -> None:
+    hammer.reset(seed=0)
+    with pytest.raises(ConfigError, match='render_mode="human"; given: None'):
+        MeshcatRecorder(hammer)
+    with pytest.raises(ConfigError, match='render_mode="rgb_array"; given: None'):
+        render_frame(hammer)

@@ -1,7 +1,4 @@
-"""A person in a real browser: keys, clicks and drags make episodes that are stored and replay.
-
-A page of another site in the same browser does not.
-"""
+"""A person in a real browser makes episodes that are stored and replay; other sites do not."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +7,20 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from support.strangers import VISER_PROTOCOL, drag_message, hostile_page
-from support.teleoperated import PATIENCE_S, act_in, end_and_save, opened, wait_for_phase
+from support.teleoperated import (
+    PATIENCE_S,
+    ExpertWishes,
+    act_in,
+    act_out,
+    end_and_save,
+    opened,
+    wait_for_phase,
+)
 
 from fleet_tools import replay
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import scene_seed
+from fleet_tools.dataset.samples import Samples
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.camera_view import Pinhole
 from fleet_tools.perception.display import look_at
@@ -194,3 +200,23 @@ def test_a_page_of_another_site_steers_nothing(tmp_path: Path):
         act_in(session, person, width=600, height=400)
     (record,) = Dataset(tmp_path).stored()
     assert record.info["devices"] == ["keyboard"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["hammer", "wrench", "spatula", "knife"])
+def test_a_task_is_solved_through_the_gamepad(task: str, tmp_path: Path):
+    paces: list[ExpertWishes] = []
+
+    def make_pace(env, inputs, period_s) -> ExpertWishes:
+        paces.append(ExpertWishes(env, inputs))
+        return paces[0]
+
+    with opened(tmp_path, task, verify=True, make_pace=make_pace) as session:
+        act_in(session, lambda page: act_out(page, paces[0].wishes))
+    dataset = Dataset(tmp_path)
+    (record,) = dataset.stored()
+    assert dataset.header.policy == "teleoperation"
+    assert (record.success, record.verified, record.attempt) == (True, True, 0)
+    assert record.info["devices"] == ["gamepad"]
+    assert replay.main([str(tmp_path), "--workers", "0"]) == 0
+    assert len(Samples(tmp_path)) == record.steps

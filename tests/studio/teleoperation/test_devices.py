@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
-from pydrake.math import RigidTransform, RollPitchYaw
+from support.planning_problems import poses, turns, vectors
 
 from fleet_tools.envs.actions import check_action
 from fleet_tools.robot.pose_delta import displace, displacement
@@ -23,11 +23,6 @@ from fleet_tools.studio.teleoperation.devices import (
 from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.operator_policy import action_toward
 
-angles = st.floats(-3.14, 3.14)
-rotations = st.tuples(angles, angles, angles).map(lambda a: RollPitchYaw(*a).ToRotationMatrix())
-lengths = st.floats(-2.0, 2.0)
-vectors = st.tuples(lengths, lengths, lengths).map(np.array)
-poses = st.builds(RigidTransform, rotations, vectors)
 entries = st.floats(-1.0, 1.0)
 twists = st.lists(entries, min_size=6, max_size=6).map(np.array)
 frames = st.sampled_from(get_args(Frame))
@@ -46,18 +41,18 @@ def is_action(action: np.ndarray) -> bool:
 # --- Commands -------------------------------------------------------------------------------
 
 
-@given(st.lists(commands, max_size=4), rotations)
+@given(st.lists(commands, max_size=4), turns)
 def test_any_devices_give_an_action_within_the_bounds(given_commands, R_WE):
     assert is_action(action_of(given_commands, R_WE.matrix()))
 
 
-@given(commands, rotations)
+@given(commands, turns)
 def test_devices_that_oppose_each_other_cancel(command, R_WE):
     opposite = DeviceCommand("other", -command.twist, command.frame)
     assert not action_of([command, opposite], R_WE.matrix()).any()
 
 
-@given(st.lists(commands, max_size=4), rotations)
+@given(st.lists(commands, max_size=4), turns)
 def test_the_order_of_devices_does_not_matter(given_commands, R_WE):
     one, other = (
         action_of(order, R_WE.matrix()) for order in (given_commands, given_commands[::-1])
@@ -65,13 +60,13 @@ def test_the_order_of_devices_does_not_matter(given_commands, R_WE):
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-@given(twists, rotations)
+@given(twists, turns)
 def test_commands_in_the_hand_s_axes_are_the_action_itself(twist, R_WE):
     action = action_of([DeviceCommand("test", twist, "end_effector")], R_WE.matrix())
     np.testing.assert_array_equal(action, twist.astype(np.float32))
 
 
-@given(vectors, vectors, rotations)
+@given(vectors, vectors, turns)
 def test_motions_in_the_world_s_axes_are_the_same_for_every_orientation(v, w, R_WE):
     twist = np.clip(np.concatenate([v, w]), -1, 1)
     action = action_of([DeviceCommand("test", twist, "world")], R_WE.matrix()).astype(float)
@@ -98,7 +93,7 @@ pressed = st.sets(
 )
 
 
-@given(pressed, frames, rotations)
+@given(pressed, frames, turns)
 def test_any_keys_give_an_action_within_the_bounds(names, frame, R_WE):
     assert is_action(action_of([devices.command_of_keys(names, frame)], R_WE.matrix()))
 

@@ -1,14 +1,16 @@
-"""Devices and pages: the last word counts, pages that are gone say nothing, steps come in time."""
+"""Devices and pages: the last word counts, closed pages say nothing, steps come in time."""
 
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from pydrake.math import RigidTransform
 
+from fleet_tools.errors import PolicyError
 from fleet_tools.studio.teleoperation import devices as inputs_module
 from fleet_tools.studio.teleoperation.devices import DeviceCommand, Inputs
-from fleet_tools.studio.teleoperation.operator_policy import RealTime
+from fleet_tools.studio.teleoperation.operator_policy import OperatorPolicy, RealTime
 
 FORWARD = DeviceCommand("keyboard", np.eye(6)[0], "world")
 REST = DeviceCommand("keyboard", np.zeros(6), "world")
@@ -18,20 +20,6 @@ PERIOD_S = 0.02
 @pytest.fixture(name="inputs")
 def _inputs() -> Inputs:
     return Inputs()
-
-
-def test_what_does_not_move_is_not_given(inputs: Inputs):
-    inputs.set_commands("page", [REST])
-    assert not inputs.given().moves
-
-
-def test_keys_of_a_closed_page_are_released(inputs: Inputs):
-    inputs.open_page("page")
-    inputs.set_commands("page", [FORWARD])
-    assert inputs.given().commands == (FORWARD,)
-    inputs.close_page("page")
-    assert not inputs.given().moves
-    assert not inputs.watched
 
 
 def test_a_silent_device_is_not_believed_for_long(inputs: Inputs, monkeypatch: pytest.MonkeyPatch):
@@ -143,3 +131,38 @@ def test_the_clock_begins_with_the_first_motion(inputs: Inputs):
     inputs.clear()
     assert not pace.due()
     assert pace.real_time_factor is None
+
+
+UP = DeviceCommand("keyboard", np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), "world")
+AT_REST = {"end_effector_pose": np.eye(3, 4, dtype=np.float32)}
+PAGE = "page"
+
+
+@pytest.fixture
+def operator(inputs: Inputs) -> OperatorPolicy:
+    inputs.open_page(PAGE)
+    operator = OperatorPolicy(inputs, np.full(6, 0.05), RealTime(inputs, 0.001), Mock())
+    operator.reset()
+    return operator
+
+
+def test_enter_before_the_first_motion_ends_nothing_although_both_are_read_at_once(
+    inputs: Inputs, operator: OperatorPolicy
+):
+    inputs.set_commands(PAGE, [], {"save"})
+    inputs.set_commands(PAGE, [UP])
+    np.testing.assert_array_equal(operator.act(AT_REST), UP.twist)
+    inputs.set_commands(PAGE, [UP], {"save"})
+    with pytest.raises(PolicyError, match="the person ended"):
+        operator.act(AT_REST)
+    assert operator.request is None  # what is to become of it is asked at the end
+
+
+@pytest.mark.parametrize("request_", ["discard", "retry"])
+def test_an_episode_that_did_not_begin_is_discarded_or_drawn_again(
+    inputs: Inputs, operator: OperatorPolicy, request_
+):
+    inputs.set_commands(PAGE, [], {request_})
+    with pytest.raises(PolicyError):
+        operator.act(AT_REST)
+    assert operator.request == request_
