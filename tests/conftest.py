@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from fleet_tools.dataset import Dataset
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
-# The same examples everywhere, so that a passing suite keeps passing.
-hypothesis.settings.register_profile("fleet_tools", deadline=None, derandomize=True)
+# The same examples everywhere, so that a passing suite keeps passing; `.ci/nightly` tries more.
+for _profile, _count in (("fleet_tools", 40), ("thorough", 100)):
+    hypothesis.settings.register_profile(
+        _profile, deadline=None, derandomize=True, max_examples=_count
+    )
 hypothesis.settings.load_profile("fleet_tools")
 
 
