@@ -186,7 +186,9 @@ def test_options_run_jobs_that_are_listed_or_given_one_by_one():
 
 
 @pytest.mark.parametrize(
-    ("address", "cores"), [("local", None), ("ray", CORES)], indirect=["address"]
+    ("address", "cores"),
+    [("local", None), pytest.param("ray", CORES, marks=pytest.mark.slow)],
+    indirect=["address"],
 )
 def test_by_default_there_are_as_many_workers_as_there_are_cores(
     address: str | None, cores: int | None, tmp_path: Path

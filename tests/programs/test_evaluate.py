@@ -58,6 +58,7 @@ def _two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- Resumption -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # of `collect`: test_collect.py
 def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
     two: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def test_answers_depend_neither_on_the_number_of_hosts_nor_on_the_order(
         assert len(processes(transport)) <= at_once
 
 
+@pytest.mark.slow
 def test_the_messages_of_a_robot_go_to_the_host_that_has_it_open(
     plan: FleetPlan, transport: RayTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_host_that_dies_or_hangs_loses_the_robot_that_it_serves_and_is_replace
         assert process not in processes(transport) and killed(process)
 
 
+@pytest.mark.slow
 def test_a_host_that_dies_without_work_loses_no_robot(
     plan: FleetPlan, transport: RayTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +251,7 @@ def test_an_abandoned_message_is_waited_for_no_longer_than_its_limit(plan: Fleet
         assert process not in processes(transport)
 
 
+@pytest.mark.slow
 def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
@@ -303,6 +306,7 @@ def test_robots_stay_at_places_that_exist(plan: FleetPlan) -> None:
         assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
 
 
+@pytest.mark.slow
 def test_why_an_actor_ended_is_reported(plan: FleetPlan) -> None:
     def make() -> DataHolder:
         raise FileNotFoundError("no/such/drive")
