@@ -10,7 +10,6 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 pytest.importorskip("cryptography")
 
-import torch
 from support.fleet_cases import arguments, config_of, local, plan_of
 from support.streaming_cases import COMMON, KilledError
 
@@ -41,12 +40,6 @@ from fleet_tools.errors import ConfigError
 def test_what_cannot_stream_is_refused(data: Path, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         config_of(data, **changes)
-
-
-def test_assignments_of_other_fleets_are_as_they_were(data: Path) -> None:
-    (assignment, *_) = plan_of(data).assignments
-    assert not {"streaming", "method", "options"} & set(assignment.model_dump(mode="json"))
-    assert torch.get_num_threads() == 1
 
 
 def test_the_program_stores_answers_and_resumes(large: Path, tmp_path: Path) -> None:
