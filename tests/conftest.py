@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from fleet_tools.dataset import Dataset
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
-# The same examples everywhere, so that a passing suite keeps passing.
-hypothesis.settings.register_profile("fleet_tools", deadline=None, derandomize=True)
+# The same examples everywhere, so that a passing suite keeps passing; `.ci/nightly` tries more.
+for _profile, _count in (("fleet_tools", 40), ("thorough", 100)):
+    hypothesis.settings.register_profile(
+        _profile, deadline=None, derandomize=True, max_examples=_count
+    )
 hypothesis.settings.load_profile("fleet_tools")
 
 
@@ -40,14 +43,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks images and further processes of all environments but the first as slow."""
+    """Marks images, further processes and copies of all environments but the first as slow."""
     for item in items:
         callspec = getattr(item, "callspec", None)  # of parametrized tests
         parameters = {} if callspec is None else callspec.params
         env_kwargs = parameters.get("env_kwargs")
         images = isinstance(env_kwargs, dict) and "obs_mode" in env_kwargs
         processes = parameters.get("mode") == "async"
-        if (images or processes) and parameters.get("environment_id", IDS[0]) != IDS[0]:
+        copies = item.name.startswith("test_copied_and_pickled")
+        if (images or processes or copies) and parameters.get("environment_id", IDS[0]) != IDS[0]:
             item.add_marker(pytest.mark.slow)
 
 

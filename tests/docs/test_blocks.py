@@ -1,6 +1,7 @@
 """Blocks of code in README and in the documentation: they parse, and they run.
 
-All python blocks of a page run in order, in one process and an empty folder. A comment before a
+All python blocks of a page run in order, in one process and an empty folder: those of the pages
+that a user opens first in every run, those of the others by `pytest -m slow`. A comment before a
 block says otherwise: `<!-- test: slow -->` (run by `pytest -m slow`), `<!-- test: parse -->` (never
 run) or `<!-- test: skip: REASON -->` (not even parsed). Slow tests also run the package's programs
 in bash blocks, in a folder with a copy of `examples`. `test_notebooks` runs cells of notebooks.
@@ -21,8 +22,11 @@ from support.pages import TEXTS, Block, blocks, links, name
 from support.processes import ROOT
 
 SHELL = ("bash", "sh", "console", "shell")
-NOT_RUN_HERE = ("slow", "parse", "cell")
-"""Tests of python blocks that the quick tests only parse."""
+PARSED = ("run", "slow", "parse", "cell")
+"""Tests of python blocks that are at least parsed."""
+
+QUICK = ("README.md", "docs/getting_started/first_episode.md")
+"""The pages that run in every run of the tests."""
 
 
 def pages_with(*languages: str, tests: tuple[str, ...]) -> list[Path]:
@@ -46,10 +50,10 @@ def imported(code: str) -> list[tuple[str, str | None]]:
     return [each for each in found if each[0].partition(".")[0] == "fleet_tools"]
 
 
-@pytest.mark.parametrize("page", pages_with("python", tests=NOT_RUN_HERE), ids=name)
+@pytest.mark.parametrize("page", pages_with("python", tests=PARSED), ids=name)
 def test_python_parses_and_imports_what_exists(page: Path) -> None:
     for block in blocks(page):
-        if block.language != "python" or block.test not in NOT_RUN_HERE:
+        if block.language != "python" or block.test not in PARSED:
             continue
         for module, attribute in imported(block.code):
             found = importlib.import_module(module)
@@ -69,18 +73,26 @@ def test_options_in_command_lines_exist(page: Path) -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("page", pages_with("python", tests=("run",)), ids=name)
+WHOLE = sorted({*pages_with(*SHELL, tests=("run", "slow")), *pages_with("python", tests=("slow",))})
+"""The pages whose slow test also runs programs, or blocks that take minutes."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=() if name(page) in QUICK else pytest.mark.slow)
+        for page in pages_with("python", tests=("run",))
+        if name(page) in QUICK or page not in WHOLE
+    ],
+    ids=name,
+)
 def test_python_runs(page: Path, tmp_path: Path) -> None:
     chosen = [block for block in blocks(page) if (block.language, block.test) == ("python", "run")]
     expect_success(chosen, tmp_path / "empty", timeout_s=60)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page",
-    sorted({*pages_with(*SHELL, tests=("run", "slow")), *pages_with("python", tests=("slow",))}),
-    ids=name,
-)
+@pytest.mark.parametrize("page", WHOLE, ids=name)
 def test_a_whole_page_runs(page: Path, tmp_path: Path) -> None:
     chosen = [
         block

@@ -89,7 +89,7 @@ def compiled_by_each(make: Callable[[], Callable[[int], int]]) -> list[int]:
     return sorted(n for n in results if not isinstance(n, LostJob))
 
 
-@pytest.mark.parametrize("decorator", [NUMBA, LAZILY])
+@pytest.mark.parametrize("decorator", [pytest.param(NUMBA, marks=pytest.mark.slow), LAZILY])
 def test_others_wait_for_the_first_that_compiles(folder: Path, decorator: str):
     write_module(folder, decorator)
     for most, missed in ((FUNCTIONS, 1), (0, 0)):  # with an empty cache, and with a filled one
@@ -100,6 +100,7 @@ def test_others_wait_for_the_first_that_compiles(folder: Path, decorator: str):
         assert first == most and max(others) <= missed  # before they waited
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_cached_others_wait_for_the_first_alone(folder: Path):
     write_module(folder, "njit(cache=False)")
     assert compiled_by_each(partial(make_meeting, folder)) == [FUNCTIONS] * WORKERS

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cloudpickle
 import psutil
+import pytest
 from support.collected import wait_until
 from support.processes import ROOT, running_process
 
@@ -87,6 +88,7 @@ def test_a_script_needs_no_main_guard_and_stdout_is_its_own(tmp_path: Path):
     assert done.stderr.count("printed by a job") == 2
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path: Path):
     """Neither a worker that is busy, stopped or idle, nor what a worker has forked."""
     with running_process([sys.executable, "-c", KILLED, str(tmp_path)]) as driver:

@@ -39,9 +39,12 @@ def _cluster() -> Iterator[Any]:
             yield ray
 
 
-@pytest.fixture(name="address", params=["local", "ray"])
+@pytest.fixture(name="address", params=["local", pytest.param("ray", marks=pytest.mark.slow)])
 def _address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """Child processes, and the cluster to which this process is connected."""
+    """Child processes, and the cluster to which this process is connected.
+
+    Of the cluster, the quick tests are those that name "ray" themselves.
+    """
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     if request.param == "local":
         return "local"
@@ -165,7 +168,11 @@ def die() -> NoReturn:
     raise AssertionError("it is dead")
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("address", "count"),
+    [("local", 0), ("local", 1), ("local", 2), ("ray", 2)],
+    indirect=["address"],
+)
 def test_every_job_is_done_once_by_any_number_of_workers(count: int, address: str | None):
     assert results_of(range(20), make_square, count, address) == {k: k**2 for k in range(20)}
 
@@ -179,7 +186,9 @@ def test_options_run_jobs_that_are_listed_or_given_one_by_one():
 
 
 @pytest.mark.parametrize(
-    ("address", "cores"), [("local", None), ("ray", CORES)], indirect=["address"]
+    ("address", "cores"),
+    [("local", None), pytest.param("ray", CORES, marks=pytest.mark.slow)],
+    indirect=["address"],
 )
 def test_by_default_there_are_as_many_workers_as_there_are_cores(
     address: str | None, cores: int | None, tmp_path: Path
@@ -197,6 +206,7 @@ def test_there_are_no_more_workers_than_jobs(jobs: int, address: str | None, tmp
     assert len(list(tmp_path.iterdir())) <= jobs
 
 
+@pytest.mark.slow
 def test_a_worker_that_ray_does_not_reach_for_a_while_goes_on(cluster: Any, tmp_path: Path):
     disconnections = workers.TRIES + 1  # more than a job survives whose workers die
     cut = partial(make_disconnection, tmp_path, os.getpid(), disconnections)
@@ -206,7 +216,9 @@ def test_a_worker_that_ray_does_not_reach_for_a_while_goes_on(cluster: Any, tmp_
 
 
 @pytest.mark.parametrize(
-    ("address", "death"), [("local", "SIGKILL"), ("ray", "ActorDiedError")], indirect=["address"]
+    ("address", "death"),
+    [("local", "SIGKILL"), pytest.param("ray", "ActorDiedError", marks=pytest.mark.slow)],
+    indirect=["address"],
 )
 def test_workers_that_die_or_freeze_are_replaced_and_a_job_that_lost_two_is_lost_alone(
     address: str | None, death: str, tmp_path: Path

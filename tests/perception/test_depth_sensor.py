@@ -154,6 +154,7 @@ def test_unknown_sensors_and_sensors_without_cameras_are_refused():
     EnvSpec.of(task="hammer", sensors="ideal").make_tool_use().close()
 
 
+@pytest.mark.slow
 def test_cameras_without_any_error_are_ideal_ones(tmp_path, ideal):
     silent = {"disparity_noise_px": 0, "lateral_noise_px": 0, "delay_steps": 0}
     task = own_task(tmp_path, calibration_error=STILL, **silent)
@@ -263,7 +264,9 @@ def views_of(env: ToolUseEnv) -> list[CameraView]:
 
 
 @needs_gl
-@pytest.mark.parametrize("sensors", SENSORS[1:])
+@pytest.mark.parametrize(
+    "sensors", [SENSORS[1], *(pytest.param(s, marks=pytest.mark.slow) for s in SENSORS[2:])]
+)
 def test_depth_images_err_and_other_images_do_not(sensors):
     kwargs = {"obs_mode": "rgbd", "camera_size": (160, 120)}
     exact, with_errors = (
@@ -287,6 +290,7 @@ def test_depth_images_err_and_other_images_do_not(sensors):
     with_errors.close()
 
 
+@pytest.mark.slow
 @needs_gl
 def test_rendered_clouds_have_the_errors_of_clouds_by_rays(tmp_path):
     task = own_task(tmp_path, calibration_error=STILL, delay_steps=0)

@@ -63,6 +63,7 @@ def test_the_table_is_darker_where_a_body_keeps_the_light_away(
     assert max(shaded) < 0.75 * lit
 
 
+@pytest.mark.slow
 @needs_gl
 def test_cameras_observe_the_same_with_and_without_pictures(
     make: Callable[..., ToolUseEnv],

@@ -1,6 +1,7 @@
 """Rendering in forked and spawned processes."""
 
 import numpy as np
+import pytest
 from support.processes import run_python
 from support.rendering import needs_gl
 
@@ -81,6 +82,7 @@ print(json.dumps([forked, spawned, points([3, 4], "sync")]))
 """
 
 
+@pytest.mark.slow
 @needs_gl
 def test_vector_environments_render_in_their_own_processes():
     forked, spawned, here = run_python(VECTOR)

@@ -38,6 +38,7 @@ def say(page: Connection, message: dict) -> None:
     page.send(viser_message(content.pop("type"), **content))
 
 
+@pytest.mark.slow
 def test_they_change_no_bit_of_an_episode(make: Callable[..., ToolUseEnv]):
     shown, other = make(render_mode="human"), make()
     for env in (shown, other):

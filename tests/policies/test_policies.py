@@ -47,7 +47,12 @@ def _constant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.mark.parametrize(
-    "source", ["noisy_expert", "perceived_expert", "random", "support.collected:expert"]
+    "source",
+    [
+        "noisy_expert",
+        "support.collected:expert",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("perceived_expert", "random")),
+    ],
 )
 def test_an_episode_is_the_same_in_collection_and_evaluation(source: str) -> None:
     (trial,) = SMALL.trials("hammer", "train", 1)

@@ -86,6 +86,7 @@ def test_the_hash_follows_from_the_content_and_not_from_the_name(mlp: str, tmp_p
     assert find_policy(untrained(other, wider)).content_digest != digest
 
 
+@pytest.mark.slow
 def test_view_shows_the_episode_of_a_checkpoint(
     mlp: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,7 +75,7 @@ def _checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [pytest.param("mlp", marks=pytest.mark.slow), "elman"])
 def test_evaluations_and_collections_are_the_same_bit_for_bit(
     name: str, checkpoints: dict[str, Path], task: str
 ) -> None:

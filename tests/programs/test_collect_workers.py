@@ -46,6 +46,7 @@ def test_any_number_of_workers_gives_the_same_bytes(uninterrupted: Path, tmp_pat
     assert without_times(tmp_path) == without_times(uninterrupted)
 
 
+@pytest.mark.slow
 def test_nothing_starts_for_a_collection_that_is_complete(uninterrupted: Path, tmp_path: Path):
     shutil.copytree(uninterrupted, tmp_path / "complete")
     with running(*options(tmp_path / "complete", *TWO, "--json")) as process:

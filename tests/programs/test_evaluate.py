@@ -14,6 +14,7 @@ import pytest
 import yaml
 from support.evaluated import FIRST, SMALL, FaultyPolicy, without_times
 from support.processes import ROOT
+from support.refusals import exit_code
 
 from fleet_tools import evaluate
 from fleet_tools.evaluation.config import EvaluationConfig
@@ -58,6 +59,7 @@ def _two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- Resumption -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # of `collect`: test_collect.py
 def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
     two: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,7 +243,7 @@ def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path: Pa
 def test_invalid_options_are_refused_before_anything_is_made(
     tmp_path: Path, capsys: Capture, changes: list[str], message: str
 ) -> None:
-    assert evaluate.main([*options(tmp_path / "result"), *changes]) == 2
+    assert exit_code(evaluate.main)([*options(tmp_path / "result"), *changes]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "result").exists()
 

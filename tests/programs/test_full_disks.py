@@ -202,7 +202,7 @@ def run_in(
     assert codes[0] == 1 and codes[-1] == 0
 
 
-QUICK = ("collect", "merge", "export to minari")  # the others store as these do
+QUICK = ("merge", "export to minari")  # the others store as these do
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def test_unchanged_dataset_is_identical_in_another_process(folder: Path, tmp_pat
 
 
 @needs_gl
-@pytest.mark.parametrize("mode", ["point_cloud", pytest.param("rgbd", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["point_cloud", "rgbd"])
 def test_images_and_clouds_are_identical_in_another_process(
     mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

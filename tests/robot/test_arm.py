@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from pydrake.multibody.tree import JacobianWrtVariable, MultibodyForces, SpatialInertia
-from support.arm import random_payload
-from support.arms import made_up, six_joints, write_arm
+from support.arms import made_up, random_payload, six_joints, write_arm
 from support.processes import ROOT
 
 import fleet_tools

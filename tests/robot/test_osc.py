@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.tree import SpatialInertia
-from support.arm import ARM, random_configuration, random_payload
+from support.arms import ARM, random_configuration, random_payload
 
 from fleet_tools.robot.osc import (
     Dynamics,

@@ -73,7 +73,7 @@ def test_references_are_taken_away_only_where_drake_would_keep_the_system_alive(
     assert drake_frees_python_systems() == is_freed(release=False) == (REFERENCES in vars(released))
 
 
-@pytest.mark.parametrize("task", ["hammer", "spatula"])
+@pytest.mark.parametrize("task", ["hammer", pytest.param("spatula", marks=pytest.mark.slow)])
 def test_rebuilt_worlds_do_not_pile_up(task: str):
     env = EnvSpec.of(task=task).make_tool_use()
     worlds = []

@@ -331,7 +331,7 @@ def test_an_edited_mesh_is_read_again(tmp_path):
 
 
 @needs_gl
-@pytest.mark.parametrize("uri", ["x.stl", "x.glb"])
+@pytest.mark.parametrize("uri", [pytest.param("x.stl", marks=pytest.mark.slow), "x.glb"])
 def test_every_mode_of_observation_shows_it(uri, tmp_path):
     tool = shutil.copytree(CLAW, tmp_path / "own")
     text = (tool / "model.sdf").read_text()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from support.arm import ARM, random_configuration
+from support.arms import ARM, random_configuration
 
 from fleet_tools.robot import controller
 from fleet_tools.robot.controller import Reference

@@ -1,4 +1,8 @@
-"""Robots served by Ray actors: the same bits, and actors that really die and really hang."""
+"""Robots served by Ray actors: the same bits, and actors that really die and really hang.
+
+Tests that start further actors or wait for seconds are slow; of messages, deadlines and memory
+without Ray, the quick ones are in `test_transports.py` and `test_robot_host.py`.
+"""
 
 import os
 import signal
@@ -103,6 +107,7 @@ def test_robots_on_hosts_compute_the_same_bits(plan: FleetPlan, transport: RayTr
     assert len(processes(transport)) <= AT_ONCE and os.getpid() not in processes(transport)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_answers_depend_neither_on_the_number_of_hosts_nor_on_the_order(
     plan: FleetPlan, at_once: int
@@ -120,6 +125,7 @@ def test_answers_depend_neither_on_the_number_of_hosts_nor_on_the_order(
         assert len(processes(transport)) <= at_once
 
 
+@pytest.mark.slow
 def test_the_messages_of_a_robot_go_to_the_host_that_has_it_open(
     plan: FleetPlan, transport: RayTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,11 +153,12 @@ def test_a_robot_that_raises_is_lost_alone_and_its_host_serves_on(
     assert processes(transport) == hosts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "reason", "timeout_s"),
     [
         (signal.SIGKILL, "its process ended", TIMEOUT_S),
-        pytest.param(signal.SIGSTOP, "it took longer than 20 s", 20.0, marks=pytest.mark.slow),
+        (signal.SIGSTOP, "it took longer than 20 s", 20.0),
     ],
 )
 def test_a_host_that_dies_or_hangs_loses_the_robot_that_it_serves_and_is_replaced(
@@ -178,6 +185,7 @@ def test_a_host_that_dies_or_hangs_loses_the_robot_that_it_serves_and_is_replace
         assert process not in processes(transport) and killed(process)
 
 
+@pytest.mark.slow
 def test_a_host_that_dies_without_work_loses_no_robot(
     plan: FleetPlan, transport: RayTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +196,7 @@ def test_a_host_that_dies_without_work_loses_no_robot(
     assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
 
 
+@pytest.mark.slow
 def test_at_the_deadline_the_iterator_ends_and_late_answers_are_named(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
@@ -211,6 +220,7 @@ def test_at_the_deadline_the_iterator_ends_and_late_answers_are_named(
     assert transport.late() == []
 
 
+@pytest.mark.slow
 def test_after_the_iterator_is_closed_no_message_is_begun(plan: FleetPlan) -> None:
     with closing(RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S)) as transport:
         with closing(transport.exchange(all_of(plan, request(plan)))) as answers:
@@ -223,6 +233,7 @@ def test_after_the_iterator_is_closed_no_message_is_begun(plan: FleetPlan) -> No
         assert dict(transport.exchange({4: request(plan)})) == {4: expected(plan)[4]}
 
 
+@pytest.mark.slow
 def test_an_abandoned_message_is_waited_for_no_longer_than_its_limit(plan: FleetPlan) -> None:
     correct = expected(plan)
     with closing(RayTransport(plan.assignments, at_once=2, timeout_s=15.0)) as transport:
@@ -240,6 +251,7 @@ def test_an_abandoned_message_is_waited_for_no_longer_than_its_limit(plan: Fleet
         assert process not in processes(transport)
 
 
+@pytest.mark.slow
 def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
@@ -254,6 +266,7 @@ def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
     assert same(rounds[0].weights, other.weights)
 
 
+@pytest.mark.slow
 def test_a_robot_that_is_ended_is_lost_and_returns(plan: FleetPlan) -> None:
     with closing(RayTransport(plan.assignments, at_once=2, timeout_s=TIMEOUT_S)) as transport:
         answers = {}
@@ -265,6 +278,7 @@ def test_a_robot_that_is_ended_is_lost_and_returns(plan: FleetPlan) -> None:
         assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
 
 
+@pytest.mark.slow
 def test_many_robots_on_two_hosts_take_the_memory_of_two(data: Path) -> None:
     plan = plan_of(data, robots=200, split={"by": "nothing"})
     transport = RayTransport(plan.assignments, at_once=2, timeout_s=TIMEOUT_S, memory=10e6)
@@ -279,6 +293,7 @@ def test_many_robots_on_two_hosts_take_the_memory_of_two(data: Path) -> None:
             assert psutil.Process(process).memory_info().rss - held < 50e6
 
 
+@pytest.mark.slow
 def test_robots_stay_at_places_that_exist(plan: FleetPlan) -> None:
     with pytest.raises(UnknownNameError, match=r"Unknown place: 'lab_a'.*node:.*ray start"):
         RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S, places=["lab_a"])
@@ -291,6 +306,7 @@ def test_robots_stay_at_places_that_exist(plan: FleetPlan) -> None:
         assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
 
 
+@pytest.mark.slow
 def test_why_an_actor_ended_is_reported(plan: FleetPlan) -> None:
     def make() -> DataHolder:
         raise FileNotFoundError("no/such/drive")

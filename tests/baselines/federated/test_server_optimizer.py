@@ -119,8 +119,15 @@ def test_a_step_without_momentum_takes_the_merge(data: Path, tmp_path: Path, ini
         assert torch.equal(tensor, other.weights[name])
 
 
-@pytest.mark.parametrize("initialization", ["own", "common"])
-@pytest.mark.parametrize("optimizer", ["momentum", "yogi"])
+@pytest.mark.parametrize(
+    ("initialization", "optimizer"),
+    [
+        ("common", "momentum"),
+        ("own", "yogi"),
+        pytest.param("own", "momentum", marks=pytest.mark.slow),
+        pytest.param("common", "yogi", marks=pytest.mark.slow),
+    ],
+)
 def test_a_fleet_is_resumed_with_the_state_of_its_server(
     data: Path, tmp_path: Path, initialization: str, optimizer: str
 ):

@@ -295,6 +295,7 @@ env.close()
 """
 
 
+@pytest.mark.slow
 @needs_gl
 def test_another_process_observes_the_same_bits():
     """Whatever the number of threads that it is given, and after another history."""

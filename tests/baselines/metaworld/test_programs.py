@@ -45,6 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_dataset_is_resumed_and_does_not_depend_on_workers(folder, tmp_path, capsys):
     assert collect(tmp_path, "--episodes", "2", "--only", "reach-v3", "--json") == 0
     (summary,) = json.loads(capsys.readouterr().out)["tasks"]

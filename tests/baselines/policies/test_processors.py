@@ -16,6 +16,7 @@ from support.processes import ROOT, run_python
 
 PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
 KINDS = pytest.mark.parametrize("kind", LEARNING)
+FURTHEST = "neither AVX2 nor FMA"
 
 LEARN = """
 import copy, json
@@ -66,7 +67,10 @@ comparison with float64's, relative to their norm; and for each body, whether it
 bfloat16 is finite, and the largest error of actions."""
 
 
-@KINDS
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if kind == FURTHEST else pytest.mark.slow) for kind in LEARNING],
+)
 def test_gradients_are_exact_and_bfloat16_computes_with_other_kernels(kind: str):
     found: dict[str, Any] = run_python(LEARN, **PATHS, **LEARNING[kind].variables)
     print(f"{kind}: {found}")  # shown by pytest -rP

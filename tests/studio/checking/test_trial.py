@@ -16,9 +16,7 @@ from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, T
 from fleet_tools.studio.checking.expert_trials import ExpertTrial, counted, failing_stage
 
 SHIPPED = sorted(path.parent for path in assets_root().glob("*/*/*/keypoints.yaml"))
-FIRST = [
-    next(path for path in SHIPPED if path.parent.name == family) for family in ("knife", "nut")
-]
+FIRST = [next(path for path in SHIPPED if path.parent.name == "nut")]
 OTHERS = [path for path in SHIPPED if path not in FIRST]
 
 

@@ -112,7 +112,7 @@ def twelve_parts() -> trimesh.Trimesh:
     return mesh
 
 
-@pytest.mark.parametrize("version", ["3.0", "3.2"])
+@pytest.mark.parametrize("version", [pytest.param("3.0", marks=pytest.mark.slow), "3.2"])
 def test_overlapping_convex_parts_are_the_pieces(
     version: str, imported: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:

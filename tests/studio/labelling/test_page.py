@@ -25,6 +25,8 @@ from fleet_tools.studio.labelling.subjects import MeshSubject
 pytest.importorskip("viser", reason="needs the extra browser")
 LabelPage = pytest.importorskip("fleet_tools.studio.labelling.page").LabelPage
 
+pytestmark = pytest.mark.slow  # it starts a browser
+
 TURN = trimesh.transformations.euler_matrix(0.4, -0.9, 2.1)
 R = TURN[:3, :3]
 
@@ -135,7 +137,6 @@ def test_what_is_clicked_is_what_is_labelled_and_written(tmp_path):
         wait_until(lambda: (folder / "import.json").is_file(), "the model")
 
 
-@pytest.mark.slow
 def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
     tool = foreign_tool("round_hammer")
     with opened(tool, tmp_path) as person:
@@ -175,7 +176,6 @@ def test_an_example_is_smaller_than_the_mesh_and_takes_no_clicks(tmp_path):
         assert session.labels == before
 
 
-@pytest.mark.slow
 def test_a_name_of_a_stranger_is_shown_and_not_run(tmp_path):
     name = "a`<iframe srcdoc='&lt;img src=x onerror=parent.taken=1&gt;'>` *b* [c](d) .stl"
     trimesh.creation.box((250, 20, 20)).export(tmp_path / "stick.stl")
@@ -191,7 +191,6 @@ def test_a_name_of_a_stranger_is_shown_and_not_run(tmp_path):
         page.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["round_hammer", "rounded_wrench", "round_spatula", "lens_knife"])
 def test_from_a_foreign_mesh_to_a_solved_scene(tmp_path, name):
     tool = foreign_tool(name)

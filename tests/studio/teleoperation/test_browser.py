@@ -30,6 +30,8 @@ from fleet_tools.studio.teleoperation.page_server import Controls
 
 viser = pytest.importorskip("viser", reason="the extra `browser` is not installed")
 
+pytestmark = pytest.mark.slow  # it starts a browser
+
 PAIR: dict[str, Any] = {"tool": "claw", "object": "round_nail"}
 FIELD_OF_VIEW_DEG = 75.0  # of viser's first camera, vertically
 
@@ -101,7 +103,6 @@ def test_episodes_are_saved_discarded_and_begun_again(tmp_path: Path, capsys):
     assert "2 of 2 episodes identical bit for bit" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_the_arm_follows_the_dragged_gizmo(hammer: ToolUseEnv, tmp_path: Path):
     hammer.reset(seed=scene_seed(0, 0))
     X_WE = hammer.world_state().X_WE
@@ -156,7 +157,6 @@ def pixel_of(page, p_W: np.ndarray) -> tuple[float, float]:
     return box["x"] + right, box["y"] + down
 
 
-@pytest.mark.slow
 def test_a_page_of_another_site_steers_nothing(tmp_path: Path):
     forward, drag = Controls(keys=frozenset({"KeyW"})).to_json().encode(), drag_message("/gizmo")
 
