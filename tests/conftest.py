@@ -40,14 +40,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks images and further processes of all environments but the first as slow."""
+    """Marks images and vectors of all environments but the first as slow."""
     for item in items:
         callspec = getattr(item, "callspec", None)  # of parametrized tests
         parameters = {} if callspec is None else callspec.params
         env_kwargs = parameters.get("env_kwargs")
         images = isinstance(env_kwargs, dict) and "obs_mode" in env_kwargs
-        processes = parameters.get("mode") == "async"
-        if (images or processes) and parameters.get("environment_id", IDS[0]) != IDS[0]:
+        vectors = "mode" in parameters
+        if (images or vectors) and parameters.get("environment_id", IDS[0]) != IDS[0]:
             item.add_marker(pytest.mark.slow)
 
 
