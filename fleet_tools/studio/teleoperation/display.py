@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.envs.predicate_sentences import sentences
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.success import sentences
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.studio.teleoperation.camera_process import CameraProcess
 from fleet_tools.studio.teleoperation.inputs import Inputs
