@@ -22,7 +22,7 @@ _ROOMS = ("fleet_tools", "experts", "baselines", "assets")
 
 TRIED: dict[str, str] = {
     # configuration
-    "fleet_tools/config/tasks.py": "task files",
+    "fleet_tools/config/extends.py": "task files",
     "fleet_tools/config/values.py": "task files",
     "fleet_tools/config/yaml_text.py": "task files",
     "fleet_tools/envs/predicate_functions.py": "environment variables",
