@@ -43,15 +43,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks images, further processes and copies of all environments but the first as slow."""
+    """Marks images, vectors and copies of all environments but the first as slow."""
     for item in items:
         callspec = getattr(item, "callspec", None)  # of parametrized tests
         parameters = {} if callspec is None else callspec.params
         env_kwargs = parameters.get("env_kwargs")
         images = isinstance(env_kwargs, dict) and "obs_mode" in env_kwargs
-        processes = parameters.get("mode") == "async"
+        vectors = "mode" in parameters
         copies = item.name.startswith("test_copied_and_pickled")
-        if (images or processes or copies) and parameters.get("environment_id", IDS[0]) != IDS[0]:
+        if (images or vectors or copies) and parameters.get("environment_id", IDS[0]) != IDS[0]:
             item.add_marker(pytest.mark.slow)
 
 

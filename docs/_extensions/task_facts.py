@@ -11,7 +11,7 @@ from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.envs.actions import action_scale
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.envs.observation_modes import OBS_MODES, observables, observation_config
-from fleet_tools.envs.predicate_sentences import joint_units, sentences
+from fleet_tools.envs.success import joint_units, sentences
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.registration import CUSTOM_ID, env_id
 from fleet_tools.robot.arm import load_robot

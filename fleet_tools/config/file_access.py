@@ -4,9 +4,6 @@ import os
 import stat
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
-
-import pydantic
 
 from fleet_tools.errors import ConfigError, UnknownNameError
 
@@ -42,15 +39,6 @@ def texture_file(name: str) -> Path | None:
 
 def _textures_root() -> Path:
     return assets_root() / "textures"
-
-
-def _known(name: str) -> str:
-    texture_file(name)
-    return name
-
-
-Texture = Annotated[str, pydantic.AfterValidator(_known)]
-"""Name of a texture."""
 
 
 def read_bounded(path: Path, max_bytes: int) -> bytes:

@@ -237,13 +237,3 @@ def _pair(name: str, given: Sequence[int], largest: int, meaning: str) -> tuple[
 
 def _is_count(number: object, largest: int) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 < number <= largest
-
-
-def channel_of(name: str) -> str | None:
-    """Returns the image channel of an observation's entry; None if it is not an image."""
-    return next((channel for channel in CHANNELS if name.endswith(f"_{channel}")), None)
-
-
-def is_image(name: str) -> bool:
-    """Whether an observation's entry is an image."""
-    return channel_of(name) is not None

@@ -8,7 +8,7 @@ import numpy as np
 import pydantic
 
 from fleet_tools.config.distributions import RANGES, nominal, require_range, sample
-from fleet_tools.config.file_access import Texture
+from fleet_tools.config.file_access import texture_file
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.randomization import Randomization, RandomPose
 from fleet_tools.config.tasks import TaskConfig
@@ -38,6 +38,11 @@ def _whole(given: Any) -> Any:
             if part not in given:
                 raise MisfitError(part, "a scene gives translation and rotation of every pose")
     return given
+
+
+def _known_texture(name: str) -> str:
+    texture_file(name)
+    return name
 
 
 GivenPose = Annotated[Pose, pydantic.BeforeValidator(_whole)]
@@ -84,7 +89,7 @@ class Scene(Value):
     object_tint: Vector3
     table_tint: Vector3
     """Scales of red, green and blue."""
-    table_texture: Texture
+    table_texture: Annotated[str, pydantic.AfterValidator(_known_texture)]
     push: Push | None = None
     """A disturbance; it is never drawn, only added on purpose."""
 

@@ -10,12 +10,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-import yaml
 from gymnasium import wrappers
 from support.environments import bits, press, press_until_sliding, with_velocity
 from support.processes import run_python
+from support.task_files import own_task
 
-from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import ConfigError, EpisodeOverError
@@ -142,14 +141,11 @@ def test_no_copy_is_made_of_a_failed_simulation(hammer: ToolUseEnv) -> None:
 
 
 def test_a_task_file_that_has_changed_is_not_continued_silently(tmp_path: Path) -> None:
-    task = yaml.safe_load(task_path("hammer").read_text())
-    file = tmp_path / "hammer.yaml"
-    file.write_text(yaml.safe_dump(task))
-    env = EnvSpec.of(task=str(file)).make_tool_use()
+    env = EnvSpec.of(task=own_task(tmp_path, "hammer")).make_tool_use()
     env.reset(seed=1)
     content = pickle.dumps(env)
     assert pickle.loads(content).state_digest() == env.state_digest()
-    file.write_text(yaml.safe_dump(task | {"success_duration_s": 0.8}))
+    own_task(tmp_path, "hammer", success_duration_s=0.8)
     with pytest.raises(ConfigError, match="has changed"):
         pickle.loads(content)
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from pydrake.math import RigidTransform, RotationMatrix
-from pydrake.multibody.math import SpatialVelocity
-from pydrake.multibody.plant import MultibodyPlant
+from support.environments import Placement, with_bodies
 
 from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.predicates import (
@@ -59,9 +58,6 @@ CAUSED = text(
 STILL = text(Still(type="still", seen_from="world", below_m_s=0.01))
 UPRIGHT = text(AxisUpright(type="axis_upright", object=("left_foot", "left"), within_deg=5))
 
-Placement = RigidTransform | tuple[RigidTransform, np.ndarray]
-"""A block's pose, or its pose and its velocity, m/s."""
-
 
 @dataclass(frozen=True)
 class Bench:
@@ -72,27 +68,16 @@ class Bench:
     start: EnvState
     success: EnvState
 
-    @property
-    def plant(self) -> MultibodyPlant:
-        return self.env.simulation.world.plant
-
     def enter(self, state: EnvState, **blocks: Placement) -> None:
         """Restores a state in a running episode, with some blocks placed elsewhere, by link."""
-        plant = self.plant
-        context = plant.CreateDefaultContext()
-        plant.SetPositionsAndVelocities(context, state.snapshot.x)
-        for link, given in blocks.items():
-            X_WB, v_W = given if isinstance(given, tuple) else (given, np.zeros(3))
-            body = plant.GetBodyByName(link)
-            plant.SetFreeBodyPose(context, body, X_WB)
-            plant.SetFreeBodySpatialVelocity(context, body, SpatialVelocity(np.zeros(3), v_W))
-        snapshot = replace(state.snapshot, step=0, x=plant.GetPositionsAndVelocities(context))
+        placed = with_bodies(self.env, state, **blocks)
+        snapshot = replace(placed.snapshot, step=0)
         self.env.set_state(
-            replace(state, snapshot=snapshot, outcome="running", steps_held=0, success_once=False)
+            replace(placed, snapshot=snapshot, outcome="running", steps_held=0, success_once=False)
         )
 
     def pose(self, link: str, state: EnvState) -> RigidTransform:
-        plant = self.plant
+        plant = self.env.simulation.world.plant
         context = plant.CreateDefaultContext()
         plant.SetPositionsAndVelocities(context, state.snapshot.x)
         return plant.GetBodyByName(link).EvalPoseInWorld(context)

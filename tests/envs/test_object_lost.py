@@ -2,16 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from support.processes import run_program
+from support.task_files import own_task
 
 from fleet_tools.config.geometry import Workspace
-from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -41,14 +38,6 @@ def moved(env: ToolUseEnv, changes: dict[int, list[float]]) -> EnvState:
     for place, values in changes.items():
         x[place : place + len(values)] = values
     return replace(state, snapshot=replace(state.snapshot, x=x))
-
-
-def own_task(folder: Path, **changes: Any) -> str:
-    """Writes the spatula task with other entries, and returns the file's path."""
-    task = yaml.safe_load(task_path("spatula").read_text())
-    file = folder / "own.yaml"
-    file.write_text(yaml.safe_dump(task | changes))
-    return str(file)
 
 
 def assert_lost(env: ToolUseEnv, result: tuple) -> None:
@@ -99,7 +88,7 @@ def test_an_object_at_the_edge_of_the_table_is_not_lost(env: ToolUseEnv):
 def test_a_lost_object_is_no_success_whatever_the_predicates_say(env: ToolUseEnv, tmp_path):
     """Raised far above the table, with predicates that ask for nothing else."""
     raising = {"type": "keypoint_raised", "object": "base", "at_least_m": 0.05}
-    file = own_task(tmp_path, success=[raising], success_duration_s=0)
+    file = own_task(tmp_path, "spatula", success=[raising], success_duration_s=0)
     raised = EnvSpec.of(task=file, reward="dense", tool="turner", object="patty").make_tool_use()
     raised.reset(seed=0)
     raised.set_state(moved(raised, {P: [0.5, 0.0, 1.95], V: [0.0, 0.0, 10.0]}))
@@ -108,7 +97,7 @@ def test_a_lost_object_is_no_success_whatever_the_predicates_say(env: ToolUseEnv
 
 
 def test_the_task_file_may_set_the_workspace(tmp_path):
-    file = own_task(tmp_path, workspace={"upper_m": [1.5, 1.5, 0.3]})
+    file = own_task(tmp_path, "spatula", workspace={"upper_m": [1.5, 1.5, 0.3]})
     env = EnvSpec.of(task=file, tool="turner", object="patty").make_tool_use()
     assert env.task.workspace == Workspace(upper_m=(1.5, 1.5, 0.3))
     env.reset(seed=0)
@@ -118,7 +107,7 @@ def test_the_task_file_may_set_the_workspace(tmp_path):
 
 def test_a_scene_that_begins_outside_is_refused(tmp_path):
     env = EnvSpec.of(
-        task=own_task(tmp_path, workspace={"upper_m": [1.5, 1.5, -0.01]})
+        task=own_task(tmp_path, "spatula", workspace={"upper_m": [1.5, 1.5, -0.01]})
     ).make_tool_use()
     with pytest.raises(ConfigError, match=r"outside the workspace.*slab.*`workspace`"):
         env.reset(seed=0)

@@ -27,10 +27,9 @@ def test_every_task_has_an_environment():
     assert sorted(map(env_id, task_names())) == IDS
 
 
-@pytest.mark.parametrize("environment_id", IDS)
-def test_the_spec_of_a_made_environment_goes_through_json(environment_id):
+def test_the_spec_of_a_made_environment_goes_through_json():
     kwargs = {"randomization": {"object_pose": False}, "reward": "dense", "obs_mode": "state"}
-    env = gymnasium.make(environment_id, max_episode_steps=9, **kwargs)
+    env = gymnasium.make(IDS[0], max_episode_steps=9, **kwargs)
     again = gymnasium.make(copied_spec(env))
     assert again.spec is not None
     assert again.spec.max_episode_steps == 9
@@ -101,17 +100,10 @@ print(json.dumps([sorted(heavy & set(sys.modules)), sorted(names)]))
     assert run_python(code) == [[], sorted([*IDS, CUSTOM_ID])]
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "import fleet_tools\nenv = gymnasium.make('FleetTools/Hammer-v0')",
-        "env = gymnasium.make('fleet_tools:FleetTools/Hammer-v0')",
-    ],
-)
-def test_an_environment_is_made_with_and_without_an_import_of_the_package(lines):
-    code = f"""
+def test_an_environment_is_made_without_an_import_of_the_package():
+    code = """
 import json, sys, gymnasium
-{lines}
+env = gymnasium.make("fleet_tools:FleetTools/Hammer-v0")
 observation, info = env.reset(seed=0)
 assert env.action_space.shape == (6,)
 print(json.dumps([info["outcome"], "torch" in sys.modules]))

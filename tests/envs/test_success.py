@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import pydantic
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RotationMatrix
 
@@ -221,6 +221,12 @@ def test_progress_never_falls_with_what_the_part_does(end, first, second, thresh
     assert verdicts[0].progress <= verdicts[1].progress
 
 
+@example(  # seen in the knife task: the hand moved both blocks, and the handle one of them on
+    apart=np.array([0.0, 0.04, 0.0]),
+    by_part=np.array([0.08, 0.008, 0.0]),
+    by_others=np.array([-0.076, 0.049, 0.0]),
+    turn=0.0,
+)
 @given(vectors, vectors, vectors, st.floats(0, np.pi))
 def test_a_part_parts_no_more_than_it_adds_to_what_others_did(apart, by_part, by_others, turn):
     """Both criteria, by another route: |d| and |d| without the part, and the part alone."""
@@ -248,22 +254,6 @@ def test_a_part_parts_no_more_than_it_adds_to_what_others_did(apart, by_part, by
     expected = min(max(bound / 0.05, 0.0), 1.0)
     for verdict in verdicts:
         assert verdict.progress == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_block_pushed_beside_one_that_others_push_is_not_parted_from_it():
-    """Seen in the knife task: the hand moved both blocks apart, and the handle one of them on."""
-    initial = replace(START, p_W_object={"head": np.array([0, 0.04, 0]), "base": np.zeros(3)})
-    by_part = np.array([0.08, 0.008, 0.0])
-    now = replace(
-        START,
-        p_W_object={"head": np.array([0.118, 0.06, 0.0]), "base": np.array([0.114, -0.037, 0.0])},
-        part_motion={"face": PartMotion({}, {"head": by_part, "base": np.zeros(3)}, {})},
-    )
-    change = parted(0.045)
-    assert judge(change, initial, now).holds
-    assert not judge(
-        CausedByPart(type="caused_by_part", part="face", change=change), initial, now
-    ).progress
 
 
 # --- Rearrangement --------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from fleet_tools.sim.catalog import Kind, find_model
 from fleet_tools.sim.splits import model_pairs
 
 TASK = load_robot().fill(load_task("hammer"))
+TOOLS = Candidates.of_training(TASK).tools
 
 CORNERS = np.array([[0, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [0.03, 0.02, 0.05]])
 TETRAHEDRON = TriangleSurface(CORNERS[[[0, 1, 2], [0, 1, 3], [1, 2, 3], [0, 2, 3]]])
@@ -132,7 +133,9 @@ def test_a_joint_moves_as_far_as_before():
         assert np.linalg.norm(shift) == pytest.approx(0.01)
 
 
-@pytest.mark.parametrize("name", Candidates.of_training(TASK).tools)
+@pytest.mark.parametrize(
+    "name", [TOOLS[0], *(pytest.param(n, marks=pytest.mark.slow) for n in TOOLS[1:])]
+)
 def test_a_training_tool_is_found_among_all(name):
     tool = shape("tool", "hammer", name)
     X = np.eye(4)

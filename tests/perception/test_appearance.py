@@ -10,10 +10,8 @@ from pydrake.geometry import Rgba
 from support.rendering import needs_gl
 
 from fleet_tools.config.file_access import texture_file, texture_names
-from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.perception.rendering import HUE_SHARE, tinted, within_material
-from fleet_tools.sim.scene import Scene
 
 PLAIN = {
     "tool_tint": (1.0, 1.0, 1.0),
@@ -57,12 +55,23 @@ def test_cameras_observe_the_whole_tint_and_pictures_do_not(make):
     assert seen[0] < 2 * seen[1]
 
 
-def render(env: ToolUseEnv, scene: Scene, **appearance: Any) -> tuple[np.ndarray, int]:
-    """Returns the image of a scene with an appearance, and the digest of its state."""
-    env.reset(options={"scene": scene.model_copy(update={**PLAIN, **appearance})})
-    image = env.render()
-    assert image is not None
-    return image, env.state_digest()
+@pytest.fixture(scope="module", name="render")
+def _render(make):
+    """A function that returns the image of a scene with an appearance, and its state's digest."""
+    env = make(render_mode="rgb_array")
+    env.reset(seed=0)
+    scene = env.scene
+
+    def render(**appearance: Any) -> tuple[np.ndarray, int]:
+        env.reset(options={"scene": scene.model_copy(update={**PLAIN, **appearance})})
+        return env.render(), env.state_digest()
+
+    return render
+
+
+@pytest.fixture(scope="module", name="plain")
+def _plain(render):
+    return render()
 
 
 @needs_gl
@@ -76,16 +85,12 @@ def render(env: ToolUseEnv, scene: Scene, **appearance: Any) -> tuple[np.ndarray
     ],
     ids=str,
 )
-def test_the_appearance_changes_the_image_and_nothing_else(make, appearance):
-    env = make(render_mode="rgb_array")
-    env.reset(seed=0)
-    scene = env.scene
-    plain, digest = render(env, scene)
-    other, other_digest = render(env, scene, **appearance)
-    again, _ = render(env, scene)
-    assert 50 < (plain != other).any(axis=2).sum() < 0.8 * plain[..., 0].size
-    np.testing.assert_array_equal(plain, again)
+def test_the_appearance_changes_the_image_and_nothing_else(render, plain, appearance):
+    image, digest = plain
+    other, other_digest = render(**appearance)
+    assert 50 < (image != other).any(axis=2).sum() < 0.8 * image[..., 0].size
     assert digest == other_digest
+    np.testing.assert_array_equal(render()[0], image)
 
 
 def test_an_unknown_texture_is_refused_with_the_nearest():

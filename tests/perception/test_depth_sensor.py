@@ -1,18 +1,16 @@
 """Cameras with errors in environments: noise on the ray, calibration, delay, and the same bits."""
 
 import hashlib
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
+from support import task_files
+from support.processes import run_python
 from support.rendering import needs_gl
 
 from fleet_tools.config.cameras import SENSORS, ActiveStereo, Sensor, StructuredLight
-from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.observations import Observation
 from fleet_tools.envs.spec import EnvSpec
@@ -31,10 +29,7 @@ CAMERAS = load_task("hammer").cameras
 
 def own_task(folder: Path, **figures: Any) -> str:
     """Returns the path of the hammer's task file with other figures of active stereo cameras."""
-    content = yaml.safe_load((task_configs_root() / "hammer.yaml").read_text())
-    path = folder / "own.yaml"
-    path.write_text(yaml.safe_dump(content | {"sensors": {"active_stereo": figures}}))
-    return str(path)
+    return task_files.own_task(folder, "hammer", sensors={"active_stereo": figures})
 
 
 def episode(env: ToolUseEnv, seed: int = 3, steps: int = 3) -> list[Observation]:
@@ -132,18 +127,14 @@ def test_a_camera_that_sees_nothing_reads_nothing():
 # --- Environments -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", name="noisy")
-def _noisy():
-    env = EnvSpec.of(task="hammer", sensors="active_stereo", **SMALL).make_tool_use()
-    yield env
-    env.close()
+@pytest.fixture(name="noisy")
+def _noisy(make):
+    return make(sensors="active_stereo", **SMALL)
 
 
-@pytest.fixture(scope="module", name="ideal")
-def _ideal():
-    env = EnvSpec.of(task="hammer", **SMALL).make_tool_use()
-    yield env
-    env.close()
+@pytest.fixture(name="ideal")
+def _ideal(make):
+    return make(**SMALL)
 
 
 def test_unknown_sensors_and_sensors_without_cameras_are_refused():
@@ -170,19 +161,13 @@ def test_errors_are_the_same_after_any_history_and_in_another_process(noisy, ide
     episode(noisy, seed=4, steps=5)
     assert digest(episode(noisy)) == first
     code = (
-        "from fleet_tools.envs.spec import EnvSpec; import test_depth_sensor as t; "
-        'env = EnvSpec.of("hammer", sensors="active_stereo", **t.SMALL).make(); '
-        "print(t.digest(t.episode(env)))"
+        "import json, sys; sys.path[:0] = sys.argv[1:3]\n"
+        "from fleet_tools.envs.spec import EnvSpec; import test_depth_sensor as t\n"
+        'env = EnvSpec.of("hammer", sensors="active_stereo", **t.SMALL).make()\n'
+        "print(json.dumps(t.digest(t.episode(env))))"
     )
-    again = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert again.stdout.strip() == first
+    here = Path(__file__).parent
+    assert run_python(code, str(here), str(here.parent)) == first
 
 
 def test_an_episode_continues_bit_for_bit_with_what_delayed_cameras_show(noisy):

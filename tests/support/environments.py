@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
+from pydrake.multibody.math import SpatialVelocity
 
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
@@ -84,4 +85,23 @@ def with_velocity(env: ToolUseEnv, velocity: float) -> EnvState:
     state = env.get_state()
     x = state.snapshot.x.copy()
     x[8:15] = velocity
+    return replace(state, snapshot=replace(state.snapshot, x=x))
+
+
+Placement = RigidTransform | tuple[RigidTransform, Sequence[float] | np.ndarray]
+"""A body's pose in W, or its pose and its velocity, m/s."""
+
+
+def with_bodies(env: ToolUseEnv, state: EnvState, **bodies: Placement) -> EnvState:
+    """Returns a state with some links of the object placed elsewhere, without rotating, by name."""
+    plant = env.simulation.world.plant
+    context = plant.CreateDefaultContext()
+    plant.SetPositionsAndVelocities(context, state.snapshot.x)
+    for link, given in bodies.items():
+        X_WB, v_W = given if isinstance(given, tuple) else (given, np.zeros(3))
+        body = plant.GetBodyByName(link)
+        plant.SetFreeBodyPose(context, body, X_WB)
+        velocity = SpatialVelocity(np.zeros(3), np.array(v_W, float))
+        plant.SetFreeBodySpatialVelocity(context, body, velocity)
+    x = plant.GetPositionsAndVelocities(context)
     return replace(state, snapshot=replace(state.snapshot, x=x))

@@ -9,8 +9,8 @@ import numpy as np
 from pydrake.common.eigen_geometry import Quaternion
 from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.envs.predicate_sentences import sentences
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.success import sentences
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.studio.teleoperation.camera_process import CameraProcess
