@@ -79,7 +79,7 @@ def test_an_action_is_rounded_to_float32(hammer):
 
 
 def test_actions_are_motions_in_the_end_effectors_frame(hammer):
-    bounds = hammer.task.action
+    bounds = hammer.task.step_bounds
     for axis in range(6):
         hammer.reset(seed=0)
         X_WE = hammer.world_state().X_WE

@@ -113,7 +113,7 @@ def test_a_family_of_ones_own_is_tried_in_its_task(capsys):
 def test_bad_usage(tmp_path: Path, capsys):
     code, error = check(capsys, tmp_path)
     assert code == 2 and "lacks keypoints.yaml" in error
-    code, error = check(capsys, FIRST[0], "--task", "wrench")
+    code, error = check(capsys, FIRST[0], "--task", "hammer")
     assert code == 2 and "is for a" in error
 
 
