@@ -45,7 +45,7 @@ class CollectionOptions(cli.Options):
 
 
 @dataclass(frozen=True)
-class Sample:
+class MemorySample:
     """The state of a collection at one moment.
 
     Attributes:
@@ -102,12 +102,12 @@ def measure(options: CollectionOptions, workers: int) -> dict[str, Any]:
             *("--tool", options.tool, "--obs-mode", options.obs_mode),
             *("--episodes", str(options.episodes), "--workers", str(workers)),
         ]
-        samples: list[Sample] = []
+        samples: list[MemorySample] = []
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             while process.poll() is None:
                 time.sleep(_POLL_S)
                 attempts, memory = count_attempts(Path(folder)), worker_memory(process.pid)
-                samples.append(Sample(time.monotonic() - started, attempts, memory))
+                samples.append(MemorySample(time.monotonic() - started, attempts, memory))
             output, _ = process.communicate()
         if process.returncode != 0:
             raise OSError(f"the collection with {workers} workers failed; see above")

@@ -41,7 +41,7 @@ BLADE_M = 0.0024
 
 
 @dataclass(frozen=True)
-class Sweep:
+class ModelSweep:
     """Models that differ in the size of one defect.
 
     Attributes:
@@ -72,30 +72,30 @@ SweepName = Literal[
     "edge", "rise", "roll", "sole", "opening", "corners", "flats", "knife", "face", "mass"
 ]
 
-SWEEPS: Mapping[str, Sweep] = {
-    "edge": Sweep("spatula", "turner", "edge thickness", blunt_edge,
+SWEEPS: Mapping[str, ModelSweep] = {
+    "edge": ModelSweep("spatula", "turner", "edge thickness", blunt_edge,
                   (0.0003, 0.0006, 0.0007, 0.0008, 0.0010, 0.0014)),
-    "rise": Sweep("spatula", "turner", "rise of the sole towards the edge", _face_turned(1, 0),
+    "rise": ModelSweep("spatula", "turner", "rise of the sole towards the edge", _face_turned(1, 0),
                   (-4.9, -2, 0.25, 0.5, 1)),
-    "roll": Sweep("spatula", "turner", "rise of the sole to a side", _face_turned(0, 1),
+    "roll": ModelSweep("spatula", "turner", "rise of the sole to a side", _face_turned(0, 1),
                   (0.5, 1, 2)),
-    "sole": Sweep("spatula", "turner", "height of the underside above sole",
+    "sole": ModelSweep("spatula", "turner", "height of the underside above sole",
                   lambda z: keypoints_moved("sole", "face", by=(0, 0, z)),
                   (-0.0059, 0.0007, 0.0010, 0.0015, 0.003)),
-    "opening": Sweep("wrench", "open_end", "opening between the pads",
+    "opening": ModelSweep("wrench", "open_end", "opening between the pads",
                      lambda width: part_scaled("head", y=width / (FLATS + CLEARANCE)),
                      (0.0396, 0.0400, 0.0402, 0.0440, 0.0450, 0.0460)),
-    "corners": Sweep("nut", "hex_nut", "width across corners by that across flats",
+    "corners": ModelSweep("nut", "hex_nut", "width across corners by that across flats",
                      lambda sides: collision_changed("nut", prism(int(sides))), (6, 8, 10, 16)),
-    "flats": Sweep("nut", "hex_nut", "width across flats",
+    "flats": ModelSweep("nut", "hex_nut", "width across flats",
                    lambda width: part_scaled("nut", width / FLATS, width / FLATS),
                    (0.0362, 0.0372, 0.0410, 0.0414)),
-    "knife": Sweep("knife", "chef", "thickness of the edge",
+    "knife": ModelSweep("knife", "chef", "thickness of the edge",
                    lambda scale: part_scaled("blade", y=scale), (1, 6, 10, 13, 20)),
-    "face": Sweep("hammer", "claw", "distance from the face along the blow",
+    "face": ModelSweep("hammer", "claw", "distance from the face along the blow",
                   lambda z: keypoints_moved("head", by=(0, 0, z)),
                   (-0.02, -0.01, -0.005, 0.005, 0.01)),
-    "mass": Sweep("hammer", "claw", "density", lambda scale: masses_changed(scale, scale),
+    "mass": ModelSweep("hammer", "claw", "density", lambda scale: masses_changed(scale, scale),
                   (0.00119, 0.01, 0.1, 4)),
 }  # fmt: skip
 
@@ -128,7 +128,7 @@ def _measure(options: LimitOptions) -> int:
     return cli.OK
 
 
-def _result(sweep: Sweep, size: float, options: LimitOptions) -> dict[str, Any]:
+def _result(sweep: ModelSweep, size: float, options: LimitOptions) -> dict[str, Any]:
     made = find_family(sweep.family).member(sweep.member)
     made = replace(sweep.defect(size)(made), name="with_defect")
     with tempfile.TemporaryDirectory() as root:

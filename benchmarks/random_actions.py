@@ -58,7 +58,7 @@ class RandomActionsOptions(cli.Options):
 
 
 @dataclass(frozen=True)
-class Job:
+class RandomEpisode:
     """An episode that is to be run.
 
     Attributes:
@@ -84,7 +84,7 @@ class Ending:
         error: Error of the simulation or of the worker.
     """
 
-    job: Job
+    job: RandomEpisode
     models: str
     outcome: str
     steps: int
@@ -97,7 +97,7 @@ def _attack(options: RandomActionsOptions) -> int:
     rows: list[dict[str, Any]] = []
     endings: list[Ending] = []
     jobs = (
-        Job(task, list(KINDS)[k % len(KINDS)], options.first_seed + k)
+        RandomEpisode(task, list(KINDS)[k % len(KINDS)], options.first_seed + k)
         for task in tasks
         for k in range(options.episodes)
     )
@@ -121,13 +121,13 @@ def _attack(options: RandomActionsOptions) -> int:
     return cli.FAILED if errors else cli.OK
 
 
-def _make_run() -> Callable[[Job], Ending]:
+def _make_run() -> Callable[[RandomEpisode], Ending]:
     """Returns the function that runs a job; it keeps the environment of the last task."""
     from fleet_tools.envs.spec import EnvSpec
 
     environments: dict[str, ToolUseEnv] = {}
 
-    def run(job: Job) -> Ending:
+    def run(job: RandomEpisode) -> Ending:
         if job.task not in environments:
             for env in environments.values():
                 env.close()
@@ -138,7 +138,7 @@ def _make_run() -> Callable[[Job], Ending]:
     return run
 
 
-def run_episode(env: "ToolUseEnv", job: Job) -> Ending:
+def run_episode(env: "ToolUseEnv", job: RandomEpisode) -> Ending:
     """Runs an episode, and returns how it ended."""
     import numpy as np
 

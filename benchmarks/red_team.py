@@ -66,7 +66,7 @@ class RedTeamOptions(cli.Options):
 
 
 @dataclass(frozen=True)
-class Job:
+class AttackJob:
     """One attack in one scene.
 
     Attributes:
@@ -105,7 +105,7 @@ def _attack_all(options: RedTeamOptions) -> int:
     return FALSE_SUCCESS if false_successes or lost else cli.OK
 
 
-def _jobs(options: RedTeamOptions) -> Iterator[Job]:
+def _jobs(options: RedTeamOptions) -> Iterator[AttackJob]:
     from cheats import CHEATS
 
     def seeds(count: int) -> range:
@@ -122,19 +122,19 @@ def _jobs(options: RedTeamOptions) -> Iterator[Job]:
     for task in tasks:
         for name in CHEATS[task]:
             if name in options.cheats or not options.cheats:
-                yield from (Job(task, name, seed, 0) for seed in seeds(options.scenes))
+                yield from (AttackJob(task, name, seed, 0) for seed in seeds(options.scenes))
         for seed in seeds(options.cem_scenes):
-            yield Job(task, SEARCH, seed, options.cem_iterations)
+            yield AttackJob(task, SEARCH, seed, options.cem_iterations)
 
 
-def _make_run() -> Callable[[Job], "list[Attacked]"]:
+def _make_run() -> Callable[[AttackJob], "list[Attacked]"]:
     """Returns the function that runs a job; it keeps the environment of the last job's task."""
     from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
     environments: dict[str, ToolUseEnv] = {}
 
-    def run(job: Job) -> "list[Attacked]":
+    def run(job: AttackJob) -> "list[Attacked]":
         from cheats import CHEATS, PUSHES
         from cheats.cross_entropy import search
         from cheats.motion import CheatPolicy

@@ -68,7 +68,7 @@ class SoakOptions(cli.Options):
     """Folder of soak.csv, with all samples, of failures.txt, and of the figure soak.png."""
 
 
-class Sample(NamedTuple):
+class SoakSample(NamedTuple):
     """What the processes hold at a moment.
 
     Attributes:
@@ -97,7 +97,7 @@ class Sample(NamedTuple):
 
 def _soak(options: SoakOptions) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
-    samples: list[Sample] = []
+    samples: list[SoakSample] = []
     with (
         (options.output / "soak.csv").open("w", newline="") as table,
         (options.output / "failures.txt").open("w") as failures,
@@ -125,7 +125,7 @@ def _soak(options: SoakOptions) -> int:
     return cli.FAILED if last.failures else cli.OK
 
 
-def watch(minutes: float, every: float) -> Iterator[Sample | str]:
+def watch(minutes: float, every: float) -> Iterator[SoakSample | str]:
     """Works, and yields samples, and a line for each failure.
 
     Args:
@@ -146,7 +146,7 @@ def watch(minutes: float, every: float) -> Iterator[Sample | str]:
             rounds += 1
             if len(each) == len(ROLES) and now >= min(due, minutes):
                 due = now + every
-                yield Sample(round(now, 3), rounds, failures, _process_count(), each)
+                yield SoakSample(round(now, 3), rounds, failures, _process_count(), each)
             if now >= minutes:
                 return
 
@@ -208,7 +208,7 @@ def _process_count() -> int:
     return 1 + len(psutil.Process().children(recursive=True))
 
 
-def growth(samples: Sequence[Sample]) -> dict[str, float]:
+def growth(samples: Sequence[SoakSample]) -> dict[str, float]:
     """Returns the growth of each quantity of a row per hour, once the processes have settled."""
     import numpy as np
 
@@ -221,7 +221,7 @@ def growth(samples: Sequence[Sample]) -> dict[str, float]:
     return {name: float(np.polyfit(hours, [row[name] for row in rows], 1)[0]) for name in names}
 
 
-def draw(samples: Sequence[Sample]) -> "Figure":
+def draw(samples: Sequence[SoakSample]) -> "Figure":
     """Draws memory, descriptors and threads of each process over time, one above the other."""
     from matplotlib import style
     from matplotlib.figure import Figure
@@ -243,7 +243,7 @@ def draw(samples: Sequence[Sample]) -> "Figure":
     return figure
 
 
-def as_text(last: Sample, rates: Mapping[str, float]) -> str:
+def as_text(last: SoakSample, rates: Mapping[str, float]) -> str:
     """Returns the growth as text."""
     lines = [
         f"{last.rounds} rounds, {last.failures} failures in {last.minutes:.1f} min on "

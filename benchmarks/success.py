@@ -92,7 +92,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Job:
+class ScoredEpisode:
     """An episode that is to be run.
 
     Attributes:
@@ -119,7 +119,7 @@ def _measure_all(options: SuccessOptions) -> int:
         for policy in options.policies
     ]
     seeds = range(options.first_seed, options.first_seed + options.episodes)
-    jobs = (Job(row, seed, options.push, options.robot) for row in rows for seed in seeds)
+    jobs = (ScoredEpisode(row, seed, options.push, options.robot) for row in rows for seed in seeds)
     print_now(options, _HEADER)
     summaries: list[dict[str, Any]] = []
     for row, episodes in _complete_rows(options, jobs):
@@ -139,7 +139,7 @@ def _measure_all(options: SuccessOptions) -> int:
 
 
 def _complete_rows(
-    options: SuccessOptions, jobs: Iterator[Job]
+    options: SuccessOptions, jobs: Iterator[ScoredEpisode]
 ) -> Iterator[tuple[Row, list[Episode]]]:
     """Runs the jobs, and yields each row with its episodes once it is complete."""
     episodes: dict[Row, list[Episode]] = {}
@@ -152,11 +152,11 @@ def _complete_rows(
             yield job.row, sorted(of_row, key=lambda episode: episode["seed"])
 
 
-def _make_run() -> Callable[[Job], Episode]:
+def _make_run() -> Callable[[ScoredEpisode], Episode]:
     """Returns the function that runs a job; it keeps the environment of the last job."""
     environments: dict[tuple[str, str], ToolUseEnv] = {}
 
-    def run(job: Job) -> Episode:
+    def run(job: ScoredEpisode) -> Episode:
         from fleet_tools.envs.spec import EnvSpec
 
         key = (job.row.task, job.row.split)
@@ -171,7 +171,7 @@ def _make_run() -> Callable[[Job], Episode]:
     return run
 
 
-def run_episode(env: "ToolUseEnv", job: Job) -> Episode:
+def run_episode(env: "ToolUseEnv", job: ScoredEpisode) -> Episode:
     """Runs an episode, and returns its facts."""
     from fleet_tools.rollouts.rollout import rollout
     from fleet_tools.sim.scene import sample_scene
@@ -190,7 +190,7 @@ def run_episode(env: "ToolUseEnv", job: Job) -> Episode:
     }
 
 
-def _lost(job: Job, lost: LostJob) -> Episode:
+def _lost(job: ScoredEpisode, lost: LostJob) -> Episode:
     return {
         "seed": job.seed,
         "models": "unknown models",
@@ -201,7 +201,7 @@ def _lost(job: Job, lost: LostJob) -> Episode:
     }
 
 
-def _policy(env: "ToolUseEnv", job: Job) -> "Policy":
+def _policy(env: "ToolUseEnv", job: ScoredEpisode) -> "Policy":
     from fleet_tools.experts.policy import ExpertPolicy
     from fleet_tools.policies.sources import find_policy
 

@@ -3,59 +3,59 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import FINGERTIP, KNUCKLE, WRIST, Actions, Arm, Condition, Script, hand
+from cheats.motion import FINGERTIP, KNUCKLE, WRIST, Actions, Condition, DrivenArm, Script, hand
 from fleet_tools.sim.world_state import WorldState
 
 
-def fingers(arm: Arm) -> Actions:
+def fingers(arm: DrivenArm) -> Actions:
     """A finger pushes the nail in; then the face hovers above it."""
     yield from _press(arm, FINGERTIP, hand(roll_deg=30), arm.done())
     yield from _hover(arm)
 
 
-def knuckle(arm: Arm) -> Actions:
+def knuckle(arm: DrivenArm) -> Actions:
     """The edge of the hand pushes the nail in; then the face hovers above it."""
     yield from _press(arm, KNUCKLE, hand(roll_deg=60), arm.done())
     yield from _hover(arm)
 
 
-def wrist(arm: Arm) -> Actions:
+def wrist(arm: DrivenArm) -> Actions:
     """The arm's sixth link pushes the nail in; then the face hovers above it."""
     yield from _press(arm, WRIST, hand(roll_deg=75), arm.done())
     yield from _hover(arm)
 
 
-def grip(arm: Arm) -> Actions:
+def grip(arm: DrivenArm) -> Actions:
     """The handle between the fingers pushes the nail in; then the face hovers above it."""
     yield from _press(arm, _grip(arm), hand(), arm.done())
     yield from _hover(arm)
 
 
-def handle(arm: Arm) -> Actions:
+def handle(arm: DrivenArm) -> Actions:
     """The middle of the handle pushes the nail in; then the face hovers above it."""
     yield from _press(arm, arm.on_handle(0.07, 0.0, 0.012), hand(tilt_deg=15), arm.done())
     yield from _hover(arm)
 
 
-def butt(arm: Arm) -> Actions:
+def butt(arm: DrivenArm) -> Actions:
     """The end of the handle pushes the nail in; then the face hovers above it."""
     yield from _press(arm, arm.on_tool("tail"), hand(tilt_deg=50), arm.done())
     yield from _hover(arm)
 
 
-def cheek(arm: Arm) -> Actions:
+def cheek(arm: DrivenArm) -> Actions:
     """The side of the head, behind the face, pushes the nail in; then the face hovers above it."""
     yield from _press(arm, _behind_face(arm, 0.035), hand(roll_deg=-90), arm.done())
     yield from _hover(arm)
 
 
-def cheek_at_the_face(arm: Arm) -> Actions:
+def cheek_at_the_face(arm: DrivenArm) -> Actions:
     """The side of the head, at the rim of the face, pushes the nail in; then the face hovers."""
     yield from _press(arm, _behind_face(arm, 0.008), hand(roll_deg=-90), arm.done())
     yield from _hover(arm)
 
 
-def throw(arm: Arm) -> Actions:
+def throw(arm: DrivenArm) -> Actions:
     """The handle, swung from above, knocks the nail in; then the face hovers above it."""
     point, R = arm.on_handle(0.06, 0.0, 0.012), hand(tilt_deg=15)
     for _ in range(3):
@@ -64,14 +64,14 @@ def throw(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def first_part(arm: Arm) -> Actions:
+def first_part(arm: DrivenArm) -> Actions:
     """The handle between the fingers does the first part, and the face the rest."""
     yield from _press(arm, _grip(arm), hand(), arm.done(0.3), speed=0.6)
     yield from arm.place(arm.on_tool("head"), _nail(0.05), hand(), 12)
     yield from arm.place(arm.on_tool("head"), _nail(-0.03), hand(), 12, until=arm.done())
 
 
-def touch_first(arm: Arm) -> Actions:
+def touch_first(arm: DrivenArm) -> Actions:
     """The face touches the nail, the handle pushes it in, and the face hovers above it."""
     head, touches = arm.on_tool("head"), lambda state: state.in_contact("tool", "object/nail")
     yield from arm.place(head, _nail(0.03), hand(), 12)
@@ -80,7 +80,7 @@ def touch_first(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def lean_on_face(arm: Arm) -> Actions:
+def lean_on_face(arm: DrivenArm) -> Actions:
     """The nail is pushed in by the handle, and at last touched by the face instead of hovered."""
     yield from _press(arm, _grip(arm), hand(), arm.done())
     yield from arm.place(arm.on_tool("head"), _nail(0.05), hand(), 12)
@@ -110,11 +110,11 @@ def _nail(above_m: float):
     return target
 
 
-def _grip(arm: Arm) -> np.ndarray:
+def _grip(arm: DrivenArm) -> np.ndarray:
     return arm.on_handle(0.0, 0.0, 0.015)
 
 
-def _behind_face(arm: Arm, distance_m: float) -> np.ndarray:
+def _behind_face(arm: DrivenArm, distance_m: float) -> np.ndarray:
     """Returns a point of the head's right side, at a distance behind the face, in frame E."""
     head, side = arm.on_tool("head"), arm.on_tool("side")
     back = (side - head) / np.linalg.norm(side - head)
@@ -122,7 +122,7 @@ def _behind_face(arm: Arm, distance_m: float) -> np.ndarray:
 
 
 def _press(
-    arm: Arm, p_E: np.ndarray, R_WE: RotationMatrix, until: Condition, speed: float = 1.0
+    arm: DrivenArm, p_E: np.ndarray, R_WE: RotationMatrix, until: Condition, speed: float = 1.0
 ) -> Actions:
     """Presses a point of the hand or the tool upon the nail, and rises."""
     yield from arm.place(p_E, _nail(0.05), R_WE, 16)
@@ -130,7 +130,7 @@ def _press(
     yield from arm.shift([0.0, 0.0, 0.06], steps=3)
 
 
-def _hover(arm: Arm) -> Actions:
+def _hover(arm: DrivenArm) -> Actions:
     head = arm.on_tool("head")
     yield from arm.place(head, _nail(0.06), hand(), 16, within_m=0.01)
     yield from arm.place(head, _nail(0.012), hand(), 10, speed=0.5)

@@ -5,43 +5,43 @@ from collections.abc import Callable
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, Actions, Arm, Script, Target, hand, other_side
+from cheats.motion import KNUCKLE, Actions, DrivenArm, Script, Target, hand, other_side
 from fleet_tools.sim.world_state import WorldState
 
 
-def knuckle(arm: Arm) -> Actions:
+def knuckle(arm: DrivenArm) -> Actions:
     """The hand pushes the left block along the seam; then the blade hovers in between."""
     yield from _push_with_knuckle(arm, "left")
     yield from _hover(arm)
 
 
-def second_block(arm: Arm) -> Actions:
+def second_block(arm: DrivenArm) -> Actions:
     """The hand pushes the right block along the seam; then the blade hovers in between."""
     yield from _push_with_knuckle(arm, "right")
     yield from _hover(arm)
 
 
-def throw(arm: Arm) -> Actions:
+def throw(arm: DrivenArm) -> Actions:
     """The hand knocks the left block along the seam; then the blade hovers in between."""
     yield from _push_with_knuckle(arm, "left", run_up_m=0.16, speed=1.0)
     yield from _hover(arm)
 
 
-def fingers(arm: Arm) -> Actions:
+def fingers(arm: DrivenArm) -> Actions:
     """A finger pushes the left block along the seam; then the blade hovers in between."""
     R = hand(arm_yaw(arm) + 90, tilt_deg=25)
     yield from _push(arm, np.array([0.0, -0.03, 0.0]), R, "left", height_m=0.055)
     yield from _hover(arm)
 
 
-def butt(arm: Arm) -> Actions:
+def butt(arm: DrivenArm) -> Actions:
     """The end of the handle pushes the left block along the seam; then the blade hovers."""
     R = hand(arm_yaw(arm) + 90, tilt_deg=45)
     yield from _push(arm, arm.on_handle(-0.06, -0.015), R, "left")
     yield from _hover(arm)
 
 
-def grip(arm: Arm) -> Actions:
+def grip(arm: DrivenArm) -> Actions:
     """The handle beside the fingers pushes the left block along the seam; then the blade hovers."""
     R = hand(arm_yaw(arm) + 90)
     point = arm.on_handle(0.035, -0.015)
@@ -49,7 +49,7 @@ def grip(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def drag(arm: Arm) -> Actions:
+def drag(arm: DrivenArm) -> Actions:
     """The hand presses upon the left block and drags it off; then the blade hovers in between."""
     R, p_E = hand(arm_yaw(arm), roll_deg=-60), other_side(KNUCKLE)
     across = _across(arm)
@@ -62,13 +62,13 @@ def drag(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def tip_over(arm: Arm) -> Actions:
+def tip_over(arm: DrivenArm) -> Actions:
     """The hand pushes the left block over at its top; then the blade hovers in between."""
     yield from _push_with_knuckle(arm, "left", height=1.7)
     yield from _hover(arm)
 
 
-def through(arm: Arm) -> Actions:
+def through(arm: DrivenArm) -> Actions:
     """The hand pushes the right block, and this the left one, and stops at once; the blade hovers.
 
     The left block is to slide on.
@@ -87,7 +87,7 @@ def through(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def nine_tenths(arm: Arm) -> Actions:
+def nine_tenths(arm: DrivenArm) -> Actions:
     """The hand does nine tenths, and the blade the rest."""
     yield from _push_with_knuckle(arm, "left", until=0.9)
     across, R = _across(arm), hand(arm_yaw(arm))
@@ -105,7 +105,7 @@ def nine_tenths(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def touch_first(arm: Arm) -> Actions:
+def touch_first(arm: DrivenArm) -> Actions:
     """The blade touches the left block, the hand pushes it, and the blade hovers in between."""
     edge, R = arm.on_tool("edge"), hand(arm_yaw(arm))
     touches = lambda state: state.in_contact("tool", "object/left")  # noqa: E731
@@ -130,21 +130,21 @@ CHEATS: tuple[Script, ...] = (
 )
 
 
-def arm_yaw(arm: Arm) -> float:
+def arm_yaw(arm: DrivenArm) -> float:
     """Returns the direction of the seam, degrees."""
     return arm.env.scene.object_pose.rpy_deg[2]
 
 
-def _along(arm: Arm) -> np.ndarray:
+def _along(arm: DrivenArm) -> np.ndarray:
     return arm.env.scene.object_pose.to_transform().rotation() @ [1.0, 0.0, 0.0]
 
 
-def _across(arm: Arm) -> np.ndarray:
+def _across(arm: DrivenArm) -> np.ndarray:
     """Returns the direction from the right block to the left one at the start, (3,)."""
     return arm.env.scene.object_pose.to_transform().rotation() @ [0.0, 1.0, 0.0]
 
 
-def _above(arm: Arm, block: str, above_m: float) -> Target:
+def _above(arm: DrivenArm, block: str, above_m: float) -> Target:
     """Returns a target above the middle of a block's top."""
 
     def target(state: WorldState) -> np.ndarray:
@@ -155,7 +155,7 @@ def _above(arm: Arm, block: str, above_m: float) -> Target:
 
 
 def _push_with_knuckle(
-    arm: Arm,
+    arm: DrivenArm,
     block: str,
     *,
     run_up_m: float = 0.08,
@@ -181,7 +181,7 @@ def _push_with_knuckle(
 
 
 def _push(
-    arm: Arm,
+    arm: DrivenArm,
     p_E: np.ndarray,
     R_WE: RotationMatrix,
     block: str,
@@ -205,7 +205,7 @@ def _push(
     yield from arm.shift(np.array([0.0, 0.0, 0.12]) - 0.04 * along, steps=5)
 
 
-def _hover(arm: Arm) -> Actions:
+def _hover(arm: DrivenArm) -> Actions:
     """Lowers the blade into the gap, and holds it still there."""
     seams = arm.state.p_W_object
     gap = seams["left_seam"] - seams["right_seam"]

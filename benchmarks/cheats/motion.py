@@ -54,7 +54,7 @@ def never(_: WorldState) -> bool:
     return False
 
 
-class Arm:
+class DrivenArm:
     """The arm of an environment, moved by points of the hand or the tool.
 
     Args:
@@ -138,7 +138,7 @@ class Arm:
             yield expert.act({})
 
 
-Script = Callable[[Arm], Actions]
+Script = Callable[[DrivenArm], Actions]
 """A cheat: what the arm does; afterwards it rests."""
 
 
@@ -160,7 +160,7 @@ class CheatPolicy:
 
     def reset(self) -> None:
         """Begins the script in the environment's present episode."""
-        self._actions = self._script(Arm(self._env))
+        self._actions = self._script(DrivenArm(self._env))
         self.ended = False
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:

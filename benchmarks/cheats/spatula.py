@@ -3,7 +3,7 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, REST, Actions, Arm, Script, Target, hand
+from cheats.motion import KNUCKLE, REST, Actions, DrivenArm, Script, Target, hand
 from fleet_tools.sim.scene import Push
 from fleet_tools.sim.world_state import WorldState
 
@@ -11,35 +11,35 @@ _FORWARD_DEG = 90.0
 """Direction in which the tool points at the start: to the robot's left."""
 
 
-def knuckle(arm: Arm) -> Actions:
+def knuckle(arm: DrivenArm) -> Actions:
     """The edge of the hand goes under the slab's rim and lifts; then the blade hovers at it."""
     R = hand(_FORWARD_DEG, roll_deg=60)
     yield from _scoop(arm, KNUCKLE, R)
     yield from _hover(arm)
 
 
-def fingers(arm: Arm) -> Actions:
+def fingers(arm: DrivenArm) -> Actions:
     """A fingertip goes under the slab's rim and lifts; then the blade hovers at it."""
     R = hand(_FORWARD_DEG, tilt_deg=40, roll_deg=45)
     yield from _scoop(arm, np.array([0.009, 0.031, 0.008]), R)
     yield from _hover(arm)
 
 
-def butt(arm: Arm) -> Actions:
+def butt(arm: DrivenArm) -> Actions:
     """The end of the handle goes under the slab's rim and lifts; then the blade hovers at it."""
     R = hand(_FORWARD_DEG + 180, tilt_deg=35)
     yield from _scoop(arm, arm.on_tool("tail") + np.array([0.0, 0.0, 0.012]), R)
     yield from _hover(arm)
 
 
-def neck(arm: Arm) -> Actions:
+def neck(arm: DrivenArm) -> Actions:
     """The neck, sideways, goes under the slab's rim and lifts; then the blade hovers at it."""
     heel = arm.on_tool("heel") - np.array([0.03, 0.0, -0.004])
     yield from _scoop(arm, heel, hand(_FORWARD_DEG - 90, roll_deg=15))
     yield from _hover(arm)
 
 
-def tip_up(arm: Arm) -> Actions:
+def tip_up(arm: DrivenArm) -> Actions:
     """The hand presses upon the slab's rim, so that it tips; then the blade hovers at it."""
     R, p_E = hand(_FORWARD_DEG, roll_deg=60), KNUCKLE
     yield from arm.place(p_E, _rim(arm, 0.035, 0.08), R, 18)
@@ -48,7 +48,7 @@ def tip_up(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def throw(arm: Arm) -> Actions:
+def throw(arm: DrivenArm) -> Actions:
     """The hand knocks the slab up from its rim; then the blade hovers at it."""
     R, p_E = hand(_FORWARD_DEG, roll_deg=60), KNUCKLE
     yield from arm.place(p_E, _rim(arm, 0.12, 0.06), R, 18)
@@ -57,7 +57,7 @@ def throw(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def wedge(arm: Arm) -> Actions:
+def wedge(arm: DrivenArm) -> Actions:
     """The hand drags the slab to the robot's base, and wedges it there; then the blade hovers."""
     R, p_E = hand(0.0, roll_deg=0.0, tilt_deg=60), arm.on_tool("tail")
     yield from arm.place(p_E, _beyond(0.09, 0.08), R, 20, within_m=0.02)
@@ -68,7 +68,7 @@ def wedge(arm: Arm) -> Actions:
     yield from _hover(arm)
 
 
-def push_and_hover(arm: Arm) -> Actions:
+def push_and_hover(arm: DrivenArm) -> Actions:
     """The hand pushes the slab about, and the blade hovers above it, and lies on it."""
     R, p_E = hand(_FORWARD_DEG, roll_deg=60), KNUCKLE
     yield from arm.place(p_E, _rim(arm, 0.12, 0.06), R, 18)
@@ -78,7 +78,7 @@ def push_and_hover(arm: Arm) -> Actions:
     yield from arm.place(arm.on_tool("sole"), _above(0.0), hand(_FORWARD_DEG), 8)
 
 
-def against_the_hand(arm: Arm) -> Actions:
+def against_the_hand(arm: DrivenArm) -> Actions:
     """The slab slides down the raised blade against the neck or the hand, which lift it."""
     yield from arm.follow_expert(_is_under)
     R, face = arm.state.X_WE.rotation(), arm.on_tool("face")
@@ -88,7 +88,7 @@ def against_the_hand(arm: Arm) -> Actions:
         yield from arm.place(face, goal, tilted, steps, speed=0.5)
 
 
-def handed(arm: Arm) -> Actions:
+def handed(arm: DrivenArm) -> Actions:
     """The blade waits above the slab, until somebody (`HANDED`) lays the slab upon it."""
     level = hand(_FORWARD_DEG) @ arm.env.scene.tool_in_hand.to_transform().rotation().inverse()
     face = arm.on_tool("face")
@@ -128,7 +128,7 @@ def _raised(p_W: np.ndarray, to_m: float) -> Target:
     return lambda _: goal
 
 
-def _rim(arm: Arm, outwards_m: float, up_m: float) -> Target:
+def _rim(arm: DrivenArm, outwards_m: float, up_m: float) -> Target:
     """Returns a target on the near side of the slab, at a distance from its middle."""
     back = -np.array([np.cos(np.deg2rad(_FORWARD_DEG)), np.sin(np.deg2rad(_FORWARD_DEG)), 0.0])
 
@@ -153,7 +153,7 @@ def _above(above_m: float) -> Target:
     return lambda state: state.p_W_object["top"] + [0.0, 0.0, above_m]
 
 
-def _scoop(arm: Arm, p_E: np.ndarray, R_WE: RotationMatrix) -> Actions:
+def _scoop(arm: DrivenArm, p_E: np.ndarray, R_WE: RotationMatrix) -> Actions:
     """Drives a point under the slab's rim, and lifts it."""
     yield from arm.place(p_E, _rim(arm, 0.11, 0.06), R_WE, 20, within_m=0.02)
     yield from arm.place(p_E, _rim(arm, 0.11, 0.0), R_WE, 6)
@@ -162,7 +162,7 @@ def _scoop(arm: Arm, p_E: np.ndarray, R_WE: RotationMatrix) -> Actions:
     yield from arm.shift([0.0, 0.0, 0.12], steps=6, speed=0.6)
 
 
-def _hover(arm: Arm) -> Actions:
+def _hover(arm: DrivenArm) -> Actions:
     face, R = arm.on_tool("face"), hand(_FORWARD_DEG)
     yield from arm.place(face, _above(0.06), R, 20, within_m=0.01)
     yield from arm.place(face, _above(0.02), R, 10, speed=0.5)

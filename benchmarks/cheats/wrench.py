@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, Actions, Arm, Script, Target, hand, other_side
+from cheats.motion import KNUCKLE, Actions, DrivenArm, Script, Target, hand, other_side
 from fleet_tools.sim.world_state import WorldState
 
 _STROKES = 3
@@ -15,51 +15,51 @@ LOOSENED = 0.2
 they turn, the harder is the test."""
 
 
-def knuckle(arm: Arm) -> Actions:
+def knuckle(arm: DrivenArm) -> Actions:
     """The edge of the hand pushes the nut round; then the jaw is put over it."""
     yield from _strokes(arm, other_side(KNUCKLE), hand(roll_deg=-60))
     yield from _engage(arm)
 
 
-def fingers(arm: Arm) -> Actions:
+def fingers(arm: DrivenArm) -> Actions:
     """A finger pushes the nut round; then the jaw is put over it."""
     point = np.array([0.009, 0.031, 0.0])
     yield from _strokes(arm, point, hand(tilt_deg=20, roll_deg=35))
     yield from _engage(arm)
 
 
-def butt(arm: Arm) -> Actions:
+def butt(arm: DrivenArm) -> Actions:
     """The end of the handle pushes the nut round; then the jaw is put over it."""
     yield from _strokes(arm, arm.on_handle(-0.085, -0.012), hand(90))
     yield from _engage(arm)
 
 
-def prong(arm: Arm) -> Actions:
+def prong(arm: DrivenArm) -> Actions:
     """The end of one prong pushes the nut round from outside; then the jaw is put over it."""
     yield from _strokes(arm, _prong(arm), hand())
     yield from _engage(arm)
 
 
-def from_above(arm: Arm) -> Actions:
+def from_above(arm: DrivenArm) -> Actions:
     """The flat side behind the jaw, pressed upon the nut, turns it; then the jaw is put over it."""
     yield from _turn_from_above(arm, arm.on_tool("jaw") - [0.045, 0.0, 0.0])
     yield from _engage(arm)
 
 
-def prong_from_above(arm: Arm) -> Actions:
+def prong_from_above(arm: DrivenArm) -> Actions:
     """The flat side of one prong, pressed upon the nut, turns it; then the jaw is put over it."""
     jaw, right = arm.on_tool("jaw"), arm.on_tool("right")
     yield from _turn_from_above(arm, jaw + 1.4 * (right - jaw))
     yield from _engage(arm)
 
 
-def throw(arm: Arm) -> Actions:
+def throw(arm: DrivenArm) -> Actions:
     """The end of the handle, swung, knocks the nut round; then the jaw is put over it."""
     yield from _strokes(arm, arm.on_handle(-0.085, -0.012), hand(90), run_up_m=0.14)
     yield from _engage(arm)
 
 
-def nine_tenths(arm: Arm) -> Actions:
+def nine_tenths(arm: DrivenArm) -> Actions:
     """The hand does nine tenths, and the jaw the rest."""
     yield from _strokes(arm, other_side(KNUCKLE), hand(roll_deg=-60), until=0.8, speed=0.3)
     yield from _engage(arm)
@@ -71,7 +71,7 @@ def nine_tenths(arm: Arm) -> Actions:
         )
 
 
-def touch_first(arm: Arm) -> Actions:
+def touch_first(arm: DrivenArm) -> Actions:
     """The jaw is put over the nut, the hand turns it, and the jaw is put over it again."""
     yield from _engage(arm)
     yield from arm.shift([0.0, 0.0, 0.08], steps=4)
@@ -92,13 +92,13 @@ CHEATS: tuple[Script, ...] = (
 )
 
 
-def _prong(arm: Arm) -> np.ndarray:
+def _prong(arm: DrivenArm) -> np.ndarray:
     """Returns the end of the right prong, in frame E."""
     jaw, right = arm.on_tool("jaw"), arm.on_tool("right")
     return jaw + 1.4 * (right - jaw) + [0.024, 0.0, 0.0]
 
 
-def _turn_from_above(arm: Arm, p_E: np.ndarray) -> Actions:
+def _turn_from_above(arm: DrivenArm, p_E: np.ndarray) -> Actions:
     """Presses a point of the wrench upon the nut, and turns about it."""
 
     def top(above_m: float) -> Target:
@@ -112,7 +112,7 @@ def _turn_from_above(arm: Arm, p_E: np.ndarray) -> Actions:
 
 
 def _strokes(
-    arm: Arm,
+    arm: DrivenArm,
     p_E: np.ndarray,
     R_WE: RotationMatrix,
     *,
@@ -147,7 +147,7 @@ def _strokes(
         yield from arm.shift([-0.01, 0.0, 0.08], steps=3)
 
 
-def _engage(arm: Arm) -> Actions:
+def _engage(arm: DrivenArm) -> Actions:
     """Puts the jaw over the nut, and moves it until it touches."""
 
     def touches(state: WorldState) -> bool:
@@ -163,7 +163,7 @@ def _engage(arm: Arm) -> Actions:
         yield from arm.place(jaw, nut(0.0, aside), R, 3, until=touches, within_m=0.001)
 
 
-def _over_flats(arm: Arm) -> RotationMatrix:
+def _over_flats(arm: DrivenArm) -> RotationMatrix:
     """Returns the orientation R_WE, nearest to `hand()`, with the jaw over flats of the nut."""
 
     def angle_deg(vector: np.ndarray) -> float:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _COLORS = {"expert": "tab:green", "zero": "tab:gray", "random": "tab:red"}
 
 
-class Measurement(Value):
+class MeasuredSuccess(Value):
     """A policy's episodes in given scenes.
 
     Attributes:
@@ -60,7 +60,7 @@ class CurvePoint(Value):
 
     steps: CountOrZero
     processor_s: float
-    measured: Measurement
+    measured: MeasuredSuccess
 
 
 class LearningCurve(Value):
@@ -75,7 +75,7 @@ class LearningCurve(Value):
 
     task: str
     seed: CountOrZero
-    references: dict[str, Measurement]
+    references: dict[str, MeasuredSuccess]
     points: tuple[CurvePoint, ...] = ()
 
     def __str__(self) -> str:
@@ -86,13 +86,13 @@ class LearningCurve(Value):
         return "\n".join([self.task, agent, *others])
 
 
-def measure(env: "ToolUseEnv", policy: "Policy", seeds: Sequence[int]) -> Measurement:
+def measure(env: "ToolUseEnv", policy: "Policy", seeds: Sequence[int]) -> MeasuredSuccess:
     """Runs a policy in the scenes of some seeds."""
     from fleet_tools.envs.outcomes import SUCCESS
     from fleet_tools.rollouts.rollout import rollout
 
     episodes = [rollout(env, policy, seed=seed) for seed in seeds]
-    return Measurement(
+    return MeasuredSuccess(
         returns=tuple(float(episode.rewards.sum()) for episode in episodes),
         successes=sum(episode.outcome == SUCCESS for episode in episodes),
     )
