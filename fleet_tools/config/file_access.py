@@ -5,7 +5,7 @@ import stat
 from importlib.resources import files
 from pathlib import Path
 
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.errors import ConfigError, UnknownNameError, shown
 
 PLAIN = "plain"
 """No texture: the surface keeps its own colour."""
@@ -19,6 +19,43 @@ def assets_root() -> Path:
 def task_configs_root() -> Path:
     """Returns the folder with the task files."""
     return Path(str(files("fleet_tools.task_configs")))
+
+
+def yaml_names(folder: Path) -> list[str]:
+    """Returns the names by which the YAML files of one of the package's folders are called."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def yaml_path(kind: str, name_or_path: str, folder: Path) -> Path:
+    """Returns a YAML file, given its name in one of the package's folders, or its path.
+
+    Args:
+        kind: What it describes, such as "task".
+        name_or_path: The name or the path.
+        folder: The package's folder.
+
+    Raises:
+        UnknownNameError: There is neither such a name nor such a file.
+        ConfigError: It is neither a name nor a path.
+    """
+    names = yaml_names(folder)
+    if not isinstance(name_or_path, str):
+        raise ConfigError(
+            f"A {kind} is given as one of {', '.join(names)}, or as the path of a YAML file; "
+            f"given: {shown(name_or_path)}."
+        )
+    if name_or_path in names:
+        return folder / f"{name_or_path}.yaml"
+    if is_yaml_file(name_or_path):
+        return Path(os.path.expanduser(name_or_path)).resolve()
+    remedy = f"A {kind} of your own is given by the path of its YAML file."
+    raise UnknownNameError(kind, name_or_path, names, remedy)
+
+
+def is_yaml_file(path: str) -> bool:
+    """Returns whether a path, of any name, leads to a YAML file."""
+    path = os.path.expanduser(path)
+    return path.endswith((".yaml", ".yml")) and os.path.isfile(path)
 
 
 def texture_names() -> list[str]:

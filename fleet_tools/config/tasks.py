@@ -25,7 +25,12 @@ from fleet_tools.config.control import (
 )
 from fleet_tools.config.expert import Expert
 from fleet_tools.config.extends import LayeredFile, load_layers
-from fleet_tools.config.file_access import task_configs_root
+from fleet_tools.config.file_access import (
+    is_yaml_file,
+    task_configs_root,
+    yaml_names,
+    yaml_path,
+)
 from fleet_tools.config.geometry import Workspace
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import MOUNT, Randomization
@@ -37,7 +42,7 @@ from fleet_tools.config.values import (
     Value,
     validate,
 )
-from fleet_tools.errors import ConfigError, UnknownNameError, shown
+from fleet_tools.errors import UnknownNameError
 
 
 class ObservedKeypoints(Value):
@@ -251,33 +256,16 @@ class TaskConfig(Value):
 
 def task_names() -> list[str]:
     """Returns the names of the tasks that come with the package."""
-    return sorted(path.stem for path in task_configs_root().glob("*.yaml"))
+    return yaml_names(task_configs_root())
 
 
 def task_path(name_or_path: str) -> Path:
     """Returns the file of a task, given its name in the package or its path.
 
     Raises:
-        UnknownNameError: There is neither such a task nor such a file.
-        ConfigError: It is neither a name nor a path.
+        UnknownNameError, ConfigError: See `yaml_path`.
     """
-    if not isinstance(name_or_path, str):
-        raise ConfigError(
-            f"A task is given as one of {', '.join(task_names())}, or as the path of a YAML file; "
-            f"given: {shown(name_or_path)}."
-        )
-    if name_or_path in task_names():
-        return task_configs_root() / f"{name_or_path}.yaml"
-    if is_yaml_file(name_or_path):
-        return Path(os.path.expanduser(name_or_path)).resolve()
-    remedy = "A task of your own is given by the path of its YAML file."
-    raise UnknownNameError("task", name_or_path, task_names(), remedy)
-
-
-def is_yaml_file(path: str) -> bool:
-    """Returns whether a path, of any name, leads to a YAML file."""
-    path = os.path.expanduser(path)
-    return path.endswith((".yaml", ".yml")) and os.path.isfile(path)
+    return yaml_path("task", name_or_path, task_configs_root())
 
 
 def load_task(name_or_path: str) -> TaskConfig:

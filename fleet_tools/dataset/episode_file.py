@@ -104,7 +104,7 @@ def to_bytes(episode: Episode, number: int, images: Collection[str] = ()) -> byt
         "w",
         libver=("v110", "v110"),  # otherwise the bytes would change with the HDF5 library
         alignment_threshold=1,
-        alignment_interval=8,  # arrays can be mapped into memory
+        alignment_interval=8,  # numbers of 8 bytes lie at multiples of 8
     ) as file:
         group = file.create_group(f"episode_{number}")
         group.attrs["id"] = number

@@ -141,7 +141,7 @@ class Samples:
 
         Returns:
             The entries "observation", {name: (..., *shape)}; "action", (..., n), the action to
-            imitate, see `rollouts.imitation`; "imitate", (...) bool, False where no action is to
+            imitate, see `rollouts.episode`; "imitate", (...) bool, False where no action is to
             be imitated, and "action" is the executed one; and "executed_action", (..., n), the
             action to which the next observation is due.
 

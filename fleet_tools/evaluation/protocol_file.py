@@ -8,8 +8,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet_tools.config.file_access import task_configs_root
-from fleet_tools.config.tasks import is_yaml_file, load_task, task_names, task_path
+from fleet_tools.config.file_access import is_yaml_file, task_configs_root, yaml_names
+from fleet_tools.config.tasks import load_task, task_names, task_path
 from fleet_tools.config.values import load_text, load_yaml, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.predicate_functions import require_trust
@@ -31,7 +31,7 @@ NamedTask = tuple[str, TaskFile | None]
 
 def protocol_names() -> list[str]:
     """Returns the names of the package's protocols."""
-    return sorted(path.stem for path in _root().glob("*.yaml"))
+    return yaml_names(_root())
 
 
 def load_protocol(name_or_path: str) -> Protocol:

@@ -19,7 +19,7 @@ from fleet_tools.evaluation.admission import missing_keys, other_robot
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
-from fleet_tools.robot.arm import DEFAULT_ROBOT
+from fleet_tools.robot.arm import DEFAULT_ROBOT, load_robot
 from fleet_tools.sim.own_models import models_of_all, other_models
 from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import TaskFile, read_task_file
@@ -235,10 +235,12 @@ def _sampled_scene(
     return scene.tool, scene.object, scene.digest()
 
 
-# Reading YAML takes longer than all other checks together, and task files do not change meanwhile.
+# Reading YAML takes longer than all other checks together, and the files of tasks and of the robot
+# do not change meanwhile.
 @functools.cache
 def _task(task: str | TaskFile) -> TaskConfig:
-    return load_task(task) if isinstance(task, str) else task.load()
+    loaded = load_task(task) if isinstance(task, str) else task.load()
+    return load_robot().fill(loaded) if loaded.randomization.leaves_to_robot else loaded
 
 
 @functools.cache

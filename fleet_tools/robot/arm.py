@@ -10,12 +10,12 @@ from typing import Annotated, Self
 import pydantic
 
 from fleet_tools.config.distributions import Distribution
-from fleet_tools.config.file_access import task_configs_root
+from fleet_tools.config.file_access import task_configs_root, yaml_names, yaml_path
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.randomization import MOUNT, READY, RandomPose
-from fleet_tools.config.tasks import TaskConfig, is_yaml_file
+from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import MisfitError, Number, Positive, Value, load_yaml
-from fleet_tools.errors import ConfigError, UnknownNameError, require_name, shown
+from fleet_tools.errors import ConfigError, UnknownNameError, require_name
 
 DEFAULT_ROBOT = "panda"
 """Robot of an environment that is told none."""
@@ -192,27 +192,16 @@ class Arm(Value):
 
 def robot_names() -> list[str]:
     """Returns the names of the robots that come with the package."""
-    return sorted(path.stem for path in _robots().glob("*.yaml"))
+    return yaml_names(_robots())
 
 
 def robot_path(name_or_path: str) -> Path:
     """Returns the file of a robot, given its name in the package or its path.
 
     Raises:
-        UnknownNameError: There is neither such a robot nor such a file.
-        ConfigError: It is neither a name nor a path.
+        UnknownNameError, ConfigError: See `yaml_path`.
     """
-    if not isinstance(name_or_path, str):
-        raise ConfigError(
-            f"A robot is given as one of {', '.join(robot_names())}, or as the path of a YAML "
-            f"file; given: {shown(name_or_path)}."
-        )
-    if name_or_path in robot_names():
-        return _robots() / f"{name_or_path}.yaml"
-    if is_yaml_file(name_or_path):
-        return Path(os.path.expanduser(name_or_path)).resolve()
-    remedy = "A robot of your own is given by the path of its YAML file."
-    raise UnknownNameError("robot", name_or_path, robot_names(), remedy)
+    return yaml_path("robot", name_or_path, _robots())
 
 
 def load_robot(name_or_path: str = DEFAULT_ROBOT) -> Arm:

@@ -27,7 +27,7 @@ class ExportSource:
         dataset: The dataset.
         records: Records of the episodes.
         of_chunks: Whether the format's learners predict several actions at once, see
-            `rollouts.imitation.Labels.pieces`.
+            `rollouts.episode.Labels.pieces`.
         whole: Whether episodes are left whole, although there are steps not to imitate.
     """
 
