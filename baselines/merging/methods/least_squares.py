@@ -49,7 +49,7 @@ def least_squares(
         merged = _fitted(problem, each, merged, "outputs", models, ridge, meter)
     target: Target = "labels" if labels else "outputs"
     merged = _fitted(problem, last, merged, target, models, ridge, meter)
-    return MergeResult(dict(merged), permutations, meter.traffic)
+    return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
 def head_refit(
@@ -78,7 +78,7 @@ def head_refit(
     begin = problem.mean(permutations) if base is None else base
     last = problem.affine_maps[-1]
     merged = _fitted(problem, last, begin, "labels", (), ridge, meter)
-    return MergeResult(merged, permutations, meter.traffic)
+    return MergeResult.network(merged, permutations, meter.traffic)
 
 
 def _fitted(

@@ -53,4 +53,4 @@ def regmean(
     merged = average(models, problem.averaging_weights)
     for each in problem.affine_maps:
         merged = each.with_matrix(merged, solve(sums[each.name], each.matrix(merged), ridge))
-    return MergeResult(merged, permutations, meter.traffic)
+    return MergeResult.network(merged, permutations, meter.traffic)
