@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import torch
 
-from fleet_tools.baselines.federated.messages import int64, save, take_integer
+from fleet_tools.baselines.federated.messages import int64, save, take_integer, tensor_names
 from fleet_tools.baselines.federated.privacy.masks import Reveal, public_key, reveal
 from fleet_tools.baselines.federated.privacy.seeds import KEY_BYTES
 from fleet_tools.baselines.federated.streaming.messages import (
@@ -15,7 +15,7 @@ from fleet_tools.baselines.federated.streaming.messages import (
     uint8,
 )
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import tensor_names, unpacked
+from fleet_tools.baselines.merging.queries.wire import unpacked
 
 _KEY, _REVEAL = "public_key", "reveal"
 
