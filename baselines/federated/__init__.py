@@ -17,7 +17,6 @@
     closing          when a round closes
     rounds           one round: local updates, merge, evaluation
     streaming/       rounds in which robots align at home and send changes
-    privacy/         compression, masks and noise
     combination      larger policies made of the robots' networks
     run              all rounds, resumed after the last one that is stored
     run_spec         what a run depends on

@@ -18,11 +18,7 @@ from fleet_tools.baselines.federated.messages import (
     encode_update,
     is_request,
 )
-from fleet_tools.baselines.federated.streaming.home import change, require_streaming, secret_of
-from fleet_tools.baselines.federated.streaming.mask_messages import (
-    answer_mask_message,
-    is_mask_message,
-)
+from fleet_tools.baselines.federated.streaming.home import change, require_streaming
 from fleet_tools.baselines.federated.streaming.messages import (
     decode_change_request,
     is_change_request,
@@ -52,17 +48,14 @@ class FleetRobot:
     Args:
         assignment: Its data, which are opened with the first message, and how it trains.
         samples: Opens datasets, see `open_samples`; robots that share one share what it caches.
-        secret: Its secret key, 32 bytes, from which masks are drawn; see `secret_of` without one.
     """
 
     def __init__(
         self,
         assignment: Assignment,
         samples: "OpenSamples | None" = None,
-        secret: bytes | None = None,
     ) -> None:
         self._assignment, self._samples = assignment, samples or open_samples
-        self._secret = secret or secret_of(assignment)
         self._last: tuple[bytes, LocalUpdate] | None = None
 
     @property
@@ -81,8 +74,6 @@ class FleetRobot:
             DivergedError: A loss, a gradient or weights are not finite.
         """
         torch.set_num_threads(1)
-        if is_mask_message(message):
-            return answer_mask_message(message, self._assignment.robot, self._secret)
         if is_change_request(message):
             return self._change(message)
         if is_request(message):
@@ -103,7 +94,7 @@ class FleetRobot:
             update = self._trained(request.training, weights)
         # It may be asked again with another reference; training again would give the same bits.
         self._last = (asked, update) if config.asks_again else None
-        return change(self._assignment, request, reference, update, self._data_holder, self._secret)
+        return change(self._assignment, request, reference, update, self._data_holder)
 
     def _first_weights(self, given: Tensors | None) -> Tensors:
         """Returns given weights, or else the robot's own initial ones."""

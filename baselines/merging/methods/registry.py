@@ -18,7 +18,9 @@ from fleet_tools.baselines.merging.methods.regmean import regmean
 from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
 from fleet_tools.baselines.merging.methods.task_arithmetic import task_arithmetic
 from fleet_tools.baselines.merging.methods.ties import ties
+from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.robust import RULES, robust_average
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.utils.imports import load_user_function
@@ -52,6 +54,7 @@ METHODS: dict[str, Method] = {
     "dare": dare,
     "fisher": fisher,
     "fed_sgd": fed_sgd,
+    **{name: partial(robust_average, rule=name) for name in RULES if name != "mean"},
 }
 """The paper's names, with `_` for `-`, up to fleet_merge_average. Of these, fleet_merge_monotone is
 not in the paper, and fleet_merge_listing is its algorithm word by word (see `fleet_merge`)."""
@@ -91,10 +94,14 @@ def merge(method: str, problem: MergeProblem, **options: Any) -> MergeResult:
             `soundness.require_sound`.
         FleetToolsError: There is no such method, or the method raises an error.
     """
-    result, form = find(method)(problem, **options), problem.models[0]
+    result = find(method)(problem, **options)
     if not isinstance(result, MergeResult):
         raise UnsoundMergeError(
             f"{method} returned a {type(result).__name__}. Return a merging.problem.MergeResult."
         )
-    require_sound(result.state, form, method)
-    return replace(result, state=with_singular_vectors(result.state, form))
+    module = result.module or problem.module
+    form = problem.models[0] if result.module is None else tensors_of(result.module)
+    for member in result.members:
+        require_sound(member, form, method)
+    members = tuple(with_singular_vectors(member, form) for member in result.members)
+    return replace(result, members=members, module=module, output=problem.output)
