@@ -25,6 +25,7 @@ from fleet_tools.baselines.federated.streaming.messages import (
 )
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.errors import CheckpointError
@@ -78,7 +79,7 @@ class FleetRobot:
         if is_request(message):
             request = decode_request(message)
             return encode_update(self._trained(request, self._first_weights(request.weights)))
-        return self._data_holder.answer(message)
+        return wire.encode(self._data_holder.answer(wire.decode(message)))
 
     def _change(self, message: bytes) -> bytes:
         """Returns the difference of the trained policy from a reference."""
@@ -93,7 +94,7 @@ class FleetRobot:
             update = self._trained(request.training, weights)
         # It may be asked again with another reference; training again would give the same bits.
         self._last = (asked, update) if config.asks_again else None
-        return change(self._assignment, request, reference, update, self)
+        return change(self._assignment, request, reference, update, self._data_holder)
 
     def _first_weights(self, given: Tensors | None) -> Tensors:
         """Returns given weights, or else the robot's own initial ones."""

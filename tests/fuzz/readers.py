@@ -78,7 +78,6 @@ TRIED: dict[str, str] = {
     "baselines/flower/records.py": "assignments, values over Flower",
     "baselines/flower/transport.py": "answers of robots of fleets",
     "baselines/merging/model_files.py": "weights of others",
-    "baselines/merging/queries/moment_wire.py": "messages to robots of fleets",
     "baselines/merging/queries/wire.py": "messages to robots of fleets",
     "baselines/policies/checkpoint.py": "checkpoints, weights to merge",
     "baselines/policies/lerobot.py": "headers and manifests",
