@@ -18,8 +18,7 @@ from fleet_tools.baselines.merging.queries.wire import (
     tensor_names,
     unpacked,
 )
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.training.state import Tensors
 
 CHANGE = "change"

@@ -23,8 +23,8 @@ from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery, encode_moment_query
 from fleet_tools.baselines.merging.queries.wire import Query, decode_query, encode_query, unpacked
-from fleet_tools.baselines.policies.config import ResNet18Config
-from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.checkpoint import CheckpointError
+from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import load_features
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset import Dataset
