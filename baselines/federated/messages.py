@@ -11,16 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import (
-    packed,
-    require_prefixes,
-    take_scalar,
-    tensor_names,
-    unpacked,
-)
+from fleet_tools.baselines.merging.queries.wire import packed, take_scalar, unpacked
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.storage.strict_json import loads
 

@@ -22,11 +22,8 @@ from fleet_tools.baselines.flower.records import NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.merging.queries import wire
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
 from fleet_tools.baselines.merging.queries.query import LossQuery, MomentQuery
 from fleet_tools.baselines.policies.checkpoint import CheckpointError
-from fleet_tools.baselines.policies.config import ResNet18Config
-from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import load_features
 from fleet_tools.config.tasks import load_task
