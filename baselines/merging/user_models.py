@@ -149,6 +149,7 @@ def problem_of(
     pools = read_data(data, len(states))
     if example is None:
         example = _example(pools)
+    example = example if module is None else _cast(example, module)
     table = _table(symmetry, module, states[0], example, output, method)
     maps = ()
     if module is not None and example is not None:
@@ -256,7 +257,7 @@ def _architecture(
         if name not in own or name not in state or own[name].shape != state[name].shape
     ]
     if not differing:
-        return unwrapped, None
+        return _in_precision(unwrapped, state), None
     if method == "partition" and module is not None:
         return module, unwrapped
     wide = " For partition, give the narrow models as modules." if method == "partition" else ""
@@ -264,6 +265,29 @@ def _architecture(
         f"`model` has other names or shapes than the models to merge: {', '.join(differing[:6])}. "
         f"Make it with the same sizes.{wide}"
     )
+
+
+def _in_precision(module: nn.Module, state: State) -> nn.Module:
+    """Returns a module with the dtypes of a state dict; the module itself if it has them."""
+    own = tensors_of(module)
+    if all(own[name].dtype == state[name].dtype for name in own):
+        return module
+    module = copied(module)
+    named = (*module.named_parameters(), *module.named_buffers())
+    for name, tensor in named:
+        if name in state:
+            tensor.data = tensor.data.to(state[name].dtype)
+    return module
+
+
+def _cast(value: Any, module: nn.Module) -> Any:
+    """Returns an example in the precision of a module's weights, if they have one."""
+    kinds = {each.dtype for each in module.parameters() if each.is_floating_point()}
+    if isinstance(value, tuple):
+        return tuple(_cast(each, module) for each in value)
+    if isinstance(value, torch.Tensor) and value.is_floating_point() and len(kinds) == 1:
+        return value.to(*kinds)
+    return value
 
 
 def _example(pools: Sequence[Any]) -> Any:
