@@ -95,6 +95,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
 }
 """What a method needs beside weights, by its name; nothing if the name is missing."""
 
+UNALIGNED = ("naive_average", "common_init", "task_arithmetic", "ties", "dare")
+"""Names of the methods that permute nothing, and need no table of axes."""
+
 NEED_BASE = tuple(name for name, needs in NEEDS.items() if "a base" in needs)
 """Names of the methods that need a problem's `base`."""
 
@@ -172,14 +175,14 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
     """
     function = find(method) if isinstance(method, str) else method
     result = function(problem, **options)
-    method = method if isinstance(method, str) else getattr(method, "__name__", "The method")
+    name = method if isinstance(method, str) else getattr(method, "__name__", "The method")
     if not isinstance(result, MergeResult):
         raise UnsoundMergeError(
-            f"{method} returned a {type(result).__name__}. Return a merging.problem.MergeResult."
+            f"{name} returned a {type(result).__name__}. Return a merging.problem.MergeResult."
         )
     module = result.module or problem.module
     form = problem.models[0] if result.module is None else tensors_of(result.module)
     for member in result.members:
-        require_sound(member, form, method)
+        require_sound(member, form, name)
     members = tuple(with_singular_vectors(member, form) for member in result.members)
     return replace(result, members=members, module=module, output=problem.output)
