@@ -36,7 +36,7 @@ from fleet_tools.sim.world_state import Snapshot
 
 H = 0.004
 AXES = st.tuples(*[st.floats(-1, 1)] * 3).filter(lambda v: 0.1 < np.linalg.norm(v) < 1)
-SPEEDS = st.floats(1e-6, 2000)
+SPEEDS = st.just(0.0) | st.floats(1e-6, 2000)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -108,10 +108,6 @@ def test_a_spin_about_a_principal_axis_goes_on(G, k, speed):
     _, axes = np.linalg.eigh(G)
     w = speed * axes[:, k]
     assert_close(velocity_after(G, w), w, 1e-9 * abs(speed))
-
-
-def test_a_body_at_rest_stays_at_rest():
-    assert not velocity_after(np.diag([1.0, 2.0, 3.0]), np.zeros(3)).any()
 
 
 @pytest.mark.parametrize("G", [np.zeros((3, 3)), np.full((3, 3), np.nan)], ids=["zero", "nan"])
