@@ -33,6 +33,7 @@ from fleet_tools.sim.world_state import WorldState
 positions = st.floats(-10, 10)
 thresholds = st.floats(1e-3, 5)
 vectors = st.tuples(positions, positions, positions).map(np.array)
+shifts = st.tuples(*[st.floats(-0.2, 0.2)] * 3).map(np.array)
 points = st.tuples(*[st.floats(-1, 1)] * 3).map(np.array)
 START = WorldState(
     time=0.0,
@@ -90,8 +91,6 @@ def near(within: float, tool: str = "head", object: str = "head") -> KeypointsNe
 
 
 # --- Free objects ---------------------------------------------------------------------------
-
-vectors = st.tuples(positions, positions, positions).map(np.array)
 
 
 def with_points(**p_W: np.ndarray) -> WorldState:
@@ -209,7 +208,7 @@ def test_a_joints_change_counts_as_far_as_the_part_caused_it(start, end, by_part
     by_others=np.array([-0.076, 0.049, 0.0]),
     turn=0.0,
 )
-@given(vectors, vectors, vectors, st.floats(0, np.pi))
+@given(shifts, shifts, shifts, st.floats(0, np.pi))
 def test_a_part_parts_no_more_than_it_adds_to_what_others_did(apart, by_part, by_others, turn):
     """Both criteria, by another route: |d| and |d| without the part, and the part alone."""
     assume(np.linalg.norm(apart) > 0.01)
