@@ -1,6 +1,7 @@
 """The planner: from keypoints to a joint trajectory.
 
-The cost of the trajectory (the paper, eq. obj_traj_opt) is a sum of squared steps, so between two keyframes the optimum is a straight
+The cost of the trajectory (the paper, eq. obj_traj_opt) is a sum of squared steps, so between two
+keyframes the optimum is a straight
 line in joint space at a constant rate. Therefore the keyframes alone are solved for first, with
 the cost of each difference divided by the number of its steps, and the whole problem starts from
 there.
