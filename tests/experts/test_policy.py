@@ -36,15 +36,6 @@ def test_its_actions_lie_in_the_action_space_and_are_executed(make):
         assert not info["action_clipped"]
 
 
-def test_its_actions_do_not_depend_on_earlier_episodes(hammer):
-    env = hammer
-    expert = ExpertPolicy(env)
-    first = rollout(env, expert, seed=3)
-    rollout(env, expert, seed=4)
-    again = rollout(env, expert, seed=3)
-    np.testing.assert_array_equal(first.actions, again.actions)
-
-
 def test_an_object_out_of_reach_is_an_error_with_the_distance(make):
     env = make(IDS[0])
     env.reset(seed=0)
