@@ -18,13 +18,7 @@ torch.set_num_threads(1)  # threads do not pay off with tiny tensors
 
 @dataclass(frozen=True)
 class Architecture:
-    """A kind of network.
-
-    Attributes:
-        make: Makes a network.
-        symmetry: Table of axes.
-        example: Makes its argument, or a tuple of its arguments.
-    """
+    """A kind of network."""
 
     make: Callable[[], nn.Module]
     symmetry: Symmetry
