@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ pytest.importorskip("torch", reason="the references describe what the extra `lea
 
 from notebook_files import to_ipynb
 from support.pages import DOCS, NOTEBOOKS, PAGES
-from support.processes import ROOT
+from support.processes import ROOT, run_command
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 
@@ -27,9 +26,7 @@ def _site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built from nothing with warnings as errors."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
-    built = subprocess.run(
-        [*command, str(DOCS), str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=900
-    )
+    built = run_command(*command, str(DOCS), str(folder))
     assert built.returncode == 0, built.stderr
     return folder
 

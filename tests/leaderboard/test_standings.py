@@ -35,11 +35,6 @@ def test_a_rank_counts_the_intervals_wholly_above(intervals):
         assert rank == 1 + sum(low > high for low, _ in intervals)
 
 
-def test_disjoint_intervals_are_ranked_from_one():
-    assert ranks([(0.1, 0.2), (0.7, 0.8), (0.4, 0.5)]) == [3, 1, 2]
-    assert ranks([(0.1, 0.4), (0.3, 0.6), (0.5, 0.8)]) == [2, 1, 1]
-
-
 @settings(max_examples=25)
 @given(st.lists(OUTCOMES, min_size=10, max_size=10))
 def test_success_rates_agree_with_counts_by_hand(outcomes):

@@ -3,12 +3,11 @@
 import json
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.processes import ROOT
+from support.processes import ROOT, run_command
 
 from fleet_tools.evaluation.result_folder import RESULT
 from fleet_tools.leaderboard.records import VERIFIED
@@ -24,7 +23,7 @@ def test_the_documentation_has_the_same_commands():
 
 
 def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True)
+    done = run_command("git", *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -60,7 +59,7 @@ def test_the_commands_commit_the_results_and_nothing_else(clone):
         for part in few.split(" && "):
             words = shlex.split(part)
             words[:1] = [sys.executable] if words[0] == "python" else words[:1]
-            finished = subprocess.run(words, cwd=clone, capture_output=True, text=True)
+            finished = run_command(*words, cwd=clone)
             assert finished.returncode == 0, (command, finished.stderr)
     changed = git(clone, "show", "--name-only", "--format=", "HEAD").split()
     assert changed and all(path.startswith(f"{RESULTS}/my_method/") for path in changed)

@@ -1,10 +1,7 @@
 """A served checkpoint acts in every program as it does in process, bit for bit."""
 
 import copy
-import json
 import pickle
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -22,7 +19,7 @@ import numpy as np
 import yaml
 from gymnasium import wrappers
 from support.evaluated import SMALL, a_result
-from support.processes import ROOT
+from support.processes import run_command, serving_program
 from support.served_policies import serving_as
 from support.small_checkpoints import untrained
 
@@ -209,29 +206,13 @@ def test_nothing_begins_where_the_policy_cannot_act(checkpoints):
 
 
 def test_the_program_serves_until_it_is_told_to_end(checkpoints, hammer):
-    command = [sys.executable, "-m", "fleet_tools.serve", str(checkpoints["mlp"])]
-    child = subprocess.Popen(
-        [*command, "--port", "0", "--json"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert child.stdout is not None
-        ready = json.loads(child.stdout.readline())
+    with serving_program("serve", str(checkpoints["mlp"])) as ready:
         assert ready["hello"]["policy"] == "mlp.safetensors"
         policy = find_policy(ready["url"]).make(hammer)
         observation, _ = hammer.reset(seed=0)
         policy.reset()
         expected = load_checkpoint_policy(checkpoints["mlp"], hammer).act(observation)
         assert policy.act(observation).tobytes() == expected.tobytes()
-        child.send_signal(signal.SIGTERM)
-        printed, errors = child.communicate(timeout=30)
-        assert (child.returncode, printed, errors) == (0, "", "")
-    finally:
-        child.kill()
-        child.wait()
 
 
 BROKEN = """
@@ -260,12 +241,7 @@ sys.exit(serve.main([sys.argv[1], "--port", "0"]))
 
 
 def test_the_program_says_why_it_ends(checkpoints):
-    done = subprocess.run(
-        [sys.executable, "-c", BROKEN, checkpoints["mlp"]],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    done = run_command(sys.executable, "-c", BROKEN, str(checkpoints["mlp"]))
     assert done.returncode == 1
     assert "It listens no more" in done.stderr and "Traceback" not in done.stderr
 

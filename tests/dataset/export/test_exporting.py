@@ -100,17 +100,3 @@ def test_the_command_reports_its_export(collected, tmp_path, capsys):
     assert Path(export["output"]).is_dir()
     assert main([*arguments, str(tmp_path / "silent"), "--quiet"]) == 0
     assert capsys.readouterr().out == ""
-
-
-def test_the_command_rejects_what_it_cannot_do(collected, tmp_path, capsys):
-    folder = str(collected("state").folder)
-    for arguments in (["--to", "tfds"], []):
-        with pytest.raises(SystemExit) as exited:
-            main(["export", folder, *arguments])
-        assert exited.value.code == 2
-    assert main(["export", str(tmp_path), "--to", "zarr"]) == 2
-    assert "is not a dataset" in capsys.readouterr().err
-    (tmp_path / "existing").touch()
-    existing = str(tmp_path / "existing")
-    assert main(["export", folder, "--to", "robomimic", "--output", existing]) == 2
-    assert "exists already" in capsys.readouterr().err

@@ -232,9 +232,3 @@ def test_an_unknown_camera_is_refused_before_the_server_is_asked(hammer):
     hammer.reset(seed=0)
     with pytest.raises(UnknownNameError, match="Did you mean 'wrist'"):
         Photographer(hammer.task, hammer.robot, NO_SERVER).photograph(hammer.get_state(), "wrst")
-
-
-@pytest.mark.parametrize("size", ["64", "0x48", "64x48x3", "ax48"])
-def test_an_invalid_size_is_refused(size, tmp_path):
-    with pytest.raises(SystemExit, match="2"):
-        photograph.main([str(tmp_path), "--output", str(tmp_path / "new"), "--size", size])

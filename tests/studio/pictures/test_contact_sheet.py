@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from support.collected import write_quick_task
-from support.refusals import exit_code, require_refusal
 from support.rendering import needs_gl
 from support.small_datasets import array_kind
 
@@ -302,22 +301,6 @@ def test_without_gl_the_page_has_plots_and_a_warning_is_printed(
     assert main(["info", str(folder), "--output", str(path), "--quiet"]) == 0
     assert GL_COMMAND in capsys.readouterr().err
     assert len(np.unique(read(path))) > 10
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--output", "page.gif"], "ends with .png"),
-        (["--output", "nowhere/page.png"], "no folder"),
-        (["--episodes", "3"], "give --output"),
-        (["--seed", "0"], "give --output"),
-    ],
-)
-def test_invalid_options_are_reported_at_once(
-    folder, options, message, tmp_path, monkeypatch, capsys
-):
-    arguments = ["info", str(folder), *options]
-    require_refusal(exit_code(main), arguments, message, tmp_path, monkeypatch, capsys)
 
 
 def test_dataset_without_episodes_has_no_page(folder, tmp_path, capsys):
