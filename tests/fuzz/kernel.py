@@ -57,6 +57,12 @@ def require(condition: object, broken: str) -> None:
         raise SilentlyTaken(broken)
 
 
+def require_same_after_json(value: Any) -> None:
+    """Checks that a value is the same after its way through JSON."""
+    again = type(value).model_validate_json(value.to_json())
+    require(again == value, f"{type(value).__name__} changes on its way through JSON")
+
+
 @dataclass(frozen=True)
 class Subject:
     """A reader, and inputs for it.

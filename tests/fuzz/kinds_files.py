@@ -17,7 +17,7 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.result import Evaluation, decode_actions
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, load_evaluation
-from fuzz.kernel import Subject, require
+from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.mutations import changed_json, changed_lines, pick
 
 Named = tuple[str, bytes]
@@ -30,7 +30,7 @@ def with_one_file(
     folder: Path,
     whole: Mapping[str, bytes],
     make: Callable[[np.random.Generator], Named],
-    read: Callable[[], Any],
+    read: Callable[[str], Any],
     check: Callable[[Named, Any], None],
 ) -> Subject:
     """Returns a subject that reads a folder in which one file is another.
@@ -39,7 +39,7 @@ def with_one_file(
         folder: The folder.
         whole: The unharmed files, which are there again after a trial.
         make: Returns name and content of the other file.
-        read: Reads the folder.
+        read: Reads the folder in which a file of this name is another.
         check: See `Subject`.
     """
 
@@ -47,7 +47,7 @@ def with_one_file(
         name, content = given
         (folder / name).write_bytes(content)
         try:
-            return read()
+            return read(name)
         finally:
             (folder / name).write_bytes(whole[name])
 
@@ -69,7 +69,7 @@ def documents(folder: Path) -> Subject:
         change = changed_json if name == "dataset.json" else changed_lines
         return name, change(whole[name].decode(), generator)
 
-    def read() -> Dataset:
+    def read(_: str) -> Dataset:
         dataset = Dataset(folder / "data")
         read_summary(folder / "data")
         read_episodes(folder / "data")
@@ -79,8 +79,7 @@ def documents(folder: Path) -> Subject:
 
     def check(given: Named, dataset: Dataset) -> None:
         for value in (dataset.header, *dataset.manifest()):
-            again = type(value).model_validate_json(value.to_json())
-            require(again == value, f"{type(value).__name__} changes on its way through JSON")
+            require_same_after_json(value)
 
     return with_one_file(folder / "data", whole, make, read, check)
 
@@ -97,7 +96,7 @@ def checked_episodes(folder: Path) -> Subject:
     def check(given: Named, found: Any) -> None:
         require(found == expected, "other content in spite of the digest")
 
-    return with_one_file(folder / "data", whole, make, lambda: _read_both(folder / "data"), check)
+    return with_one_file(folder / "data", whole, make, lambda _: _read_both(folder / "data"), check)
 
 
 def forged_episodes(folder: Path) -> Subject:
@@ -181,12 +180,11 @@ def results(folder: Path) -> Subject:
 
     def check(given: Named, evaluation: Evaluation) -> None:
         for value in (evaluation.result, *evaluation.episodes):
-            again = type(value).model_validate_json(value.to_json())
-            require(again == value, f"{type(value).__name__} changes on its way through JSON")
+            require_same_after_json(value)
         for episode in evaluation.episodes:
             actions = decode_actions(episode.actions)
             require(actions.shape == (episode.steps, 6), f"actions of the shape {actions.shape}")
             require(np.isfinite(actions).all(), "an action is not finite")
 
-    read = lambda: load_evaluation(folder / "result")  # noqa: E731
-    return with_one_file(folder / "result", whole, make, read, check)
+    result = folder / "result"
+    return with_one_file(result, whole, make, lambda _: load_evaluation(result), check)

@@ -36,7 +36,6 @@ from fleet_tools.storage.run_folder import CONFIG, read_spec
 from fleet_tools.studio.importing.report import RECORD, edited_files
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
-from fuzz.kinds_fleets import changed_message
 from fuzz.kinds_tensors import changed_tensors
 from fuzz.mutations import changed_json, changed_lines, pick
 
@@ -75,7 +74,7 @@ def carried_models(folder: Path) -> Subject:
         except ValueError:  # no JSON at all, which is what "headers and manifests" is for
             return "dataset.json", b"{}"
 
-    def read() -> Any:
+    def read(_: str) -> Any:
         found = Dataset(data).header
         env = found.make_env()
         try:
@@ -119,7 +118,7 @@ def run_documents(folder: Path) -> Subject:
         change = changed_lines if name.endswith("l") else changed_json
         return name, change(whole[name].decode(), generator)
 
-    def read() -> Any:
+    def read(_: str) -> Any:
         with TrainingWriter(run, spec) as writer, FleetWriter(fleets, plan) as other:
             return writer.spec, read_spec(run, TrainingRunSpec, TrainingError), other.load()
 
@@ -156,17 +155,9 @@ def kept_files(folder: Path) -> Subject:
     def make(generator: np.random.Generator) -> Named:
         name = pick(generator, tuple(readers))
         if name.endswith("safetensors"):
-            return name, changed_message(whole[name], generator)
+            return name, changed_tensors(whole[name], generator)
         change = changed_lines if name == VERIFIED else changed_json
         return name, change(whole[name].decode(), generator)
-
-    def read(given: Named) -> Any:
-        name, content = given
-        (folder / name).write_bytes(content)
-        try:
-            return readers[name]()
-        finally:
-            (folder / name).write_bytes(whole[name])
 
     def check(given: Named, found: Any) -> None:
         name, content = given
@@ -178,7 +169,7 @@ def kept_files(folder: Path) -> Subject:
             case "exchange.safetensors" if found is not None:
                 require(np.array_equal(found.total.terms, terms.terms), "another sum")
 
-    return Subject(make, read, check)
+    return with_one_file(folder, whole, make, lambda name: readers[name](), check)
 
 
 def foreign_weights(folder: Path) -> Subject:
@@ -200,10 +191,9 @@ def foreign_weights(folder: Path) -> Subject:
 
     def make(generator: np.random.Generator) -> Named:
         name = pick(generator, tuple(whole))
-        change = changed_message if name == features.name else pick(generator, _CHANGES)
-        return name, change(whole[name], generator)
+        return name, changed_tensors(whole[name], generator)
 
-    def read() -> Any:
+    def read(_: str) -> Any:
         load_features(encoder, features)
         weights = read_model(path)  # whose memory is that of the file, which is restored
         return {name: each.clone() for name, each in weights.items()}, read_notes(path)
@@ -214,6 +204,3 @@ def foreign_weights(folder: Path) -> Subject:
         json.dumps(found[1], allow_nan=False)
 
     return with_one_file(folder, whole, make, read, check)
-
-
-_CHANGES = (changed_tensors, changed_message)
