@@ -50,9 +50,9 @@ def test_the_actions_are_those_of_the_policy_bit_for_bit(server):
 
 
 def test_a_connection_outlives_a_pause(server):
-    connection = PolicyClient.at(server.url, timeout_s=1.0)
+    connection = PolicyClient.at(server.url, timeout_s=0.5)
     expected = actions(connection, range(2))
-    time.sleep(1.2)  # more than the time of an answer
+    time.sleep(0.7)  # more than the time of an answer
     assert actions(connection, range(2)) == expected
     connection.close()
 

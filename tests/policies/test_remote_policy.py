@@ -248,12 +248,13 @@ def test_the_program_says_why_it_ends(checkpoints):
 
 def test_the_program_refuses_before_it_listens(checkpoints, tmp_path, capsys):
     given = str(checkpoints["mlp"])
-    assert serve.main([given, "--port", "0", "--host", "0.0.0.0"]) == 2
-    assert "Others than this machine" in capsys.readouterr().err
-    assert serve.main([given, "--port", "0", "--token-file", "absent"]) == 2
-    assert "holds no token" in capsys.readouterr().err
-    assert serve.main([str(tmp_path / "absent.safetensors"), "--port", "0"]) == 2
-    assert "is not a checkpoint" in capsys.readouterr().err
+    for arguments, message in (
+        ([given, "--host", "0.0.0.0"], "Others than this machine"),
+        ([given, "--token-file", "absent"], "holds no token"),
+        ([str(tmp_path / "absent.safetensors")], "is not a checkpoint"),
+    ):
+        assert serve.main([*arguments, "--port", "0"]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_it_acts_through_wrappers_and_is_not_copied(checkpoints, hammer):

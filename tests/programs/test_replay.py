@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.collected import ONE_PAIR
+from support.collected import ONE_PAIR, options, write_quick_task
 from support.damage import rewrite_lines
 from support.processes import run_command
 from support.rendering import needs_gl
@@ -26,10 +26,11 @@ HERE = ("--workers", "0")
 
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "hammer"
-    arguments = ["--tool", "hammer", "--episodes", "2", "--output", str(folder), "--quiet", *HERE]
-    assert collect.main(arguments) == 0
-    return folder
+    """Episodes of six steps of random motions, which succeed."""
+    folder = tmp_path_factory.mktemp("data")
+    task, policy = str(write_quick_task(folder, 1.0)), ["--policy", "random", *ONE_PAIR]
+    assert collect.main(options(folder / "data", "--quiet", *policy, task=task, episodes=2)) == 0
+    return folder / "data"
 
 
 Altered = tuple[Path, Callable[..., None]]

@@ -62,7 +62,7 @@ def running_process(
 
 
 def run_command(
-    *command: str, cwd: Path = ROOT, **variables: str
+    *command: str, cwd: str | Path = ROOT, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end, with further environment variables, and returns what it says."""
     environment = os.environ | variables

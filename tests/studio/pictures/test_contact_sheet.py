@@ -15,12 +15,11 @@ from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from support.collected import write_quick_task
 from support.rendering import needs_gl
-from support.small_datasets import array_kind
+from support.small_datasets import Layout, a_header
 
 from fleet_tools import collect
 from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.__main__ import main
-from fleet_tools.dataset.header import ArraySpec
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.display import project
@@ -57,7 +56,10 @@ def collected(folder: Path, *options: str) -> Path:
 
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return collected(tmp_path_factory.mktemp("data") / "state", "--tool", "hammer")
+    """Episodes of six steps, each of other motions."""
+    folder = tmp_path_factory.mktemp("data")
+    task = str(write_quick_task(folder, 1.0))
+    return collected(folder / "state", "--task", task, "--policy", "random")
 
 
 @pytest.fixture(name="folder_with_images", scope="module")
@@ -86,16 +88,13 @@ def _variants(folder: Path, env: ToolUseEnv, tmp_path_factory: pytest.TempPathFa
         "altered": altered(episode),
     }
     header = stored.header.model_copy(update={"keep_failures": True})
-    observed = {
-        name: ArraySpec(
-            kind=array_kind(name), shape=rows.shape[1:], dtype=rows.dtype.name, unit="m", frame=None
-        )
-        for name, rows in episodes["with a cloud"].observations.items()
-    }
+    arrays = episodes["with a cloud"].observations
+    layout: Layout = {name: (rows.shape[1:], rows.dtype.name) for name, rows in arrays.items()}
+    of_clouds = {"observation": a_header(layout).observation}
     data = tmp_path_factory.mktemp("data")
     with (
         DatasetWriter(data / "variants", header) as writer,
-        DatasetWriter(data / "cloud", header.model_copy(update={"observation": observed})) as cloud,
+        DatasetWriter(data / "cloud", header.model_copy(update=of_clouds)) as cloud,
     ):
         for attempt, (name, episode) in enumerate(episodes.items()):
             facts = {
