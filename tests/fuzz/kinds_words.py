@@ -32,8 +32,8 @@ from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing import settings as argument_types
 from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.utils.compiled import SHARED_FOLDER, share_compiled
-from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
 from fleet_tools.utils.imports import load_user_function
+from fleet_tools.utils.libraries import ANY_RELEASE, require_tested_release
 from fleet_tools.utils.option_parser import key_value
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_text, pick, scalar
