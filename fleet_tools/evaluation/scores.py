@@ -274,14 +274,14 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
 
 def _cells(score: Score) -> list[str]:
     return [
-        _rate(score.success),
+        _rate_text(score.success),
         f"{score.success.low:.1%} to {score.success.high:.1%}",
-        _rate(score.success_once),
+        _rate_text(score.success_once),
         ", ".join(f"{count} {origin}" for origin, count in score.errors.items() if count),
     ]
 
 
-def _rate(rate: Rate) -> str:
+def _rate_text(rate: Rate) -> str:
     percentage = "" if rate.rate is None else f" {rate.rate:.1%}"
     return f"{rate.successes}/{rate.trials}{percentage}"
 

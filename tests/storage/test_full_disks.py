@@ -190,10 +190,12 @@ def test_an_error_names_file_and_cause(number, message, tmp_path):
 
 
 def test_other_errors_of_the_system_stay_what_they_are(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        write_file(tmp_path / "absent" / "file", b"")
-    with pytest.raises(IsADirectoryError):
-        write_file(tmp_path, b"")
+    for path, error in (
+        (tmp_path / "absent/file", FileNotFoundError),
+        (tmp_path, IsADirectoryError),
+    ):
+        with pytest.raises(error):
+            write_file(path, b"")
 
 
 def test_folder_is_blank_that_holds_only_what_an_interrupted_creation_leaves(tmp_path):
