@@ -36,8 +36,7 @@ from fleet_tools.storage.run_folder import CONFIG, read_spec
 from fleet_tools.studio.importing.report import RECORD, edited_files
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
-from fuzz.kinds_tensors import changed_tensors
-from fuzz.mutations import changed_json, changed_lines, pick
+from fuzz.mutations import changed_json, pick
 
 
 def carried_models(folder: Path) -> Subject:
@@ -92,7 +91,7 @@ def carried_models(folder: Path) -> Subject:
             require(header.models == expected.models, "other models in spite of their hashes")
         require(scene.tool.startswith("mine@"), f"another tool: {scene.tool}")
 
-    return with_one_file(data, whole, made, read, check)
+    return with_one_file(data, whole, read, check, made)
 
 
 def run_documents(folder: Path) -> Subject:
@@ -113,11 +112,6 @@ def run_documents(folder: Path) -> Subject:
     progress = expected.load()
     expected.close()
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, names)
-        change = changed_lines if name.endswith("l") else changed_json
-        return name, change(whole[name].decode(), generator)
-
     def read(_: str) -> Any:
         with TrainingWriter(run, spec) as writer, FleetWriter(fleets, plan) as other:
             return writer.spec, read_spec(run, TrainingRunSpec, TrainingError), other.load()
@@ -126,7 +120,7 @@ def run_documents(folder: Path) -> Subject:
         require(found[0] == found[1] == spec, "another run")
         require(fleet_cases.equal(found[2], progress), "another fleet")
 
-    return with_one_file(folder, whole, make, read, check)
+    return with_one_file(folder, whole, read, check)
 
 
 def kept_files(folder: Path) -> Subject:
@@ -152,13 +146,6 @@ def kept_files(folder: Path) -> Subject:
     whole = {name: (folder / name).read_bytes() for name in readers}
     checked = load(whole["reply.safetensors"]).keys()  # its digest is one of them
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(readers))
-        if name.endswith("safetensors"):
-            return name, changed_tensors(whole[name], generator)
-        change = changed_lines if name == VERIFIED else changed_json
-        return name, change(whole[name].decode(), generator)
-
     def check(given: Named, found: Any) -> None:
         name, content = given
         match name:
@@ -169,7 +156,7 @@ def kept_files(folder: Path) -> Subject:
             case "exchange.safetensors" if found is not None:
                 require(np.array_equal(found.total.terms, terms.terms), "another sum")
 
-    return with_one_file(folder, whole, make, lambda name: readers[name](), check)
+    return with_one_file(folder, whole, lambda name: readers[name](), check)
 
 
 def foreign_weights(folder: Path) -> Subject:
@@ -189,10 +176,6 @@ def foreign_weights(folder: Path) -> Subject:
     write_model(features, encoder.state_dict())
     whole = {each.name: each.read_bytes() for each in (path, features)}
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(whole))
-        return name, changed_tensors(whole[name], generator)
-
     def read(_: str) -> Any:
         load_features(encoder, features)
         weights = read_model(path)  # whose memory is that of the file, which is restored
@@ -203,4 +186,4 @@ def foreign_weights(folder: Path) -> Subject:
             require(torch.isfinite(each).all(), f"{name} is not finite")
         json.dumps(found[1], allow_nan=False)
 
-    return with_one_file(folder, whole, make, read, check)
+    return with_one_file(folder, whole, read, check)

@@ -38,14 +38,7 @@ from fleet_tools.studio.importing.scan_files import read_views
 from fleet_tools.studio.importing.settings import ImportSettings, ScanSettings
 from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_files import Named, with_one_file
-from fuzz.mutations import (
-    JSON_TOKENS,
-    changed_json,
-    changed_lines,
-    changed_number,
-    changed_text,
-    pick,
-)
+from fuzz.mutations import changed_json, changed_number, changed_text, pick
 
 
 def leaderboards(folder: Path) -> Subject:
@@ -55,20 +48,10 @@ def leaderboards(folder: Path) -> Subject:
     record = verification("ours", content_digest=content_digest(write_result(ours, root / "ours")))
     write_verifications(root, {"ours": record})
     theirs = write_result(renamed(ours, "theirs"), root / "theirs")
-    (theirs / "README.md").write_text("# Theirs\n")
+    (theirs / "README.md").write_text("# Theirs\n\n<script>[x](y)</script>\n")
     whole = {
         f"theirs/{name}": (theirs / name).read_bytes() for name in (RESULT, EPISODES, "README.md")
     }
-
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(whole))
-        match name.rpartition(".")[2]:
-            case "json":
-                return name, changed_json(whole[name].decode(), generator)
-            case "jsonl":
-                return name, changed_lines(whole[name].decode(), generator)
-        text = changed_text(whole[name].decode(), generator, ("<script>", "[x](y)", *JSON_TOKENS))
-        return name, damaged(text.encode(errors="surrogatepass"), generator)
 
     def read(_: str) -> Any:
         submissions, rejections = read_submissions(root, SMALL)
@@ -86,7 +69,7 @@ def leaderboards(folder: Path) -> Subject:
         for value in (evaluation.result, *evaluation.episodes):
             require_same_after_json(value)
 
-    return with_one_file(root, whole, make, read, check)
+    return with_one_file(root, whole, read, check)
 
 
 def meshes(folder: Path) -> Subject:
@@ -205,7 +188,7 @@ def scans(folder: Path) -> Subject:
                 lengths = np.linalg.norm(view.normals, axis=1)
                 require(np.allclose(lengths, 1, atol=0.01), "a normal is no unit vector")
 
-    return with_one_file(folder, whole, make, read, check)
+    return with_one_file(folder, whole, read, check, make)
 
 
 _CLOUD_TOKENS = (
@@ -259,4 +242,4 @@ def labelled_files(folder: Path) -> Subject:
                 require(float(data.inputs.min()) >= 0, "an input below 0")
                 require(float(data.inputs.max()) <= high, "an input beyond what it may be")
 
-    return with_one_file(folder, whole, make, read, check)
+    return with_one_file(folder, whole, read, check, make)

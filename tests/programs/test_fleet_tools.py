@@ -32,18 +32,13 @@ def test_an_import_of_the_package_leaves_ctrl_c_alone(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
-def test_version(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        fleet_tools_program.main(["--version"])
-    assert stopped.value.code == 0
-    assert capsys.readouterr().out == f"fleet-tools {fleet_tools.__version__}\n"
-
-
-def test_help_lists_every_program(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        fleet_tools_program.main(["--help"])
-    assert stopped.value.code == 0
-    listing = capsys.readouterr().out
+def test_version_and_a_help_that_lists_every_program(capsys):
+    for option in ("--version", "--help"):
+        with pytest.raises(SystemExit) as stopped:
+            fleet_tools_program.main([option])
+        assert stopped.value.code == 0
+    version, _, listing = capsys.readouterr().out.partition("\n")
+    assert version == f"fleet-tools {fleet_tools.__version__}"
     assert all(f" {name} " in listing for name in PROGRAMS)
 
 

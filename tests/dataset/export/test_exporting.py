@@ -71,12 +71,9 @@ def test_a_missing_library_is_named_before_anything_is_written(
     assert names_below(tmp_path) == []
 
 
-def test_an_unknown_format_names_the_nearest(collected, tmp_path):
+def test_an_unknown_format_names_the_nearest_and_nothing_to_export_is_an_error(collected, tmp_path):
     with pytest.raises(UnknownNameError, match="Did you mean 'minari'"):
         export_dataset(collected("state"), "minary", tmp_path / "out")
-
-
-def test_nothing_to_export_is_an_error(collected, tmp_path):
     with DatasetWriter(tmp_path / "set", collected("state").header) as writer:
         writer.add(collected("state").manifest()[2])
     with pytest.raises(DatasetError, match="no episode to export"):
