@@ -14,6 +14,7 @@ pytest.importorskip("safetensors")
 import numpy as np
 import yaml
 from gymnasium import wrappers
+from support.collected import ONE_PAIR, write_quick_task
 from support.folders import contents
 from support.meshcat_recordings import tracks
 from support.rendering import needs_gl
@@ -115,16 +116,14 @@ def test_view_shows_the_cloud_that_a_checkpoint_reads(tmp_path):
 
 def test_a_dataset_is_resumed_only_with_the_same_checkpoint(tmp_path, capsys):
     policy, folder = untrained(tmp_path / "policy.safetensors"), tmp_path / "data"
-    task = write_short_task(tmp_path, steps=3)
-    options = ["--task", task, "--episodes", "1", "--workers", "0"]
-    options += ["--policy", policy, "--output", str(folder), "--quiet", "--keep-failures"]
-    options += ["--env", "tool=claw", "object=round_nail"]  # one pair of models is quick to reset
-    assert collect.main(options) == 1  # an untrained policy never succeeds
+    options = ["--task", str(write_quick_task(tmp_path)), "--episodes", "2", "--workers", "0"]
+    options += ["--policy", policy, "--output", str(folder), "--quiet", *ONE_PAIR]
+    assert collect.main(options) == 0
     dataset = Dataset(folder)
     assert dataset.header.policy == f"policy.safetensors ({find_policy(policy).content_digest})"
     assert dataset.header.env_spec.kwargs["obs_mode"] == "state"
     env = dataset.header.make_env()
-    record = dataset.stored()[7]
+    record = dataset.stored()[1]
     direct = rollout(env, load_checkpoint_policy(policy, env), seed=record.seed)
     np.testing.assert_array_equal(dataset.episode(record.attempt).actions, direct.actions)
     before = contents(folder)

@@ -21,15 +21,6 @@ from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter
 # --- The dataset ----------------------------------------------------------------------------
 
 
-def test_more_episodes_are_added_to_those_present_with_the_same_bytes(
-    uninterrupted, tmp_path, capsys
-):
-    for episodes in (2, EPISODES):
-        assert collect.main(options(tmp_path, "--quiet", "--json", episodes=episodes)) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["attempts_now"] == EPISODES - 2
-    assert without_times(tmp_path) == without_times(uninterrupted)
-
-
 def test_other_options_leave_the_folder_as_it_was(uninterrupted, capsys):
     before = without_times(uninterrupted)
     for more in (["--seed", "1"], ["--keep-failures"]):
@@ -71,7 +62,9 @@ def test_killed_it_keeps_finished_episodes_and_resumes(uninterrupted, tmp_path):
     assert without_times(tmp_path) == without_times(uninterrupted)
 
 
-def test_ctrl_c_waits_for_the_episode_in_progress(uninterrupted, tmp_path, capsys, monkeypatch):
+def test_ctrl_c_waits_for_the_episode_in_progress_and_more_may_be_asked_for_afterwards(
+    uninterrupted, tmp_path, capsys, monkeypatch
+):
     add = DatasetWriter.add
 
     def interrupt_and_add(
@@ -82,11 +75,12 @@ def test_ctrl_c_waits_for_the_episode_in_progress(uninterrupted, tmp_path, capsy
 
     with monkeypatch.context() as patch:
         patch.setattr(DatasetWriter, "add", interrupt_and_add)
-        assert collect.main(options(tmp_path)) == 130
+        assert collect.main(options(tmp_path, episodes=2)) == 130
     out, err = capsys.readouterr()
     assert "1 of 1 attempts succeeded" in out
     assert "The same command resumes it" in err
-    assert collect.main(options(tmp_path, "--quiet")) == 0
+    assert collect.main(options(tmp_path, "--quiet", "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["attempts_now"] == EPISODES - 1
     assert without_times(tmp_path) == without_times(uninterrupted)
 
 

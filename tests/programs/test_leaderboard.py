@@ -237,9 +237,10 @@ def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(root, tmp_pa
 def test_an_incomplete_result_is_rejected_with_a_hint_and_shown_by_a_preview(
     root, tmp_path, capsys
 ):
-    options = evaluation_options(root, tmp_path / "results/expert", "expert")
-    assert evaluate.main([*options, "--scenes", "1"]) == 0
-    capsys.readouterr()
+    whole = load_evaluation(root / "results/expert")
+    update = {"complete": False, "scores": score(whole.result.protocol, whole.episodes[:1])}
+    partial = Evaluation(whole.result.model_copy(update=update), whole.episodes[:1])
+    write(partial, tmp_path / "results/expert")
     page = tmp_path / "page.html"
     assert run(root, tmp_path / "results", "--output", str(page)) == 1
     printed = capsys.readouterr()

@@ -40,7 +40,9 @@ def filmed(env: ToolUseEnv, **shot: Any) -> tuple[Episode, list[np.ndarray]]:
 
 
 @needs_gl
-@pytest.mark.parametrize("fps", [1, 6, 25, 30, 250])
+@pytest.mark.parametrize(
+    "fps", [1, 30, *(pytest.param(k, marks=pytest.mark.slow) for k in (6, 250))]
+)
 def test_an_episode_is_the_same_at_any_frame_rate(fps, env, make):
     alone = rollout(make(), StoredActions(ACTIONS), seed=3)
     episode, frames = filmed(env, fps=fps, size=(16, 16))
