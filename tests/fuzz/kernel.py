@@ -59,7 +59,9 @@ def require(condition: object, broken: str) -> None:
 
 def require_same_after_json(value: Any) -> None:
     """Checks that a value is the same after its way through JSON."""
-    again = type(value).model_validate_json(value.to_json())
+    text = value.to_json()
+    require("NaN" not in text and "Infinity" not in text, "a number is not finite")
+    again = type(value).model_validate_json(text)
     require(again == value, f"{type(value).__name__} changes on its way through JSON")
 
 

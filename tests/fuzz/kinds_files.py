@@ -69,6 +69,10 @@ def _changed_file(name: str, content: bytes, generator: np.random.Generator) -> 
             from fuzz.kinds_tensors import changed_tensors
 
             return changed_tensors(content, generator)
+        case "yaml":
+            from fuzz.kinds_texts import changed_yaml
+
+            return changed_yaml([content.decode()])(generator)
     return damaged(content, generator)
 
 
