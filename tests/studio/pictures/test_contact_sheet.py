@@ -1,7 +1,7 @@
 """Contact sheets: every frame is what the episode stored, every count what is on the disk."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from fleet_tools import collect
 from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.__main__ import main
 from fleet_tools.envs.outcomes import SUCCESS
-from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.perception.display import project
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
 from fleet_tools.policies.policy import StoredActions
@@ -72,8 +72,8 @@ def _folder_with_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(name="env", scope="module")
-def _env(make: Callable[..., ToolUseEnv]) -> ToolUseEnv:
-    return make(render_mode="rgb_array")
+def _env(folder: Path) -> ToolUseEnv:
+    return unwrap(Dataset(folder).header.make_env(render_mode="rgb_array"))
 
 
 @pytest.fixture(name="variants", scope="module")
