@@ -41,10 +41,10 @@ def changed_tensors(content: bytes, generator: np.random.Generator) -> bytes:
             changed = changed_header(header, generator)
             return len(changed).to_bytes(8, "little") + changed + content[8 + size :]
         case 2 | 3 if metadata:
-            ((key, text),) = metadata.items()
+            key = pick(generator, sorted(metadata))
             with contextlib.suppress(UnicodeEncodeError, ValueError):  # or the text is no JSON
-                changed = changed_json(text, generator).decode(errors="replace")
-                return save(load(content), {key: changed})
+                changed = changed_json(metadata[key], generator).decode(errors="replace")
+                return save(load(content), {**metadata, key: changed})
     tensors = load(content)
     for _ in range(int(generator.integers(1, 3))):
         name = pick(generator, sorted(tensors))
@@ -62,7 +62,7 @@ def _changed(
         case 0:
             return {}
         case 1:
-            other = pick(generator, ("x", ".", "weights.x", "seed", "lost", "moments", "é"))
+            other = pick(generator, ("x", ".", "weights.x", "seed", "largest", "moments", "é"))
             return {pick(generator, (other, name + other)): tensor}
         case 2:
             kinds = (

@@ -20,10 +20,10 @@ from fleet_tools.baselines.federated.robot_host import RobotHost
 from fleet_tools.baselines.flower.records import NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery, encode_moment_query
-from fleet_tools.baselines.merging.queries.wire import Query, decode_query, encode_query, unpacked
-from fleet_tools.baselines.policies.config import ResNet18Config
-from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.merging.queries import wire
+from fleet_tools.baselines.merging.queries.query import LossQuery, MomentQuery
+from fleet_tools.baselines.policies.checkpoint import CheckpointError
+from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import load_features
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset import Dataset
@@ -51,7 +51,9 @@ def _robot(plan: Any) -> FleetRobot:
 
 
 def _with(message: bytes, **others: Any) -> bytes:
-    return save({**load(message), **others})
+    size = int.from_bytes(message[:8], "little")
+    metadata = json.loads(message[8 : 8 + size]).get("__metadata__")
+    return save({**load(message), **others}, metadata)
 
 
 # --- Messages to robots -------------------------------------------------------------------------
@@ -64,9 +66,9 @@ def test_a_query_about_weights_of_another_layout_is_refused(plan, robot, change,
     name = next(iter(weights))
     weights[name] = weights[name].double() if change == "dtype" else weights[name][:1]
     if moments:
-        message = encode_moment_query(MomentQuery(weights, ("head",)))
+        message = wire.encode(MomentQuery(weights, ("head",)))
     else:
-        message = encode_query(Query(weights, 0, True))
+        message = wire.encode(LossQuery(weights, 0, True))
     with pytest.raises(MessageError, match=f"{name} have other shapes or dtypes"):
         robot.answer(message)
 
@@ -86,16 +88,16 @@ def test_a_request_to_train_is_for_a_possible_number_of_epochs(plan, robot, numb
 )
 def test_a_seed_is_one_integer(seed):
     with pytest.raises(MessageError, match="'seed'"):
-        decode_query(_with(encode_query(Query({}, 1, False)), seed=seed))
+        wire.decode(_with(wire.encode(LossQuery({}, 1, False)), seed=seed))
 
 
 def test_what_no_query_has_is_not_dropped(plan, robot):
     weights = plan.blueprint.create(3).state_dict()
     for message in (
-        encode_query(Query(weights, 0, True)),
-        encode_moment_query(MomentQuery(weights, ("head",))),
+        wire.encode(LossQuery(weights, 0, True)),
+        wire.encode(MomentQuery(weights, ("head",))),
     ):
-        with pytest.raises(MessageError, match="'secret', which no message has"):
+        with pytest.raises(MessageError, match=r"'secret', which no (loss|moment) query has"):
             robot.answer(_with(message, secret=torch.ones(1)))
 
 
@@ -114,7 +116,7 @@ def _lacking_dtype() -> bytes:
 def test_a_dtype_that_torch_lacks_is_refused(tmp_path):
     (tmp_path / "features.safetensors").write_bytes(_lacking_dtype())
     with pytest.raises(MessageError, match="F4"):
-        unpacked(_lacking_dtype(), "reply")
+        wire.unpacked(_lacking_dtype(), "reply")
     with pytest.raises(CheckpointError):
         load_features(ResNet18Config(width=4, stages=1).create(), tmp_path / "features.safetensors")
 

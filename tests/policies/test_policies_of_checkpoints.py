@@ -21,10 +21,10 @@ from support.rendering import needs_gl
 from support.small_checkpoints import SMALL_BODY, untrained
 
 from fleet_tools import collect, view
-from fleet_tools.baselines.policies.config import (
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.part_configs import (
     MLPConfig,
     PointNetConfig,
-    PolicyConfig,
     RecurrentConfig,
     ResNet18Config,
 )

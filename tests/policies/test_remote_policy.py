@@ -24,9 +24,13 @@ from support.served_policies import serving_as
 from support.small_checkpoints import untrained
 
 from fleet_tools import serve
-from fleet_tools.baselines.policies.config import PolicyConfig, RecurrentConfig
-from fleet_tools.baselines.policies.policy import NetworkPolicy, load_checkpoint_policy
-from fleet_tools.baselines.policies.serving import served_checkpoint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.part_configs import RecurrentConfig
+from fleet_tools.baselines.policies.policy import (
+    NetworkPolicy,
+    load_checkpoint_policy,
+    served_checkpoint,
+)
 from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.outcomes import POLICY_ERROR, TIME_LIMIT

@@ -89,12 +89,7 @@ def serving_program(*arguments: str, ending: int = signal.SIGTERM) -> Iterator[d
 
 def _printed(command: list[str], variables: dict[str, str]) -> Any:
     finished = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
+        command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, timeout=300
     )
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout.splitlines()[-1])

@@ -1,16 +1,58 @@
-"""Point clouds of observations for other programs: PLY, and Open3D's geometry.
+"""Point clouds for other programs: a dataset's as PLY files, one for each step; a single one.
 
-A cloud of an observation is in the end effector's frame E. With the observation's
-`end_effector_pose` it is written in the world's frame W.
+<attempt>/<step>.ply    the cloud in the end effector's frame E, see `cloud_to_ply`
+<attempt>/poses.csv     step, and [R_WE | p_WE] in rows, which moves a cloud to W
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fleet_tools.errors import ConfigError, shown
+from fleet_tools.dataset.export.source import ExportSource
+from fleet_tools.dataset.header import Header
+from fleet_tools.errors import ConfigError, DatasetError, shown
 from fleet_tools.perception.point_cloud import ABSENT, OBJECT_MASK, TOOL_MASK
 from fleet_tools.utils.libraries import require
+
+_POSE = "end_effector_pose"
+
+
+def opens(output: Path, header: Header) -> str:
+    """Returns the line of Python that opens the copy."""
+    return f"trimesh.load({f'{output}/<attempt>/<step>.ply'!r}), or any viewer of point clouds"
+
+
+def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
+    """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time.
+
+    Raises:
+        DatasetError: The dataset has no point clouds.
+    """
+    layout = source.header.observation
+    name = next((name for name, spec in layout.items() if spec.kind == "points"), None)
+    if name is None:
+        raise DatasetError(
+            f"{source.dataset.folder} holds no point clouds, but {', '.join(sorted(layout))}. "
+            "Collect with --obs-mode point_cloud."
+        )
+    for record, episode in source.episodes():
+        clouds = episode.observations[name]
+        folder = aside / f"{record.attempt:06}"
+        folder.mkdir(parents=True)
+        for step, cloud in enumerate(clouds):
+            (folder / f"{step:04}.ply").write_bytes(cloud_to_ply(cloud))
+        poses = episode.observations[_POSE].reshape(len(clouds), -1)
+        table = np.column_stack([np.arange(len(clouds)), poses])
+        np.savetxt(folder / "poses.csv", table, delimiter=",", fmt=["%d"] + ["%.9g"] * 12)
+    return [
+        "all but the point clouds and the poses of the end effector: actions, rewards, scenes, and "
+        "other observations"
+    ]
+
+
+# --- One cloud, as a PLY file or as Open3D's geometry ------------------------------------------
+
 
 COLORS = {TOOL_MASK: (220, 120, 30), OBJECT_MASK: (40, 110, 200)}
 """Red, green and blue of tool and object, from 0 to 255, by the value of the fourth column."""
