@@ -121,7 +121,6 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/studio/labelling/subjects.py": _WHOLE,
     "assets/model_folder.py": _WHOLE,
     "baselines/train.py": _WHOLE,
-    "baselines/flower/node.py": "32 bytes, by their number",
     "baselines/experiments/sweeps/fleet_runner.py": "a report of the same folder, a cache",
     "baselines/training/reports.py": _OWN,
     "fleet_tools/dataset/export/source.py": _OWN,
