@@ -96,7 +96,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/parallel/cluster.py": "environment variables",
     "fleet_tools/perception/display.py": "environment variables",
     "fleet_tools/utils/compiled.py": "environment variables",
-    "fleet_tools/utils/drake_release.py": "environment variables",
+    "fleet_tools/utils/libraries.py": "environment variables",
 }
 """By module, a kind of input that it reads."""
 
