@@ -10,7 +10,7 @@ from fleet_tools.baselines.merging.average import average, flatten
 from fleet_tools.baselines.merging.barrier import Measure, loss_barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import ask
+from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -106,7 +106,8 @@ def pooled_loss(problem: MergeProblem) -> Measure | None:
         return None
 
     def loss(model: State) -> float:
-        answers = (ask(holder, model, None, gradient=False)[0] for holder in holders)
+        meter = TrafficMeter()
+        answers = (meter.ask(holder, model, None, gradient=False) for holder in holders)
         return sum(weight * answer.loss for weight, answer in zip(weights, answers, strict=True))
 
     return loss
