@@ -25,9 +25,12 @@ from fleet_tools.baselines.merging.average import WeightedSum, weighted_sum
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
-from fleet_tools.baselines.merging.methods.content_order import content_order, reordered
-from fleet_tools.baselines.merging.methods.git_rebasin import match_models, require_activations
-from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import require_start
+from fleet_tools.baselines.merging.methods.rebasin import (
+    match_models,
+    require_activations,
+    require_start,
+)
+from fleet_tools.baselines.merging.methods.seeded_draws import content_order, reordered
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation

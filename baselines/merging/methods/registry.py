@@ -7,17 +7,16 @@ from typing import Any
 
 from fleet_tools.baselines.merging.buffers import with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError, UnsoundMergeError
-from fleet_tools.baselines.merging.methods.dare import dare
-from fleet_tools.baselines.merging.methods.fed_sgd import fed_sgd
-from fleet_tools.baselines.merging.methods.fisher import fisher
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
-from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
-from fleet_tools.baselines.merging.methods.least_squares import head_refit, least_squares
-from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
-from fleet_tools.baselines.merging.methods.regmean import regmean
-from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
-from fleet_tools.baselines.merging.methods.task_arithmetic import task_arithmetic
-from fleet_tools.baselines.merging.methods.ties import ties
+from fleet_tools.baselines.merging.methods.gradient_methods import fed_sgd, fisher
+from fleet_tools.baselines.merging.methods.rebasin import (
+    common_init,
+    git_rebasin,
+    naive_average,
+    sinkhorn_rebasin,
+)
+from fleet_tools.baselines.merging.methods.regression import head_refit, least_squares, regmean
+from fleet_tools.baselines.merging.methods.task_vectors import dare, task_arithmetic, ties
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.errors import UnknownNameError

@@ -11,8 +11,12 @@ import torch
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
-from fleet_tools.baselines.merging.moments.measurement import Batches, Moments, measure_moments
-from fleet_tools.baselines.merging.moments.noise import with_noise
+from fleet_tools.baselines.merging.moments.measurement import (
+    Batches,
+    Moments,
+    measure_moments,
+    with_noise,
+)
 from fleet_tools.baselines.merging.queries.moment_wire import (
     MomentQuery,
     decode_moment_query,

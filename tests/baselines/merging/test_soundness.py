@@ -35,7 +35,7 @@ from fleet_tools.baselines.policies.weights import require_weights
 LIARS = """
 import torch
 from dataclasses import replace
-from fleet_tools.baselines.merging.methods.naive import naive_average
+from fleet_tools.baselines.merging.methods.rebasin import naive_average
 
 def _with(change):
     def method(problem):

@@ -18,9 +18,8 @@ from fleet_tools.baselines.merging.matching.sinkhorn import soften
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
 from fleet_tools.baselines.merging.methods import fleet_merge as fleet_merge_module
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
-from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
+from fleet_tools.baselines.merging.methods.rebasin import git_rebasin, sinkhorn_rebasin
 from fleet_tools.baselines.merging.methods.registry import METHODS, merge
-from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import ask
 from fleet_tools.errors import UnknownNameError

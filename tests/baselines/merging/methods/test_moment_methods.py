@@ -13,9 +13,8 @@ from torch import nn
 
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.least_squares import head_refit, least_squares
 from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.methods.regmean import regmean
+from fleet_tools.baselines.merging.methods.regression import head_refit, least_squares, regmean
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.moments.rows import applied_maps

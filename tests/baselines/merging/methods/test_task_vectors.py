@@ -10,10 +10,8 @@ torch = pytest.importorskip("torch")
 from support.vector_models import vectors
 
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.dare import dare
 from fleet_tools.baselines.merging.methods.registry import NEED_BASE, merge
-from fleet_tools.baselines.merging.methods.task_arithmetic import task_arithmetic
-from fleet_tools.baselines.merging.methods.ties import ties
+from fleet_tools.baselines.merging.methods.task_vectors import dare, task_arithmetic, ties
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 

@@ -13,8 +13,8 @@ pytest.importorskip("safetensors")
 from support.merging_cases import WIDE, make_data_holder
 
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
-from fleet_tools.baselines.merging.methods.content_order import reordered
 from fleet_tools.baselines.merging.methods.registry import NEED_BASE, merge
+from fleet_tools.baselines.merging.methods.seeded_draws import reordered
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
