@@ -68,7 +68,7 @@ def fisher(
     models = problem.permuted(permutations)
     diagonals = [_diagonal(gradients, index, model, samples) for index, model in enumerate(models)]
     weights = problem.normalized_weights.tolist()
-    return MergeResult(
+    return MergeResult.network(
         _weighted_average(models, diagonals, weights, floor),
         tuple(permutations[position] for position in np.argsort(order)),
         gradients.meter.traffic,
@@ -161,7 +161,7 @@ def fed_sgd(
         optimizer.step()
         schedule.step()
         state |= {name: value.to(state[name].dtype) for name, value in parameters.items()}
-    return MergeResult(state, identities, gradients.meter.traffic)
+    return MergeResult.network(state, identities, gradients.meter.traffic)
 
 
 def _require_usable(steps: int, rate: float, participants: int | None, members: int) -> None:

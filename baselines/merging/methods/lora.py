@@ -52,7 +52,7 @@ def lora(
     for name, product in merged.items():
         A, B = state[name], state[_other(name)]
         state[name], state[_other(name)] = factors(scale * product, A, B)
-    return MergeResult(state, identities)
+    return MergeResult.network(state, identities)
 
 
 def merged_products(

@@ -25,6 +25,7 @@ from fleet_tools.baselines.merging.matching.activations import (
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
 from fleet_tools.baselines.merging.matching.weights import match_weights
+from fleet_tools.baselines.merging.methods.needs import require
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
@@ -44,7 +45,7 @@ Align = Callable[[int, State, Permutation], Permutation]
 def naive_average(problem: MergeProblem) -> MergeResult:
     """Returns the weighted mean of models whose units need not correspond."""
     identities = tuple(problem.group.identity() for _ in problem.models)
-    return MergeResult(problem.mean(identities), identities)
+    return MergeResult.network(problem.mean(identities), identities)
 
 
 def common_init(problem: MergeProblem) -> MergeResult:
@@ -74,9 +75,9 @@ def git_rebasin(problem: MergeProblem, *, by: str = "weights", rounds: int = 20)
     if by not in ("weights", "activations"):
         raise MergeError(f"Models are matched by {by!r}; known are 'weights' and 'activations'.")
     if by == "activations":
-        require_activations(problem)
+        require(problem, "activations")
     permutations = match_models(problem, by, rounds)
-    return MergeResult(problem.mean(permutations), permutations)
+    return MergeResult.network(problem.mean(permutations), permutations)
 
 
 def match_models(
@@ -100,19 +101,6 @@ def match_models(
     if by == "weights":
         return alternate(problem, permuted_weights, align_weights, generator, rounds)
     return alternate(problem, permuted_activations, align_activations, generator, rounds)
-
-
-def require_activations(problem: MergeProblem) -> None:
-    """Raises an error if there are no activations to match.
-
-    Raises:
-        MergeError: There are none.
-    """
-    if not problem.activations:
-        raise MergeError(
-            "The merge problem has no activations to match. Give those of each model, as "
-            "`matching.activations.record` returns them, or match by weights."
-        )
 
 
 def sinkhorn_rebasin(
@@ -152,7 +140,9 @@ def sinkhorn_rebasin(
     descent = descent or Descent()
     generator = np.random.default_rng(problem.seed)
     meter = TrafficMeter()
-    data_holder = None if loss in _DISTANCES else _shared_data_holder(problem, loss)
+    if loss not in _DISTANCES:
+        require(problem, "shared_data_holder")
+    data_holder = None if loss in _DISTANCES else problem.shared_data_holder
 
     def permuted(index: int, permutation: Permutation) -> State:
         return problem.symmetry.apply(permutation, problem.models[index])
@@ -178,7 +168,7 @@ def sinkhorn_rebasin(
         return harden(problem.group, soft)
 
     permutations = alternate(problem, permuted, align, generator, rounds)
-    return MergeResult(problem.mean(permutations), permutations, meter.traffic)
+    return MergeResult.network(problem.mean(permutations), permutations, meter.traffic)
 
 
 def require_start(start: str) -> None:
@@ -189,16 +179,6 @@ def require_start(start: str) -> None:
     """
     if start not in STARTS:
         raise MergeError(f"The start is {start!r}; known are {', '.join(STARTS)}.")
-
-
-def _shared_data_holder(problem: MergeProblem, loss: str) -> DataHolder:
-    if problem.shared_data_holder is None:
-        raise MergeError(
-            f"The loss {loss!r} needs data common to all models: give the merge problem's "
-            "`shared_data_holder`, or use 'l1' or 'l2', which need none. For data that stay apart, "
-            "use fleet_merge."
-        )
-    return problem.shared_data_holder
 
 
 def _data_gradient(

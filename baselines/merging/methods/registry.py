@@ -1,7 +1,7 @@
-"""Merging methods by name: those of the package, and users' own as module:function."""
+"""Merging methods by name, with what is known of them: those of the package, and users' own."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,14 +9,24 @@ from fleet_tools.baselines.merging.buffers import with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError, UnsoundMergeError
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
 from fleet_tools.baselines.merging.methods.gradient_methods import fed_sgd, fisher
+from fleet_tools.baselines.merging.methods.lora import lora
+from fleet_tools.baselines.merging.methods.needs import needs_of, require
 from fleet_tools.baselines.merging.methods.rebasin import (
     common_init,
     git_rebasin,
     naive_average,
     sinkhorn_rebasin,
 )
-from fleet_tools.baselines.merging.methods.regression import head_refit, least_squares, regmean
+from fleet_tools.baselines.merging.methods.regression import (
+    head_refit,
+    least_squares,
+    regmean,
+    regmean_pp,
+)
+from fleet_tools.baselines.merging.methods.repair import repair
+from fleet_tools.baselines.merging.methods.spectra import iso_c, iso_cts, tsv_m, wudi
 from fleet_tools.baselines.merging.methods.task_vectors import dare, task_arithmetic, ties
+from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.errors import UnknownNameError
@@ -25,38 +35,118 @@ from fleet_tools.utils.imports import load_user_function
 Method = Callable[..., MergeResult]
 """method(problem, **options): a pure function."""
 
-METHODS: dict[str, Method] = {
-    "naive_average": naive_average,
-    "common_init": common_init,
-    "git_rebasin": git_rebasin,
-    "git_rebasin_activations": partial(git_rebasin, by="activations"),
-    "sinkhorn_rebasin_l1": partial(sinkhorn_rebasin, loss="l1"),
-    "sinkhorn_rebasin_l2": partial(sinkhorn_rebasin, loss="l2"),
-    "sinkhorn_rebasin_midpoint": partial(sinkhorn_rebasin, loss="midpoint"),
-    "sinkhorn_rebasin": sinkhorn_rebasin,
-    "sinkhorn_data": partial(sinkhorn_rebasin, loss="random_point"),
-    "fleet_merge": fleet_merge,
-    "fleet_merge_listing": partial(
-        fleet_merge, start="identity", trust=None, descent=LISTING, equal_weights=True
-    ),
-    "fleet_merge_monotone": partial(fleet_merge, monotone=True),
-    "fleet_merge_soft": partial(fleet_merge, soft=True),
-    "fleet_merge_simplex": partial(fleet_merge, point="simplex"),
-    "fleet_merge_average": partial(fleet_merge, point="average"),
-    "regmean": regmean,
-    "least_squares": least_squares,
-    "head_refit": head_refit,
-    "task_arithmetic": task_arithmetic,
-    "ties": ties,
-    "dare": dare,
-    "fisher": fisher,
-    "fed_sgd": fed_sgd,
-}
-"""The paper's names, with `_` for `-`, up to fleet_merge_average. Of these, fleet_merge_monotone is
-not in the paper, and fleet_merge_listing is its algorithm word by word (see `fleet_merge`)."""
 
-NEED_BASE = ("task_arithmetic", "ties", "dare")
-"""Names of the methods that need a problem's `base`."""
+@dataclass(frozen=True)
+class MethodFacts:
+    """What is known of a method beside its function.
+
+    Attributes:
+        source: Where it is from.
+        needs: Fields of `MergeProblem` that it needs with its default options, see `needs.NEEDS`.
+        start: The start of training that it assumes: "any", since it aligns or does not average
+            units; or "common", the same weights (or, as a control, without alignment).
+        asks: What each data holder is asked, and how often.
+    """
+
+    source: str
+    needs: tuple[str, ...] = ()
+    start: str = "any"
+    asks: str = "nothing"
+
+
+def _descent(source: str) -> MethodFacts:
+    return MethodFacts(source, ("shared_data_holder",), asks="shared data only: gradients, steps")
+
+
+_FLEET_MERGE = ("data_holders",), "any", "gradients, epochs x steps"
+_MAPS = ("data_holders", "affine_maps")
+_PAPER = "the paper, Algorithm 1"
+
+_METHODS: dict[str, tuple[Method, MethodFacts]] = {
+    "naive_average": (naive_average, MethodFacts("McMahan et al. 2017", start="common")),
+    "common_init": (common_init, MethodFacts("McMahan et al. 2017", start="common")),
+    "git_rebasin": (git_rebasin, MethodFacts("Ainsworth et al. 2023")),
+    "git_rebasin_activations": (
+        partial(git_rebasin, by="activations"),
+        MethodFacts("Ainsworth et al. 2023", ("activations",)),
+    ),
+    "sinkhorn_rebasin_l1": (
+        partial(sinkhorn_rebasin, loss="l1"),
+        MethodFacts("Peña et al. 2023"),
+    ),
+    "sinkhorn_rebasin_l2": (
+        partial(sinkhorn_rebasin, loss="l2"),
+        MethodFacts("Peña et al. 2023"),
+    ),
+    "sinkhorn_rebasin_midpoint": (
+        partial(sinkhorn_rebasin, loss="midpoint"),
+        _descent("Peña et al. 2023"),
+    ),
+    "sinkhorn_rebasin": (sinkhorn_rebasin, _descent("Peña et al. 2023")),
+    "sinkhorn_data": (partial(sinkhorn_rebasin, loss="random_point"), _descent("the paper")),
+    "fleet_merge": (fleet_merge, MethodFacts(_PAPER, *_FLEET_MERGE)),
+    "fleet_merge_listing": (
+        partial(fleet_merge, start="identity", trust=None, descent=LISTING, equal_weights=True),
+        MethodFacts(f"{_PAPER}, word by word", *_FLEET_MERGE),
+    ),
+    "fleet_merge_monotone": (
+        partial(fleet_merge, monotone=True),
+        MethodFacts("this project", ("data_holders",), "any", "gradients and losses"),
+    ),
+    "fleet_merge_soft": (partial(fleet_merge, soft=True), MethodFacts("the paper", *_FLEET_MERGE)),
+    "fleet_merge_simplex": (
+        partial(fleet_merge, point="simplex"),
+        MethodFacts("the paper", *_FLEET_MERGE),
+    ),
+    "fleet_merge_average": (
+        partial(fleet_merge, point="average"),
+        MethodFacts("the paper", *_FLEET_MERGE),
+    ),
+    "regmean": (regmean, MethodFacts("Jin et al. 2023", _MAPS, "common", "moments, once")),
+    "regmean_pp": (
+        regmean_pp,
+        MethodFacts("Nguyen et al. 2025", _MAPS, "common", "moments, once for each map"),
+    ),
+    "least_squares": (
+        least_squares,
+        MethodFacts("this project", _MAPS, "any", "moments with labels, once for each map"),
+    ),
+    "head_refit": (
+        head_refit,
+        MethodFacts("this project", _MAPS, "common", "moments with labels of the last map"),
+    ),
+    "repair": (
+        repair,
+        MethodFacts("Jordan et al. 2023", _MAPS, "any", "moments, of each model and each map"),
+    ),
+    "task_arithmetic": (
+        task_arithmetic,
+        MethodFacts("Ilharco et al. 2023", ("base",), "common"),
+    ),
+    "ties": (ties, MethodFacts("Yadav et al. 2023", ("base",), "common")),
+    "dare": (dare, MethodFacts("Yu et al. 2024", ("base",), "common")),
+    "iso_c": (iso_c, MethodFacts("Marczak et al. 2025", ("base",), "common")),
+    "iso_cts": (iso_cts, MethodFacts("Marczak et al. 2025", ("base",), "common")),
+    "tsv_m": (tsv_m, MethodFacts("Gargiulo et al. 2025", ("base",), "common")),
+    "wudi": (wudi, MethodFacts("Cheng et al. 2025", ("base",), "common")),
+    "lora": (lora, MethodFacts("Hu et al. 2021; products", start="common")),
+    "fisher": (
+        fisher,
+        MethodFacts("Matena and Raffel 2022", ("data_holders",), "common", "gradients, samples"),
+    ),
+    "fed_sgd": (
+        fed_sgd,
+        MethodFacts("McMahan et al. 2017", ("data_holders",), "any", "gradients, steps"),
+    ),
+}
+
+METHODS: dict[str, Method] = {name: method for name, (method, _) in _METHODS.items()}
+"""The functions by name. The paper's names, with `_` for `-`, are those up to fleet_merge_average;
+of these fleet_merge_monotone is not in the paper, and fleet_merge_listing is its algorithm word by
+word (see `fleet_merge`)."""
+
+FACTS: dict[str, MethodFacts] = {name: facts for name, (_, facts) in _METHODS.items()}
+"""What is known of each method."""
 
 
 def find(name: str) -> Method:
@@ -77,6 +167,18 @@ def find(name: str) -> Method:
     raise UnknownNameError("merging method", name, METHODS, remedy)
 
 
+def needs(name: str) -> tuple[str, ...]:
+    """Returns the fields of `MergeProblem` that a method needs, see `needs.NEEDS`.
+
+    Args:
+        name: See `find`. A user's own function says it by its attribute `needs`.
+
+    Raises:
+        UnknownNameError, MergeError: See `find`; or the attribute names no field.
+    """
+    return FACTS[name].needs if name in FACTS else needs_of(find(name))
+
+
 def merge(method: str, problem: MergeProblem, **options: Any) -> MergeResult:
     """Merges models by a method, and checks the result.
 
@@ -88,12 +190,18 @@ def merge(method: str, problem: MergeProblem, **options: Any) -> MergeResult:
     Raises:
         UnsoundMergeError: The merged model is not of the models' form, or not usable; see
             `soundness.require_sound`.
-        FleetToolsError: There is no such method, or the method raises an error.
+        FleetToolsError: There is no such method, the problem lacks what it needs, or the method
+            raises an error.
     """
-    result, form = find(method)(problem, **options), problem.models[0]
+    require(problem, *needs(method))
+    result = find(method)(problem, **options)
     if not isinstance(result, MergeResult):
         raise UnsoundMergeError(
             f"{method} returned a {type(result).__name__}. Return a merging.problem.MergeResult."
         )
-    require_sound(result.state, form, method)
-    return replace(result, state=with_singular_vectors(result.state, form))
+    module = result.module or problem.module
+    form = problem.models[0] if result.module is None else tensors_of(result.module)
+    for member in result.members:
+        require_sound(member, form, method)
+    members = tuple(with_singular_vectors(member, form) for member in result.members)
+    return replace(result, members=members, module=module, output=problem.output)

@@ -15,8 +15,9 @@ import torch
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.activations import match_moments
+from fleet_tools.baselines.merging.methods.needs import require_moments
 from fleet_tools.baselines.merging.methods.rebasin import match_models
-from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, require_measurable
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target, combine, solve
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
@@ -70,7 +71,7 @@ def regmean(
     merged = average(models, problem.averaging_weights)
     for each in problem.affine_maps:
         merged = each.with_matrix(merged, solve(sums[each.name], each.matrix(merged), ridge))
-    return MergeResult(merged, permutations, meter.traffic)
+    return MergeResult.network(merged, permutations, meter.traffic)
 
 
 def regmean_pp(
@@ -117,7 +118,7 @@ def regmean_pp(
         )
         moments = combine(of_holders, problem.normalized_weights.tolist())
         merged = each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))
-    return MergeResult(dict(merged), permutations, meter.traffic)
+    return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
 def least_squares(
@@ -149,7 +150,7 @@ def least_squares(
         merged = _fitted(problem, each, merged, "outputs", models, ridge, meter)
     target: Target = "labels" if labels else "outputs"
     merged = _fitted(problem, last, merged, target, models, ridge, meter)
-    return MergeResult(dict(merged), permutations, meter.traffic)
+    return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
 def head_refit(
@@ -169,7 +170,7 @@ def head_refit(
             are missing.
         MessageError: A data holder's answer is invalid.
     """
-    require_moments(problem, problem.affine_maps[-1:])
+    require_moments(problem, slice(-1, None))
     if of not in ("average", "base"):
         raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
     base = problem.require_base() if of == "base" else None
@@ -178,7 +179,7 @@ def head_refit(
     begin = problem.mean(permutations) if base is None else base
     last = problem.affine_maps[-1]
     merged = _fitted(problem, last, begin, "labels", (), ridge, meter)
-    return MergeResult(merged, permutations, meter.traffic)
+    return MergeResult.network(merged, permutations, meter.traffic)
 
 
 def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutation, ...]:
@@ -222,26 +223,6 @@ def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutat
     return tuple(
         identity if index == largest else matched(index) for index in range(len(problem.models))
     )
-
-
-def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:
-    """Raises an error unless data holders can be asked for moments.
-
-    Args:
-        problem: The models and their data holders.
-        maps: Affine maps whose moments are wanted; None for all.
-
-    Raises:
-        MergeError: There are no data holders or no affine maps, or moments are too large.
-    """
-    if not problem.data_holders or not problem.affine_maps:
-        missing = "data holders" if not problem.data_holders else "affine maps"
-        raise MergeError(
-            f"The merge problem has no {missing}, whose moments determine the merged model. Give "
-            "a data holder with `batches` for each model, and the models' "
-            "`moments.affine_maps.affine_maps` in the order in which they are applied."
-        )
-    require_measurable(problem.affine_maps if maps is None else maps, problem.models[0])
 
 
 def _own_outputs(G: torch.Tensor, each: AffineMap, model: State, off_diagonal: float) -> Moments:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from fleet_tools.baselines.merging.average import floating_tensors
-from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.needs import require
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
@@ -72,12 +72,7 @@ class DrawnGradients:
     """
 
     def __init__(self, problem: MergeProblem) -> None:
-        if not problem.data_holders:
-            raise MergeError(
-                "The merge problem has no data holders to answer with gradients on their own data. "
-                "Give one for each model (`queries.data_holder.LocalDataHolder`), or use "
-                "naive_average, which needs none."
-            )
+        require(problem, "data_holders")
         self.meter = TrafficMeter()
         self._problem = problem
         self._digests = [digest(model) for model in problem.models]

@@ -180,39 +180,66 @@ def _sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
 
 
 def _isotropic_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    U, values, V = torch.linalg.svd(_sum(D, shares), full_matrices=False)
-    return values.mean() * U @ V
+    U, values, V = _decomposed(_sum(D, shares))
+    return _mean(values) * U @ V
 
 
 def _isotropic_subspaces(common: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    U, values, V = torch.linalg.svd(_sum(D, shares), full_matrices=False)
-    rank, count = len(values), len(D)
+    rank, count = min(D.shape[1:]), len(D)
     own = min(rank // count, round((rank - int(rank * common)) / count))
     kept = rank - own * count
-    lefts, singular, rights = [U[:, :kept]], [values[:kept]], [V[:kept]]
+    U, values, V = (each[..., :kept] for each in _columns(_sum(D, shares)))
+    lefts, singular, rights = [U], [values], [V]
     for matrix in shares[:, None, None] * D:
-        outside = matrix - lefts[0] @ (lefts[0].T @ matrix)
-        left, value, right = torch.linalg.svd(outside, full_matrices=False)
+        outside = matrix - U @ (U.T @ matrix)
+        left, value, right = _columns(outside, float(matrix.norm()))
         lefts.append(left[:, :own])
         singular.append(value[:own])
-        rights.append(right[:own])
-    U, V = _orthogonal(torch.cat(lefts, 1)), _orthogonal(torch.cat(rights))
-    return torch.cat(singular).mean() * U @ V
+        rights.append(right[:, :own])
+    return _mean(torch.cat(singular)) * _orthogonal(lefts) @ _orthogonal(rights).T
 
 
 def _orthogonal_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     kept = max(1, min(D.shape[1:]) // len(D))
-    parts = [torch.linalg.svd(matrix, full_matrices=False) for matrix in D]
-    U = _orthogonal(torch.cat([left[:, :kept] for left, _, _ in parts], 1))
-    V = _orthogonal(torch.cat([right[:kept] for _, _, right in parts]))
-    values = [share * each[:kept] for share, (_, each, _) in zip(shares, parts, strict=True)]
-    return U * torch.cat(values) @ V
+    parts = [[each[..., :kept] for each in _columns(matrix)] for matrix in D]
+    lefts, values, rights = zip(*parts, strict=True)
+    scaled = [share * each for share, each in zip(shares, values, strict=True)]
+    return _orthogonal(lefts) * torch.cat(scaled) @ _orthogonal(rights).T
 
 
-def _orthogonal(matrix: torch.Tensor) -> torch.Tensor:
-    """Returns the nearest matrix whose singular values are 1."""
-    U, _, V = torch.linalg.svd(matrix, full_matrices=False)
+def _decomposed(
+    matrix: torch.Tensor, size: float | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns U, S and V of a matrix U S V with no more singular values than its rank.
+
+    Vectors of singular values of 0 are arbitrary; those of adapters of low rank are many.
+
+    Args:
+        matrix: The matrix.
+        size: Number relative to which singular values count as 0; the largest one if None.
+    """
+    U, values, V = torch.linalg.svd(matrix, full_matrices=False)
+    largest = float(values[:1].sum()) if size is None else size
+    rank = int((values > 1e-10 * largest).sum())
+    return U[:, :rank], values[:rank], V[:rank]
+
+
+def _columns(
+    matrix: torch.Tensor, size: float | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns the same with the right singular vectors as columns, too."""
+    U, values, V = _decomposed(matrix, size)
+    return U, values, V.T
+
+
+def _orthogonal(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Returns the nearest matrix to columns side by side whose singular values are 1 (or 0)."""
+    U, _, V = _decomposed(torch.cat(list(parts), 1))
     return U @ V
+
+
+def _mean(values: torch.Tensor) -> torch.Tensor:
+    return values.sum() / max(len(values), 1)
 
 
 def _undisturbed(ridge: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
