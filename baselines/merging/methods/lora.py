@@ -23,6 +23,10 @@ from fleet_tools.baselines.merging.symmetry.table import State
 
 _A, _B = "lora_A", "lora_B"
 
+FACTORED = ("average", "ties", "tsv_m", "wudi")
+"""Combinations of products that have largest singular values; isotropic ones have equal ones, of
+which none is to be left out."""
+
 
 def lora(
     problem: MergeProblem, *, by: str = "average", density: float = 0.2, scale: float = 1.0
@@ -35,8 +39,8 @@ def lora(
 
     Args:
         problem: The adapters; their table has a fixed axis for the rank.
-        by: How products are combined: "average", "ties", "iso_c", "iso_cts", "tsv_m" or "wudi",
-            each with the defaults of the method of that name; the base is a product of 0.
+        by: How products are combined: "average", "ties", "tsv_m" or "wudi", each with the defaults
+            of the method of that name; the base is a product of 0.
         density: Of `ties`.
         scale: Multiple of the merged product.
 
@@ -44,6 +48,11 @@ def lora(
         MergeError: `by` is unknown, a factor has no other, there are no factors, or `density` or
             `scale` is out of range.
     """
+    if by not in FACTORED:
+        raise MergeError(
+            f"Products are combined by {by!r}; known are {', '.join(FACTORED)}. Isotropic ones "
+            "have no adapter of low rank: `merged_products` returns them as changes of weights."
+        )
     if not abs(scale) < float("inf"):
         raise MergeError(f"The scale is {scale}. Give a finite number; 1 keeps the merged product.")
     merged = merged_products(problem.models, problem.averaging_weights, by=by, density=density)
@@ -68,7 +77,7 @@ def merged_products(
     Args:
         adapters: State dicts of adapters of the same weights.
         averaging_weights: One for each adapter; equal ones if None.
-        by: See `lora`.
+        by: See `lora`; or "iso_c" or "iso_cts".
         density: See `lora`.
         factor: s = alpha / r of the adapters, or of each.
 
