@@ -1,9 +1,9 @@
 """What a method needs of a merge problem, as data: checked before anything is computed or asked."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.moments.affine_maps import require_measurable
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, require_measurable
 from fleet_tools.baselines.merging.problem import MergeProblem
 
 NEEDS = {
@@ -66,14 +66,14 @@ def require(problem: MergeProblem, *needs: str) -> None:
             raise MergeError(f"The merge problem has no {what} ({need}). {remedy}")
 
 
-def require_moments(problem: MergeProblem, of: slice = slice(None)) -> None:
-    """Raises an error unless data holders can be asked for moments of some of the affine maps.
+def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:
+    """Raises an error unless data holders can be asked for moments of affine maps; all if None.
 
     Raises:
         MergeError: There are no data holders or no affine maps, or moments are too large.
     """
     require(problem, "data_holders", "affine_maps")
-    require_measurable(problem.affine_maps[of], problem.models[0])
+    require_measurable(problem.affine_maps if maps is None else maps, problem.models[0])
 
 
 def needs_of(method: Callable[..., object]) -> tuple[str, ...]:

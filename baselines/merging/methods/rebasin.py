@@ -7,6 +7,7 @@ so that a round costs as many averages as there are models, whatever their numbe
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -20,20 +21,24 @@ from fleet_tools.baselines.merging.average import (
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.activations import (
     match_activations,
+    match_moments,
     permute_activations,
 )
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
 from fleet_tools.baselines.merging.matching.weights import match_weights
-from fleet_tools.baselines.merging.methods.needs import require
+from fleet_tools.baselines.merging.methods.needs import require, require_moments
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.query import MomentQuery
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 
 _DISTANCES = ("l1", "l2")
 LOSSES = (*_DISTANCES, "midpoint", "random_point")
 STARTS = ("identity", "matching")
+
+Alignment = Literal["none", "weights", "activations"]
 
 Permuted = Callable[[int, Permutation], State]
 """permuted(i, permutation): what is averaged of model i, its weights or activations, permuted."""
@@ -203,6 +208,49 @@ def _distance_gradient(loss: str, reference: State, permuted: State) -> dict[str
     if loss == "l1":
         return {name: difference.sign() for name, difference in differences.items()}
     return {name: 2 * difference for name, difference in differences.items()}
+
+
+def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutation, ...]:
+    """Returns a permutation for each model.
+
+    Args:
+        problem: The models and their data holders.
+        by: "none", for models that began with the same weights; "weights", see `match_models`; or
+            "activations": each model is matched with the one of the largest averaging weight, by
+            covariances that its data holder measures.
+        meter: Counts the traffic.
+
+    Raises:
+        MergeError: `by` is unknown, or data holders or affine maps are missing.
+        MessageError: A data holder's answer is invalid.
+    """
+    if by not in get_args(Alignment):
+        raise MergeError(
+            f"Models are aligned by {by!r}; known are {', '.join(get_args(Alignment))}."
+        )
+    if by == "weights":
+        return match_models(problem)
+    identity = problem.group.identity()
+    if by == "none":
+        return tuple(identity for _ in problem.models)
+    require_moments(problem)
+    largest = int(np.argmax(problem.normalized_weights))
+    reference = problem.models[largest]
+    names = tuple(each.name for each in problem.affine_maps)
+
+    def matched(index: int) -> Permutation:
+        model = problem.models[index]
+        query = MomentQuery(reference, names, "inputs", model)
+        moments = meter.ask_moments(problem.data_holders[index], query, problem.affine_maps)
+        products = {name: each.targets for name, each in moments.items()}
+        generator = np.random.default_rng((problem.seed, index))
+        return match_moments(
+            problem.symmetry, reference, model, problem.affine_maps, products, generator
+        )
+
+    return tuple(
+        identity if index == largest else matched(index) for index in range(len(problem.models))
+    )
 
 
 def alternate(

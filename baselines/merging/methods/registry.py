@@ -1,16 +1,24 @@
 """Merging methods by name, with what is known of them: those of the package, and users' own."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from fleet_tools.baselines.merging.buffers import with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError, UnsoundMergeError
+from fleet_tools.baselines.merging.methods.distillation import distillation
+from fleet_tools.baselines.merging.methods.ensembles import (
+    concatenation,
+    density_gate,
+    gated_refit,
+)
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
 from fleet_tools.baselines.merging.methods.gradient_methods import fed_sgd, fisher
 from fleet_tools.baselines.merging.methods.lora import lora
 from fleet_tools.baselines.merging.methods.needs import needs_of, require
+from fleet_tools.baselines.merging.methods.partition import partition
 from fleet_tools.baselines.merging.methods.rebasin import (
     common_init,
     git_rebasin,
@@ -28,6 +36,7 @@ from fleet_tools.baselines.merging.methods.spectra import iso_c, iso_cts, tsv_m,
 from fleet_tools.baselines.merging.methods.task_vectors import dare, task_arithmetic, ties
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.robust import RULES, robust_average
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.utils.imports import load_user_function
@@ -46,12 +55,14 @@ class MethodFacts:
         start: The start of training that it assumes: "any", since it aligns or does not average
             units; or "common", the same weights (or, as a control, without alignment).
         asks: What each data holder is asked, and how often.
+        returns: "a network" of the models' size, or "an ensemble", with the parameters of all.
     """
 
     source: str
     needs: tuple[str, ...] = ()
     start: str = "any"
     asks: str = "nothing"
+    returns: str = "a network"
 
 
 def _descent(source: str) -> MethodFacts:
@@ -61,6 +72,11 @@ def _descent(source: str) -> MethodFacts:
 _FLEET_MERGE = ("data_holders",), "any", "gradients, epochs x steps"
 _MAPS = ("data_holders", "affine_maps")
 _PAPER = "the paper, Algorithm 1"
+
+
+def _ensemble(source: str, asks: str, *needs: str) -> MethodFacts:
+    return MethodFacts(source, (*_MAPS, *needs), asks=asks, returns="an ensemble")
+
 
 _METHODS: dict[str, tuple[Method, MethodFacts]] = {
     "naive_average": (naive_average, MethodFacts("McMahan et al. 2017", start="common")),
@@ -138,6 +154,31 @@ _METHODS: dict[str, tuple[Method, MethodFacts]] = {
         fed_sgd,
         MethodFacts("McMahan et al. 2017", ("data_holders",), "any", "gradients, steps"),
     ),
+    "density_gate": (density_gate, _ensemble("Xu et al. 1995", "moments of states, once")),
+    "gated_refit": (
+        gated_refit,
+        _ensemble("this project", "moments of states; then with labels, of all networks"),
+    ),
+    "concatenation": (
+        concatenation,
+        _ensemble("this project", "moments with labels, of all networks"),
+    ),
+    "partition": (
+        partition,
+        _ensemble("this project", "moments with labels, of all networks", "wide"),
+    ),
+    "distillation": (
+        distillation,
+        MethodFacts("Lin et al. 2020", (*_MAPS, "module"), "any", "what its teacher asks"),
+    ),
+    **{
+        name: (
+            partial(robust_average, rule=name),
+            MethodFacts("see `merging.robust`", start="common"),
+        )
+        for name in RULES
+        if name != "mean"
+    },
 }
 
 METHODS: dict[str, Method] = {name: method for name, (method, _) in _METHODS.items()}
@@ -147,6 +188,54 @@ word (see `fleet_merge`)."""
 
 FACTS: dict[str, MethodFacts] = {name: facts for name, (_, facts) in _METHODS.items()}
 """What is known of each method."""
+
+ENSEMBLES = tuple(name for name, facts in FACTS.items() if facts.returns == "an ensemble")
+"""Names of the methods whose results have the parameters of all models."""
+
+NETWORKS = tuple(name for name in METHODS if name not in ENSEMBLES)
+"""Names of the methods that return one network of the models' size."""
+
+
+@dataclass(frozen=True)
+class MethodDescription:
+    """What a list of methods says of one.
+
+    Attributes:
+        name: Its name.
+        summary: One line.
+        needs: What it needs beside weights, see `needs.NEEDS`.
+        returns: See `MethodFacts`.
+        options: Its options with their defaults.
+        facts: What else is known of it; None for a user's own.
+    """
+
+    name: str
+    summary: str
+    needs: tuple[str, ...]
+    returns: str
+    options: Mapping[str, Any]
+    facts: MethodFacts | None
+
+
+def describe(name: str) -> MethodDescription:
+    """Returns the description of a method.
+
+    Raises:
+        UnknownNameError, MergeError: See `find`.
+    """
+    method, facts = find(name), FACTS.get(name)
+    function = method.func if isinstance(method, partial) else method
+    summary = (inspect.getdoc(function) or "").partition("\n")[0]
+    if isinstance(method, partial):
+        fixed = ", ".join(f"{key}={value!r}" for key, value in method.keywords.items())
+        summary = f"{summary} With {fixed}."
+    options = {
+        key: parameter.default
+        for key, parameter in inspect.signature(method).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    returns = facts.returns if facts else "a network"
+    return MethodDescription(name, summary, needs(name), returns, options, facts)
 
 
 def find(name: str) -> Method:
@@ -179,11 +268,11 @@ def needs(name: str) -> tuple[str, ...]:
     return FACTS[name].needs if name in FACTS else needs_of(find(name))
 
 
-def merge(method: str, problem: MergeProblem, **options: Any) -> MergeResult:
+def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeResult:
     """Merges models by a method, and checks the result.
 
     Args:
-        method: Name of the method; see `find`.
+        method: Name of the method, see `find`, or a function.
         problem: The models, and what is known of them.
         options: Options of the method; see its docstring.
 
@@ -193,8 +282,10 @@ def merge(method: str, problem: MergeProblem, **options: Any) -> MergeResult:
         FleetToolsError: There is no such method, the problem lacks what it needs, or the method
             raises an error.
     """
-    require(problem, *needs(method))
-    result = find(method)(problem, **options)
+    function = find(method) if isinstance(method, str) else method
+    require(problem, *(needs(method) if isinstance(method, str) else needs_of(method)))
+    result = function(problem, **options)
+    method = method if isinstance(method, str) else getattr(method, "__name__", "The method")
     if not isinstance(result, MergeResult):
         raise UnsoundMergeError(
             f"{method} returned a {type(result).__name__}. Return a merging.problem.MergeResult."

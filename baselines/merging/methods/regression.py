@@ -6,26 +6,24 @@ the map has there; `least_squares` also takes what each model's map returns in t
 labels for the last map. Networks are pruned and quantized with such fits (He et al. 2017, eq. 5).
 """
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.matching.activations import match_moments
 from fleet_tools.baselines.merging.methods.needs import require_moments
-from fleet_tools.baselines.merging.methods.rebasin import match_models
+from fleet_tools.baselines.merging.methods.rebasin import align
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target, combine, solve
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
-from fleet_tools.baselines.merging.symmetry.group import Permutation
+from fleet_tools.baselines.merging.queries.query import MomentQuery
+from fleet_tools.baselines.merging.robust import robust_moments, robust_state
 from fleet_tools.baselines.merging.symmetry.table import State
 
-Alignment = Literal["none", "weights", "activations"]
+Pool = Callable[[Iterable[Moments], Sequence[float]], Moments]
+"""pool(moments, weights): moments of all robots together."""
 
 
 def regmean(
@@ -34,6 +32,8 @@ def regmean(
     alignment: str = "none",
     ridge: float = 1e-3,
     off_diagonal: float = 1.0,
+    rule: str = "mean",
+    byzantine: int = 1,
 ) -> MergeResult:
     """Merges each affine map by M = (sum_i w_i G_i)^-1 sum_i w_i G_i M_i.
 
@@ -44,11 +44,13 @@ def regmean(
 
     Args:
         problem: The models, their data holders and affine maps.
-        alignment: "none", "weights" or "activations", see `align`.
+        alignment: "none", "weights" or "activations", see `rebasin.align`.
         ridge: Weight of the average of the matrices, which determines M in directions without
             inputs; relative to the mean square of the inputs.
         off_diagonal: Factor of the entries of G_i off the diagonal; the source has 0.9 for language
             models.
+        rule: How one is made of all robots' moments, and of their other weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders or affine maps are missing.
@@ -59,18 +61,19 @@ def regmean(
     permutations = align(problem, alignment, meter)
     models, weights = problem.permuted(permutations), problem.normalized_weights.tolist()
     names = tuple(each.name for each in problem.affine_maps)
-    sums: dict[str, Moments] = {}
+    merged = robust_state(problem, permutations, rule, byzantine)
+    parts: dict[str, list[tuple[Moments, float]]] = {name: [] for name in names}
     for holder, model, weight in zip(problem.data_holders, models, weights, strict=True):
         measured = meter.ask_moments(holder, MomentQuery(model, names), problem.affine_maps)
         for each in problem.affine_maps:
             own = _own_outputs(measured.pop(each.name).inputs, each, model, off_diagonal)
-            if total := sums.get(each.name):
-                sums[each.name] = combine([total, own], [1.0, weight])
-            else:
-                sums[each.name] = combine([own], [weight])
-    merged = average(models, problem.averaging_weights)
+            parts[each.name].append((own, weight))
+            if rule == "mean":  # the sum alone is in memory
+                parts[each.name] = [(combine(*zip(*parts[each.name], strict=True)), 1.0)]
     for each in problem.affine_maps:
-        merged = each.with_matrix(merged, solve(sums[each.name], each.matrix(merged), ridge))
+        moments, shares = zip(*parts[each.name], strict=True)
+        pooled = robust_moments(moments, shares, rule, byzantine)
+        merged = each.with_matrix(merged, solve(pooled, each.matrix(merged), ridge))
     return MergeResult.network(merged, permutations, meter.traffic)
 
 
@@ -80,6 +83,8 @@ def regmean_pp(
     alignment: str = "none",
     ridge: float = 1e-3,
     off_diagonal: float = 1.0,
+    rule: str = "mean",
+    byzantine: int = 1,
 ) -> MergeResult:
     """Merges one map after the other as `regmean`, on what each reads in the merged network.
 
@@ -94,6 +99,8 @@ def regmean_pp(
         alignment: See `regmean`.
         ridge: See `regmean`.
         off_diagonal: See `regmean`.
+        rule: See `regmean`.
+        byzantine: See `regmean`.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders or affine maps are missing.
@@ -103,26 +110,31 @@ def regmean_pp(
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
     models = problem.permuted(permutations)
-    merged: State = average(models, problem.averaging_weights)
+    merged: State = robust_state(problem, permutations, rule, byzantine)
     for each in problem.affine_maps:
+        query = MomentQuery(merged, (each.name,))
         of_holders = (
-            _own_outputs(
-                meter.ask_moments(holder, MomentQuery(merged, (each.name,)), problem.affine_maps)[
-                    each.name
-                ].inputs,
-                each,
-                model,
-                off_diagonal,
-            )
-            for holder, model in zip(problem.data_holders, models, strict=True)
+            meter.ask_moments(holder, query, problem.affine_maps)[each.name].inputs
+            for holder in problem.data_holders
         )
-        moments = combine(of_holders, problem.normalized_weights.tolist())
+        own = (
+            _own_outputs(G, each, model, off_diagonal)
+            for G, model in zip(of_holders, models, strict=True)
+        )
+        weights = problem.normalized_weights.tolist()
+        moments = robust_moments(own, weights, rule, byzantine)
         merged = each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))
     return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
 def least_squares(
-    problem: MergeProblem, *, alignment: str = "none", ridge: float = 1e-3, labels: bool = True
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    ridge: float = 1e-3,
+    labels: bool = True,
+    rule: str = "mean",
+    byzantine: int = 1,
 ) -> MergeResult:
     """Fits one affine map after the other; each takes a message to and from each data holder.
 
@@ -131,10 +143,12 @@ def least_squares(
 
     Args:
         problem: The models, their data holders and affine maps.
-        alignment: "none", "weights" or "activations", see `align`.
+        alignment: "none", "weights" or "activations", see `rebasin.align`.
         ridge: Weight of the average of the matrices, which determines a map in directions without
             inputs; relative to the mean square of the inputs.
         labels: Whether the last map is fitted to the labels, not to the models' outputs.
+        rule: How one is made of all robots' moments, and of their weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders, affine maps or labels are missing.
@@ -144,85 +158,52 @@ def least_squares(
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
     models = problem.permuted(permutations)
-    merged: State = average(models, problem.averaging_weights)
+    merged: State = robust_state(problem, permutations, rule, byzantine)
+    pool = partial(robust_moments, rule=rule, byzantine=byzantine)
     *hidden, last = problem.affine_maps
     for each in hidden:
-        merged = _fitted(problem, each, merged, "outputs", models, ridge, meter)
+        merged = _fitted(problem, each, merged, "outputs", models, ridge, meter, pool)
     target: Target = "labels" if labels else "outputs"
-    merged = _fitted(problem, last, merged, target, models, ridge, meter)
+    merged = _fitted(problem, last, merged, target, models, ridge, meter, pool)
     return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
 def head_refit(
-    problem: MergeProblem, *, alignment: str = "none", of: str = "average", ridge: float = 1e-3
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    of: str = "average",
+    ridge: float = 1e-3,
+    rule: str = "mean",
+    byzantine: int = 1,
 ) -> MergeResult:
     """Fits the last affine map to the labels, on what it reads in the average of the models.
 
     Args:
         problem: The models, their data holders and affine maps.
-        alignment: "none", "weights" or "activations", see `align`.
+        alignment: "none", "weights" or "activations", see `rebasin.align`.
         of: "average", or "base": the model from which all were trained. An untrained base makes the
             control experiment of random features, in which no robot's training is used.
         ridge: Weight of the former matrix, relative to the mean square of the inputs.
+        rule: How one is made of all robots' moments, and of their weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
 
     Raises:
         MergeError: `alignment` or `of` is unknown; data holders, affine maps, labels or the base
             are missing.
         MessageError: A data holder's answer is invalid.
     """
-    require_moments(problem, slice(-1, None))
+    require_moments(problem, problem.affine_maps[-1:])
     if of not in ("average", "base"):
         raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
     base = problem.require_base() if of == "base" else None
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
-    begin = problem.mean(permutations) if base is None else base
+    begin = robust_state(problem, permutations, rule, byzantine) if base is None else base
+    pool = partial(robust_moments, rule=rule, byzantine=byzantine)
     last = problem.affine_maps[-1]
-    merged = _fitted(problem, last, begin, "labels", (), ridge, meter)
+    merged = _fitted(problem, last, begin, "labels", (), ridge, meter, pool)
     return MergeResult.network(merged, permutations, meter.traffic)
-
-
-def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutation, ...]:
-    """Returns a permutation for each model.
-
-    Args:
-        problem: The models and their data holders.
-        by: "none", for models that began with the same weights; "weights", see `match_models`; or
-            "activations": each model is matched with the one of the largest averaging weight, by
-            covariances that its data holder measures.
-        meter: Counts the traffic.
-
-    Raises:
-        MergeError: `by` is unknown, or data holders or affine maps are missing.
-        MessageError: A data holder's answer is invalid.
-    """
-    if by not in get_args(Alignment):
-        raise MergeError(
-            f"Models are aligned by {by!r}; known are {', '.join(get_args(Alignment))}."
-        )
-    if by == "weights":
-        return match_models(problem)
-    identity = problem.group.identity()
-    if by == "none":
-        return tuple(identity for _ in problem.models)
-    require_moments(problem)
-    largest = int(np.argmax(problem.normalized_weights))
-    reference = problem.models[largest]
-    names = tuple(each.name for each in problem.affine_maps)
-
-    def matched(index: int) -> Permutation:
-        model = problem.models[index]
-        query = MomentQuery(reference, names, "inputs", model)
-        moments = meter.ask_moments(problem.data_holders[index], query, problem.affine_maps)
-        products = {name: each.targets for name, each in moments.items()}
-        generator = np.random.default_rng((problem.seed, index))
-        return match_moments(
-            problem.symmetry, reference, model, problem.affine_maps, products, generator
-        )
-
-    return tuple(
-        identity if index == largest else matched(index) for index in range(len(problem.models))
-    )
 
 
 def _own_outputs(G: torch.Tensor, each: AffineMap, model: State, off_diagonal: float) -> Moments:
@@ -239,6 +220,7 @@ def _fitted(
     teachers: Sequence[State],
     ridge: float,
     meter: TrafficMeter,
+    pool: Pool,
 ) -> dict[str, torch.Tensor]:
     """Returns the merged model with one map fitted on the data of all holders."""
     of_holders = (
@@ -249,5 +231,5 @@ def _fitted(
         )[each.name]
         for index, holder in enumerate(problem.data_holders)
     )
-    moments = combine(of_holders, problem.normalized_weights.tolist())
+    moments = pool(of_holders, problem.normalized_weights.tolist())
     return each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))

@@ -7,13 +7,13 @@ from torch import nn
 
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.methods.needs import require, require_moments
-from fleet_tools.baselines.merging.methods.regression import align
+from fleet_tools.baselines.merging.methods.rebasin import align
 from fleet_tools.baselines.merging.modules import copied, uncompiled
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import combine
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
+from fleet_tools.baselines.merging.queries.query import MomentQuery
 from fleet_tools.baselines.merging.symmetry.table import State
 
 Statistics = tuple[torch.Tensor, torch.Tensor]
@@ -39,7 +39,7 @@ def repair(
 
     Args:
         problem: The models, their data holders and affine maps; with BatchNorm also the module.
-        alignment: "none", "weights" or "activations", see `regression.align`.
+        alignment: "none", "weights" or "activations", see `rebasin.align`.
         floor: Units with a lower variance than this fraction of the map's mean are only shifted.
 
     Raises:

@@ -20,24 +20,23 @@ from fleet_tools.baselines.merging.methods import fleet_merge as fleet_merge_mod
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
 from fleet_tools.baselines.merging.methods.needs import needs_of
 from fleet_tools.baselines.merging.methods.rebasin import git_rebasin, sinkhorn_rebasin
-from fleet_tools.baselines.merging.methods.registry import FACTS, METHODS, merge
+from fleet_tools.baselines.merging.methods.registry import FACTS, METHODS, NETWORKS, merge
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import ask
+from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.robust import RULES
 from fleet_tools.errors import UnknownNameError
 
 SHORT = Descent(steps=2)
-NETWORKS = [name for name in METHODS if name != "lora"]
-"""Methods of networks; `lora` merges adapters."""
+MERGES = [name for name in NETWORKS if name not in {"distillation", "lora", *RULES}]
+"""Methods of one network, but a student, adapters and rules, whose laws are in their own tests."""
 FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "repair"}
 """Methods that solve for the merged model with messages in single precision."""
 CHANGED = {"ties", "dare", "iso_c", "iso_cts", "fed_sgd"}
 """Methods that make another model of one."""
-AVERAGING = [
-    name for name in NETWORKS if name not in FITTED | CHANGED | {"fisher", "tsv_m", "wudi"}
-]
+AVERAGING = [name for name in MERGES if name not in FITTED | CHANGED | {"fisher", "tsv_m", "wudi"}]
 """Methods that return the mean of the permuted models."""
 
-STEPPED = {name for name in METHODS if "sinkhorn" in name or "fleet" in name}
+STEPPED = {name for name in MERGES if "sinkhorn" in name or "fleet" in name}
 MODULES = {"mlp": {"h1": "1", "h2": "3"}}
 
 
@@ -194,7 +193,7 @@ def test_the_listing_projects_after_each_step_from_the_identity_itself():
     assert max(float(matrix.max()) for matrix in soft.values()) < 0.13
 
 
-@pytest.mark.parametrize("method", NETWORKS)
+@pytest.mark.parametrize("method", MERGES)
 def test_the_order_of_names_does_not_matter(method):
     """Models from files have names in random order."""
     problem = copies("mlp", 3)
@@ -237,7 +236,7 @@ def test_sinkhorn_rebasin_lowers_the_barrier_by_data_alone(loss):
     assert error(merged.state) < 0.5 * error(merge("naive_average", problem).state)
 
 
-@pytest.mark.parametrize("method", NETWORKS)
+@pytest.mark.parametrize("method", MERGES)
 def test_a_method_changes_nothing_and_is_a_function_of_its_arguments(method):
     problem = copies("mlp", 3)
     before = [{name: tensor.clone() for name, tensor in m.items()} for m in problem.models]
@@ -260,7 +259,7 @@ def test_the_merge_is_the_mean_of_the_permuted_models(method):
         torch.testing.assert_close(mean[name], merged.state[name])
 
 
-@pytest.mark.parametrize("method", sorted(set(NETWORKS) - CHANGED))
+@pytest.mark.parametrize("method", sorted(set(MERGES) - CHANGED))
 def test_one_model_is_merged_into_itself(method):
     problem = copies("mlp", 1)
     merged = merge(method, problem, **options(method))
@@ -331,7 +330,9 @@ def test_monotone_fleet_merge_never_ends_above_its_start(start):
     problem = different_models(3, averaging_weights=weights)
 
     def pooled(state):
-        answers = [ask(each, state, None, gradient=False)[0] for each in problem.data_holders]
+        answers = [
+            TrafficMeter().ask(each, state, None, gradient=False) for each in problem.data_holders
+        ]
         return np.average([answer.loss for answer in answers], weights=weights)
 
     still = Descent(steps=0, noise=0.0)  # the start itself
@@ -413,7 +414,7 @@ def test_what_a_method_needs_is_known_before_it_runs(method):
             merge(method, empty)
     assert not asked
     nothing = MergeProblem(problem.symmetry, problem.models)
-    if not FACTS[method].needs and method in NETWORKS:
+    if not FACTS[method].needs and method in MERGES:
         merge(method, nothing)
 
 
