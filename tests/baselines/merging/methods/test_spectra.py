@@ -53,7 +53,7 @@ def polar(matrix):
 @given(SEEDS, SHAPES, st.integers(1, 4))
 def test_iso_c_flattens_the_spectrum_of_the_mean_and_keeps_its_sum(seed, shape, count):
     drawing = drawn(seed, shape, count)
-    change, bias = change_of("iso_c", drawing)
+    change, bias = change_of("iso_c", drawing, scale=1.0)
     mean = drawing[1].mean(0)
     values = np.linalg.svd(change, compute_uv=False)
     np.testing.assert_allclose(values, np.linalg.svd(mean, compute_uv=False).mean())
@@ -85,7 +85,7 @@ def test_iso_cts_gives_each_model_its_own_directions():
         [outer(0, 5) + outer(1, 2) + outer(3, 0.1), outer(0, 5) + outer(2, 1) + outer(4, 0.2)]
     )
     drawing = (np.zeros((5, 5)), np.zeros(5)), changes, np.zeros((2, 5))
-    change, _ = change_of("iso_cts", drawing, common=0.2)
+    change, _ = change_of("iso_cts", drawing, common=0.2, scale=1.0)
     # One common direction (10 in the sum), and two of each model: 2, 0.1 and 1, 0.2.
     expected = (10 + 2 + 0.1 + 1 + 0.2) / 5 / 2
     np.testing.assert_allclose(change, expected * np.eye(5), atol=1e-9)
@@ -125,12 +125,12 @@ def test_wudi_solves_for_the_least_interference_or_descends_towards_it(seed, sha
         interference(exact, drawing[1]), interference(fitted, drawing[1]), rtol=1e-4, atol=1e-6
     )
     begin = interference(drawing[1].sum(0), drawing[1])
-    short, _ = change_of("wudi", drawing)
-    long, _ = change_of("wudi", drawing, steps=1000, rate=1e-2)
+    short, _ = change_of("wudi", drawing, ridge=None)
+    long, _ = change_of("wudi", drawing, ridge=None, steps=1000, rate=1e-2)
     least = interference(exact, drawing[1])
     assert least - 1e-6 <= interference(long, drawing[1]) <= interference(short, drawing[1]) + 1e-6
     assert interference(short, drawing[1]) <= begin + 1e-9
-    still, _ = change_of("wudi", drawing, steps=0)
+    still, _ = change_of("wudi", drawing, ridge=None, steps=0)
     np.testing.assert_allclose(still, drawing[1].sum(0), atol=1e-12)
 
 
