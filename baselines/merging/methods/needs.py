@@ -39,11 +39,6 @@ NEEDS = {
         "argument of the module",
         "Give an `example`, its argument or a tuple of its arguments.",
     ),
-    "inputs": ("unlabelled inputs", "Give a function that returns a pass over some as `inputs`."),
-    "wide": (
-        "architecture as wide as all models together",
-        "Give a module of the models' kind as `wide`.",
-    ),
 }
 """By field of `MergeProblem`: what it is, and how it is given."""
 

@@ -74,8 +74,8 @@ _MAPS = ("data_holders", "affine_maps")
 _PAPER = "the paper, Algorithm 1"
 
 
-def _ensemble(source: str, asks: str, *needs: str) -> MethodFacts:
-    return MethodFacts(source, (*_MAPS, *needs), asks=asks, returns="an ensemble")
+def _ensemble(source: str, asks: str) -> MethodFacts:
+    return MethodFacts(source, _MAPS, asks=asks, returns="an ensemble")
 
 
 _METHODS: dict[str, tuple[Method, MethodFacts]] = {
@@ -165,7 +165,7 @@ _METHODS: dict[str, tuple[Method, MethodFacts]] = {
     ),
     "partition": (
         partition,
-        _ensemble("this project", "moments with labels, of all networks", "wide"),
+        _ensemble("this project", "moments with labels, of all networks"),
     ),
     "distillation": (
         distillation,
