@@ -1,16 +1,61 @@
-"""Gradients that a method asks of data holders, on draws that do not depend on their order."""
+"""Draws that depend on the contents of models alone, so that their order does not matter.
 
+Orders, seeds, and gradients that data holders answer with on seeded draws. Copies of one model get
+the same seeds.
+"""
+
+import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from fleet_tools.baselines.merging.average import floating_tensors
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.content_order import content_seed, digest
+from fleet_tools.baselines.merging.methods.needs import require
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
+
+
+def content_order(models: Sequence[State]) -> list[int]:
+    """Returns the indices of models in an order that depends on their contents alone."""
+    return sorted(range(len(models)), key=lambda index: digest(models[index]))
+
+
+def digest(model: State) -> bytes:
+    """Returns a hash of all tensors of a model, whatever the order of their names."""
+    hashed = hashlib.sha256()
+    for name in sorted(model):
+        tensor = model[name].detach().cpu().contiguous().reshape(-1)
+        hashed.update(tensor.view(torch.uint8).numpy().tobytes())
+    return hashed.digest()
+
+
+def content_seed(seed: int, number: int, *digests: bytes) -> int:
+    """Returns a seed, below 2**31, for one draw that concerns one model.
+
+    Args:
+        seed: Seed of the problem.
+        number: Number of the draw.
+        digests: What the draw concerns; see `digest`.
+    """
+    hashed = hashlib.sha256(f"{seed} {number} ".encode())
+    for each in digests:
+        hashed.update(each)
+    return int.from_bytes(hashed.digest()[:4], "little") >> 1
+
+
+def reordered(problem: MergeProblem, order: Sequence[int]) -> MergeProblem:
+    """Returns a problem with its models, and all that belongs to each, in another order."""
+    weights, holders = problem.averaging_weights, problem.data_holders
+    return replace(
+        problem,
+        models=[problem.models[index] for index in order],
+        averaging_weights=None if weights is None else [weights[index] for index in order],
+        data_holders=[holders[index] for index in order] if holders else (),
+        activations=[problem.activations[index] for index in order] if problem.activations else (),
+    )
 
 
 class DrawnGradients:
@@ -27,12 +72,7 @@ class DrawnGradients:
     """
 
     def __init__(self, problem: MergeProblem) -> None:
-        if not problem.data_holders:
-            raise MergeError(
-                "The merge problem has no data holders to answer with gradients on their own data. "
-                "Give one for each model (`queries.data_holder.LocalDataHolder`), or use "
-                "naive_average, which needs none."
-            )
+        require(problem, "data_holders")
         self.meter = TrafficMeter()
         self._problem = problem
         self._digests = [digest(model) for model in problem.models]
