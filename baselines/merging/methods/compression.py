@@ -84,7 +84,8 @@ def compress(problem: MergeProblem, *, ridge: float = 1e-3, choice: str = "greed
         merged = each.with_matrix(merged, solve(small, wanted[rows][None], ridge))
     labels = _measured(problem, (last,), "labels", (merged,), meter)[last.name]
     merged = last.with_matrix(merged, solve(labels, last.matrix(merged), ridge))
-    return MergeResult.network(merged, traffic=meter.traffic)
+    permutations = (problem.group.identity(),) * len(models)
+    return MergeResult.network(merged, permutations, meter.traffic)
 
 
 @dataclass(frozen=True)
