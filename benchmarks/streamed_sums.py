@@ -51,10 +51,9 @@ def measurements(
     """Yields what was done, its time in milliseconds, and the bytes that a robot sends, if any."""
     import numpy as np
 
-    from fleet_tools.baselines.federated.messages import LocalUpdate
-    from fleet_tools.baselines.federated.streaming.messages import decode_rounded, encode_rounded
-    from fleet_tools.baselines.federated.streaming.quantization import pack, quantize, unpack
-    from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
+    from fleet_tools.baselines.federated.aggregation import FixedPointSum
+    from fleet_tools.baselines.federated.messages import LocalUpdate, decode_rounded, encode_rounded
+    from fleet_tools.baselines.federated.quantization import pack, quantize, unpack
 
     generator = np.random.default_rng(0)
     weights = generator.normal(size=options.weights).astype(np.float32)

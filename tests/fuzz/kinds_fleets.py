@@ -14,17 +14,19 @@ from support import fleet_cases
 from support.damage import damaged
 from support.streaming_cases import COMMON
 
-from fleet_tools.baselines.federated.assignment import Assignment
-from fleet_tools.baselines.federated.messages import LocalUpdate, decode_update, encode_update
-from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetRobot
-from fleet_tools.baselines.federated.robot_host import RobotHost
-from fleet_tools.baselines.federated.streaming.messages import (
+from fleet_tools.baselines.federated.messages import (
+    Assignment,
     ChangeRequest,
+    LocalUpdate,
     decode_rounded,
+    decode_update,
     decode_vector,
     encode_change_request,
+    encode_update,
 )
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetRobot
+from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps

@@ -16,10 +16,10 @@ from support.submitted import verification
 
 from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.experiments.result_cache import ResultCache
+from fleet_tools.baselines.federated import partial
+from fleet_tools.baselines.federated.aggregation import FixedPointSum
 from fleet_tools.baselines.federated.record import ROUNDS, FleetWriter
-from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
-from fleet_tools.baselines.federated.streaming import partial
-from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
+from fleet_tools.baselines.federated.transport import read_reply, store_reply
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.policies.config import ResNet18Config
 from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features

@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from support import fleet_cases
 
 from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.federated.robot_host import RobotHost
+from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.records import NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model

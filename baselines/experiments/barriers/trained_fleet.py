@@ -11,8 +11,7 @@ from typing import Self
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
-from fleet_tools.baselines.federated.record import STATE, load_progress
-from fleet_tools.baselines.federated.run_spec import FleetRunSpec
+from fleet_tools.baselines.federated.record import STATE, FleetRunSpec, load_progress
 from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError

@@ -11,9 +11,8 @@ from fleet_tools.baselines.experiments.job_runner import FailedJob
 from fleet_tools.baselines.experiments.sweeps.sweep import SweepRun
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import REPORT, FleetWriter
-from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.run import complete
-from fleet_tools.baselines.federated.transport import LocalTransport
+from fleet_tools.baselines.federated.transport import CachingTransport, LocalTransport
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, TrainingError

@@ -8,8 +8,8 @@ from typing import Annotated, Self
 
 import pydantic
 
+from fleet_tools.baselines.federated import ReferenceName
 from fleet_tools.baselines.federated.config import FleetConfig, reference
-from fleet_tools.baselines.federated.references import ReferenceName
 from fleet_tools.config.values import Count, Value, parse
 from fleet_tools.errors import ConfigError
 

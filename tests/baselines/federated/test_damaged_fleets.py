@@ -25,11 +25,10 @@ from support.damaged_runs import (
 from support.fleet_cases import RecordingTransport, arguments, equal, local, plan_of, same
 
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.record import FleetWriter
-from fleet_tools.baselines.federated.reply_cache import CachingTransport
+from fleet_tools.baselines.federated.record import FleetRunSpec, FleetWriter
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
 from fleet_tools.baselines.federated.run import run
-from fleet_tools.baselines.federated.run_spec import FleetRunSpec
+from fleet_tools.baselines.federated.transport import CachingTransport
 from fleet_tools.baselines.fleet import main
 from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.storage.atomic_files import clear_old_leftovers

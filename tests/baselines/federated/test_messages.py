@@ -23,8 +23,8 @@ from support.fleet_cases import (
     same,
 )
 
-from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.messages import (
+    Assignment,
     LocalUpdate,
     LocalUpdateRequest,
     decode_request,

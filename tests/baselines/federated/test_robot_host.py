@@ -13,7 +13,7 @@ from support.fleet_cases import plan_of, request, write_data
 
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.federated.robot_host import RobotHost
+from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.baselines.merging.queries.wire import encode
 from fleet_tools.errors import DatasetError

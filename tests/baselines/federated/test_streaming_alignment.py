@@ -13,10 +13,10 @@ import numpy as np
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same
 from support.streaming_cases import furthest, stream
 
+from fleet_tools.baselines.federated.changes import align
 from fleet_tools.baselines.federated.messages import LocalUpdate
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import local_data_holder
-from fleet_tools.baselines.federated.streaming.alignment import align
 from fleet_tools.baselines.federated.transport import Answers, LocalTransport
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.content_order import content_order

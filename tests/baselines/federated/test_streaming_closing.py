@@ -12,8 +12,8 @@ pytest.importorskip("safetensors")
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same
 from support.streaming_cases import COMMON, KilledError, Ordered, stream
 
-from fleet_tools.baselines.federated.closing import LATE
-from fleet_tools.baselines.federated.streaming.partial import Partial
+from fleet_tools.baselines.federated.partial import Partial
+from fleet_tools.baselines.federated.round_config import LATE
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.training.state import TrainingError
 
@@ -68,7 +68,7 @@ def test_who_fails_is_dropped_without_beginning_anew(large: Path) -> None:
 def test_a_round_that_was_killed_goes_on_to_the_same_bits(
     large: Path, monkeypatch: pytest.MonkeyPatch, passes: int, after: int
 ) -> None:
-    from fleet_tools.baselines.federated.streaming import rounds
+    from fleet_tools.baselines.federated import rounds
 
     monkeypatch.setattr(rounds, "STORE_EVERY_S", 0.0)
     settings = {"method": "git_rebasin", "streaming": {"passes": passes}, "merge_every": None}

@@ -16,12 +16,11 @@ from support.damage import damaged
 from support.fleet_cases import RecordingTransport, answered, local, plan_of, same
 from support.streaming_cases import COMMON, Ordered, stream
 
-from fleet_tools.baselines.federated.messages import LocalUpdate, LocalUpdateRequest
-from fleet_tools.baselines.federated.record import FleetWriter
-from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.federated.run import run
-from fleet_tools.baselines.federated.streaming.messages import (
+from fleet_tools.baselines.federated.aggregation import FixedPointSum
+from fleet_tools.baselines.federated.messages import (
     ChangeRequest,
+    LocalUpdate,
+    LocalUpdateRequest,
     decode_change_request,
     decode_rounded,
     decode_vector,
@@ -29,11 +28,13 @@ from fleet_tools.baselines.federated.streaming.messages import (
     encode_rounded,
     encode_vector,
 )
-from fleet_tools.baselines.federated.streaming.partial import Partial
-from fleet_tools.baselines.federated.streaming.quantization import quantize
-from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
-from fleet_tools.baselines.federated.streaming.vectors import sizes
+from fleet_tools.baselines.federated.partial import Partial
+from fleet_tools.baselines.federated.quantization import quantize
+from fleet_tools.baselines.federated.record import FleetWriter
+from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.baselines.merging.errors import MessageError
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from support.fleet_cases import RecordingTransport, answered, local, plan_of, run_rounds, same
 from support.streaming_cases import COMMON, Ordered, furthest, stream
 
-from fleet_tools.baselines.federated.reply_cache import CachingTransport
-from fleet_tools.baselines.federated.streaming.vectors import sizes
+from fleet_tools.baselines.federated.transport import CachingTransport
+from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.dataset.samples import Samples
 
 

@@ -14,8 +14,12 @@ from support.fleet_cases import local, plan_of, request, write_data
 
 from fleet_tools.baselines.federated.messages import LocalUpdateRequest, encode_request
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.reply_cache import CachingTransport
-from fleet_tools.baselines.federated.transport import Answers, LocalTransport, LostRobot
+from fleet_tools.baselines.federated.transport import (
+    Answers,
+    CachingTransport,
+    LocalTransport,
+    LostRobot,
+)
 
 ROBOTS = 4
 
