@@ -57,20 +57,22 @@ class RoundStore(Protocol):
         ...
 
 
-class _Nowhere:
-    """Keeps nothing."""
+class NoStore:
+    """A `RoundStore` that keeps nothing."""
 
     def replies(self, round_number: int) -> Mapping[int, LocalUpdate]:
+        """Returns none."""
         return {}
 
     def save_reply(self, robot: int, reply: LocalUpdate) -> None:
-        pass
+        """Drops it."""
 
     def partial(self) -> Partial | None:
+        """Returns None."""
         return None
 
     def save_partial(self, partial: Partial) -> None:
-        pass
+        """Drops it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +125,7 @@ def run_round(
         UnsoundMergeError, DivergedError: The merged weights or their loss are not usable.
         FleetToolsError: An error of the merging method.
     """
-    came_late, store = len(transport.late()), store or _Nowhere()
+    came_late, store = len(transport.late()), store or NoStore()
     base = plan.first_base() if weights is None else weights
     epochs = plan.config.epochs_per_round
     request = TrainRequest(number, (number - 1) * epochs, epochs, weights)

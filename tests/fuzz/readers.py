@@ -70,8 +70,6 @@ TRIED: dict[str, str] = {
     "baselines/federated/messages.py": "answers of robots of fleets",
     "baselines/federated/record.py": "states of fleets",
     "baselines/federated/transport.py": "assignments, values over Flower",
-    "baselines/federated/transport.py": "caches and records",
-    "baselines/federated/messages.py": "answers of robots of fleets",
     "baselines/federated/partial.py": "caches and records",
     "baselines/federated/quantization.py": "answers of robots of fleets",
     "baselines/flower/client.py": "assignments, values over Flower",

@@ -1,7 +1,7 @@
 """Small fleets, and a transport that records messages."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import yaml
 from support.small_datasets import Drawn, a_header, write
 
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.federated.messages import Answer, Message, TrainRequest
+from fleet_tools.baselines.federated.messages import Answer, Message, TrainRequest, encode
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import load_progress
@@ -174,6 +174,14 @@ def answered(answer: Answer | LostRobot) -> Any:
     """Returns the answer of a robot that is not lost."""
     assert not isinstance(answer, LostRobot)
     return answer
+
+
+def exchanged(answers: Iterable[tuple[int, Any]]) -> dict[int, bytes | LostRobot]:
+    """Returns answers of robots bit for bit, by robot."""
+    return {
+        robot: answer if isinstance(answer, LostRobot) else encode(answer)
+        for robot, answer in answers
+    }
 
 
 def same(one: Tensors, other: Tensors) -> bool:
