@@ -22,8 +22,7 @@ from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.query import DataAnswer, DataQuery
 from fleet_tools.baselines.merging.queries.wire import Codec, named, take_named, take_scalar
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import NonNegative, Value

@@ -11,9 +11,8 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.rounds import RoundResult
 from fleet_tools.baselines.federated.server_optimizer import ServerState, state_names
 from fleet_tools.baselines.merging.buffers import learned_tensors
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
-from fleet_tools.baselines.training.curves import Point, success_values
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
+from fleet_tools.baselines.training.reports import Point, success_values
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import Value

@@ -79,7 +79,7 @@ TRIED: dict[str, str] = {
     "baselines/merging/queries/wire.py": "messages to robots of fleets",
     "baselines/policies/checkpoint.py": "checkpoints, weights to merge",
     "baselines/policies/lerobot.py": "headers and manifests",
-    "baselines/policies/reading.py": "files of fleets, sweeps, protocols, scenes",
+    "baselines/policies/config.py": "files of fleets, sweeps, protocols, scenes",
     "baselines/policies/resnet.py": "weights of others",
     "baselines/training/record.py": "states of training runs",
     # policies, pages and servers
@@ -121,7 +121,7 @@ NOT_TRIED: dict[str, str] = {
     "baselines/train.py": _WHOLE,
     "baselines/flower/node.py": "32 bytes, by their number",
     "baselines/experiments/sweeps/fleet_runner.py": "a report of the same folder, a cache",
-    "baselines/training/curves.py": _OWN,
+    "baselines/training/reports.py": _OWN,
     "fleet_tools/dataset/export/source.py": _OWN,
     "fleet_tools/leaderboard/checks.py": _OWN,
     "fleet_tools/policies/policy.py": _OWN,

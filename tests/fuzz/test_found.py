@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.query import LossQuery, MomentQuery
-from fleet_tools.baselines.policies.config import ResNet18Config
-from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.checkpoint import CheckpointError
+from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import load_features
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset import Dataset
@@ -64,9 +63,7 @@ def _with(message: bytes, **others: Any) -> bytes:
 
 @pytest.mark.parametrize("change", ["shape", "dtype"])
 @pytest.mark.parametrize("moments", [False, True])
-def test_a_query_about_weights_of_another_layout_is_refused(
-    plan: Any, robot: FleetRobot, change: str, moments: bool
-) -> None:
+def test_a_query_about_weights_of_another_layout_is_refused(plan, robot, change, moments):
     weights = dict(plan.blueprint.create(3).state_dict())
     name = next(iter(weights))
     weights[name] = weights[name].double() if change == "dtype" else weights[name][:1]
@@ -76,12 +73,9 @@ def test_a_query_about_weights_of_another_layout_is_refused(
 
 
 @pytest.mark.parametrize(
-    "numbers",
-    [{"epochs": 2**62}, {"epochs": 0}, {"epoch": -1}, {"round": -1}, {"epochs": -1}],
+    "numbers", [{"epochs": 2**62}, {"epochs": 0}, {"epoch": -1}, {"round": -1}, {"epochs": -1}]
 )
-def test_a_request_to_train_is_for_a_possible_number_of_epochs(
-    plan: Any, robot: FleetRobot, numbers: dict[str, int]
-) -> None:
+def test_a_request_to_train_is_for_a_possible_number_of_epochs(plan, robot, numbers):
     tensors = {name: torch.tensor(number) for name, number in numbers.items()}
     with pytest.raises(MessageError, match=r"expected: 1 to|at least 0"):
         robot.answer(decode(_with(encode_message(fleet_cases.request(plan)), **tensors)))
@@ -91,12 +85,12 @@ def test_a_request_to_train_is_for_a_possible_number_of_epochs(
 @pytest.mark.parametrize(
     "seed", [torch.tensor([1, 2]), torch.tensor(float("nan")), torch.tensor(True)]
 )
-def test_a_seed_is_one_integer(seed: Any) -> None:
+def test_a_seed_is_one_integer(seed):
     with pytest.raises(MessageError, match="'seed'"):
         wire.decode(_with(wire.encode(LossQuery({}, 1, False)), seed=seed))
 
 
-def test_what_no_query_has_is_not_dropped(plan: Any, robot: FleetRobot) -> None:
+def test_what_no_query_has_is_not_dropped(plan, robot):
     weights = plan.blueprint.create(3).state_dict()
     for message in (
         wire.encode(LossQuery(weights, 0, True)),
@@ -107,7 +101,7 @@ def test_what_no_query_has_is_not_dropped(plan: Any, robot: FleetRobot) -> None:
 
 
 @pytest.mark.parametrize("field", ["type", "protocol", "policy", "control_period_s"])
-def test_an_array_in_place_of_a_word_or_number_is_no_message(field: str) -> None:
+def test_an_array_in_place_of_a_word_or_number_is_no_message(field):
     words = {"type": "hello", "protocol": 1, "policy": "mine", "control_period_s": 0.1}
     with pytest.raises(ProtocolError):
         read_message(encode(words | {field: np.ones(2)}), Hello, Ready)
@@ -118,7 +112,7 @@ def _lacking_dtype() -> bytes:
     return len(header).to_bytes(8, "little") + header + bytes(4)
 
 
-def test_a_dtype_that_torch_lacks_is_refused(tmp_path: Path) -> None:
+def test_a_dtype_that_torch_lacks_is_refused(tmp_path):
     (tmp_path / "features.safetensors").write_bytes(_lacking_dtype())
     with pytest.raises(MessageError, match="F4"):
         wire.unpacked(_lacking_dtype(), "reply")
@@ -127,7 +121,7 @@ def test_a_dtype_that_torch_lacks_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"robot": NaN}', "[" * 5000])
-def test_assignments_and_values_over_flower_are_strict_json(text: str) -> None:
+def test_assignments_and_values_over_flower_are_strict_json(text):
     class Content(dict):
         config_records = {"value": {"value": text}}
 
@@ -144,7 +138,7 @@ def test_assignments_and_values_over_flower_are_strict_json(text: str) -> None:
 
 
 @pytest.mark.parametrize("notes", ['{"a": ', '{"a": 1, "a": 2}', "NaN", "[" * 5000])
-def test_damaged_notes_of_a_model_are_an_error_of_its_file(tmp_path: Path, notes: str) -> None:
+def test_damaged_notes_of_a_model_are_an_error_of_its_file(tmp_path, notes):
     path = tmp_path / "model.safetensors"
     write_model(path, {"w": torch.ones(2)}, {"a": 1})
     (key,) = _metadata(path)
@@ -160,15 +154,13 @@ def _metadata(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("files", [["a.obj"], "a.obj", 3, None, {"a.obj": 0}])
-def test_a_folder_with_a_damaged_record_of_its_import_is_left_alone(
-    tmp_path: Path, files: Any
-) -> None:
+def test_a_folder_with_a_damaged_record_of_its_import_is_left_alone(tmp_path, files):
     (tmp_path / "a.obj").write_text("v 0 0 0\n")
     (tmp_path / RECORD).write_text(json.dumps({"files": files}))
     assert "a.obj" in edited_files(tmp_path)
 
 
-def test_a_task_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_task_file_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "task.yaml"
     path.write_bytes(b"name: \xff\n")
     for read in (read_task_file, load_task):
@@ -191,19 +183,17 @@ def test_a_task_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         lambda name: read_model(Path(name)),
     ],
 )
-def test_a_name_longer_than_files_may_have_names_nothing(read: Callable[[str], Any]) -> None:
+def test_a_name_longer_than_files_may_have_names_nothing(read):
     with pytest.raises(FleetToolsError):
         read("x" * 5000)
 
 
-def test_a_value_that_is_nested_too_deeply_is_text() -> None:
+def test_a_value_that_is_nested_too_deeply_is_text():
     assert key_value("a=" + "[" * 100_000) == ("a", "[" * 100_000)
 
 
 @pytest.mark.parametrize("host", ["", "nonsense", "1.2.3.4"])
-def test_meshcat_listens_where_it_was_told_or_nowhere(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_meshcat_listens_where_it_was_told_or_nowhere(host, monkeypatch):
     import psutil
 
     def listeners() -> int:

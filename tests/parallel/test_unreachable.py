@@ -62,7 +62,7 @@ def main() -> None:
 
 
 @pytest.mark.parametrize("lost", ["req_failure_prob", "resp_failure_prob"])
-def test_an_actor_that_ray_does_not_reach_for_a_moment_is_asked_again(lost: str, tmp_path: Path):
+def test_an_actor_that_ray_does_not_reach_for_a_moment_is_asked_again(lost, tmp_path):
     for library in ("ray", "torch", "safetensors"):
         pytest.importorskip(library)
     failures = {"num_failures": LOST, "req_failure_prob": 0, "resp_failure_prob": 0, lost: 25}
