@@ -118,11 +118,11 @@ class Exchanges:
         """Adds a message and its answer to what was exchanged with a robot."""
         before = self.robots.get(robot) or RobotSummary(robot=robot)
         received = 0 if answer is None or isinstance(answer, LostRobot) else size_of(answer)
-        learned = isinstance(answer, Trained) and left_out is None
+        learned = answer if isinstance(answer, Trained) and left_out is None else before
         self.robots[robot] = before.model_copy(
             update={
-                "steps": answer.steps if learned else before.steps,
-                "loss": answer.loss if learned else before.loss,
+                "steps": learned.steps,
+                "loss": learned.loss,
                 "left_out": left_out,
                 "messages": before.messages + 1,
                 "bytes_to_robot": before.bytes_to_robot + self._size_of(message),

@@ -201,9 +201,10 @@ def checked_change(
     return Change(round_number, rounded.steps, rounded.loss, np.concatenate(vector))
 
 
-def _of_kind(answer: object, kind: type[Any], round_number: int) -> Any:
-    if not isinstance(answer, kind):
-        raise MessageError(f"A robot answers a {type(answer).__name__}, and not {kind.__name__}.")
+def _of_kind(given: object, kind: type[Trained], round_number: int) -> Any:
+    if not isinstance(given, kind):
+        raise MessageError(f"A robot answers a {type(given).__name__}, and not {kind.__name__}.")
+    answer: Trained = given
     if (
         answer.round != round_number
         or answer.steps < 1
@@ -245,8 +246,8 @@ def _pack_request(request: TrainRequest) -> dict[str, torch.Tensor]:
 
 
 def _take_request(tensors: dict[str, torch.Tensor]) -> TrainRequest:
-    numbers = [_take_integer(tensors, name) for name in ("round", "epoch", "epochs")]
-    return TrainRequest(*numbers, take_named(tensors, _WEIGHTS) or None)
+    number, epoch, epochs = (_take_integer(tensors, name) for name in ("round", "epoch", "epochs"))
+    return TrainRequest(number, epoch, epochs, take_named(tensors, _WEIGHTS) or None)
 
 
 def _pack_change_request(request: ChangeRequest) -> dict[str, torch.Tensor]:

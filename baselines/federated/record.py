@@ -25,11 +25,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from fleet_tools.baselines.federated import partial
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.exchange import RobotSummary
 from fleet_tools.baselines.federated.messages import LocalUpdate, checked_update
-from fleet_tools.baselines.federated.partial import EXCHANGES, Partial
+from fleet_tools.baselines.federated.partial import (
+    EXCHANGES,
+    Partial,
+    is_possible,
+    load,
+    store,
+)
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary, defects
 from fleet_tools.baselines.federated.transport import read_reply, store_reply
@@ -190,7 +195,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
 
     def partial(self) -> Partial | None:
         """Returns the exchange of a streaming round that was in progress; None if there is none."""
-        found = partial.load(self.folder / EXCHANGE)
+        found = load(self.folder / EXCHANGE)
         if found is None:
             return None
         expected = self.plan.blueprint.create_empty().state_dict()
@@ -200,17 +205,17 @@ class FleetWriter(RunWriter[FleetRunSpec]):
             return None
         reference = {name: found.reference[name] for name in expected}
         participants = self.plan.participants(found.session // EXCHANGES)
-        if not partial.is_possible(found, sum(sizes(reference)), participants):
+        if not is_possible(found, sum(sizes(reference)), participants):
             return None
         return replace(found, reference=reference)
 
-    def save_partial(self, exchange: Partial) -> None:
+    def save_partial(self, partial: Partial) -> None:
         """Stores an exchange in progress.
 
         Raises:
             OSError: The disk is full or gone.
         """
-        partial.store(self.folder / EXCHANGE, exchange)
+        store(self.folder / EXCHANGE, partial)
 
     def save_answers(self, round_number: int, robots: Iterable[RobotSummary]) -> None:
         """Stores what was exchanged with each robot in a streaming round, a line for each.
