@@ -28,6 +28,7 @@ from fleet_tools.baselines.merging.methods.task_arithmetic import task_arithmeti
 from fleet_tools.baselines.merging.methods.ties import ties
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.robust import RULES, robust_average
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.utils.imports import load_user_function
@@ -66,6 +67,7 @@ METHODS: dict[str, Method] = {
     "concatenation": concatenation,
     "partition": partition,
     "distillation": distillation,
+    **{name: partial(robust_average, rule=name) for name in RULES if name != "mean"},
 }
 """The paper's names, with `_` for `-`, up to fleet_merge_average. Of these, fleet_merge_monotone is
 not in the paper, and fleet_merge_listing is its algorithm word by word (see `fleet_merge`)."""
