@@ -10,7 +10,8 @@ from fleet_tools.baselines.merging.average import average, flatten
 from fleet_tools.baselines.merging.barrier import Measure, loss_barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, ask
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -114,7 +115,8 @@ def pooled_loss(problem: MergeProblem) -> Measure | None:
         return None
 
     def loss(model: State) -> float:
-        answers = (ask(holder, model, None, gradient=False)[0] for holder in holders)
+        queries = [LossQuery(model, None, gradient=False) for _ in holders]
+        answers = TrafficMeter().ask_losses(holders, queries)
         return sum(weight * answer.loss for weight, answer in zip(weights, answers, strict=True))
 
     return loss

@@ -24,7 +24,7 @@ from fleet_tools.errors import FleetToolsError, UnknownNameError
 from fleet_tools.merging import LocalDataHolder, MergeProblem, MergeResult, merge, problem_of
 
 METHODS = fleet_tools.merging.methods
-QUICK = {"steps": 2, "epochs": 1, "rounds": 1, "samples": 2}
+QUICK = {"steps": 2, "epochs": 1, "rounds": 1, "samples": 2, "byzantine": 0}
 
 
 def network(seed: int, classes: int = 3) -> nn.Sequential:
@@ -49,16 +49,16 @@ def options_of(name: str) -> dict[str, int]:
 @pytest.mark.parametrize("labels", ["classes", "targets"])
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_merges_modules_with_loaders(name, labels):
-    models = [network(seed) for seed in range(2)]
+    models = [network(seed) for seed in range(3)]
     before = [copy.deepcopy(model.state_dict()) for model in models]
     base = {"base": network(9)} if "a base" in METHODS[name].needs else {}
-    data = [loader(seed, labels) for seed in range(2)]
+    data = [loader(seed, labels) for seed in range(3)]
     result = merge(name, models, data=data, **base, **options_of(name))
     inputs = torch.randn(7, 5)
     outputs = result.model(inputs)
     assert outputs.shape == (7, 3) and bool(torch.isfinite(outputs).all())
     assert result.is_ensemble == (METHODS[name].returns == "an ensemble")
-    assert result.parameters == (1 + result.is_ensemble) * sum(
+    assert result.parameters == (3 if result.is_ensemble else 1) * sum(
         each.numel() for each in models[0].parameters()
     )
     for model, kept in zip(models, before, strict=True):
