@@ -145,9 +145,9 @@ def told(env: ToolUseEnv) -> list[list[Any]]:
 def at_a_limit(env: ToolUseEnv) -> None:
     """Turns the hand until joint 7 is near the end of its range."""
     env.reset(seed=0)
-    for _ in range(9):
-        info = env.step(np.array([0, 0, 0, 0, 0, 1.0], np.float32))[4]
-    assert info["limits"]["motion_scale"] < 1.0
+    turn = np.array([0, 0, 0, 0, 0, 1.0], np.float32)
+    infos = [env.step(turn)[4] for _ in range(9)]
+    assert infos[-1]["limits"]["motion_scale"] < 1.0
 
 
 def in_contact(env: ToolUseEnv) -> None:
