@@ -268,8 +268,3 @@ def test_the_force_above_its_resistance_accelerates_the_nail(world, resistance, 
     _, velocity = push(world, fraction * resistance - weight, resistance, duration)
     expected = (fraction - 1) * resistance / mass * duration
     assert velocity == pytest.approx(expected, rel=1e-3)
-
-
-def test_the_brake_resists_in_both_directions(world):
-    moved, _ = push(world, -15.0, 20.0)
-    assert abs(moved) < 1e-4
