@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry import attention as att
+from fleet_tools.baselines.merging.symmetry import layers as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 

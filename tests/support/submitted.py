@@ -47,9 +47,10 @@ def _digests(tasks: tuple[str, ...]) -> dict[str, str]:
     return task_digests(SMALL.model_copy(update={"tasks": tasks}))
 
 
-def renamed(evaluation: Evaluation, name: str) -> Evaluation:
-    """Returns the evaluation with another name of its policy."""
-    policy = evaluation.result.policy.model_copy(update={"name": name})
+def renamed(evaluation: Evaluation, name: str | None = None, **changes: Any) -> Evaluation:
+    """Returns the evaluation with another name of its policy, or with other facts about it."""
+    update = changes if name is None else {"name": name, **changes}
+    policy = evaluation.result.policy.model_copy(update=update)
     return Evaluation(evaluation.result.model_copy(update={"policy": policy}), evaluation.episodes)
 
 
