@@ -6,7 +6,6 @@ import gymnasium
 import pytest
 import yaml
 
-from fleet_tools import collect, replay
 from fleet_tools.assets.__main__ import main as generate_models
 from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
@@ -38,12 +37,6 @@ def test_the_expert_solves_it(own):
         episode = rollout(env, ExpertPolicy(env), seed=seed)
         assert episode.outcome == "success"
         assert (episode.scene.task, str(episode.scene.tool)[:6]) == ("thumping", "hammer")
-
-
-def test_it_is_collected_and_replayed(own):
-    output = ["--output", str(own / "data"), "--workers", "0", "--quiet"]
-    assert collect.main(["--task", str(own / "thumping.yaml"), "--episodes", "1", *output]) == 0
-    assert replay.main([str(own / "data"), "--workers", "0", "--quiet"]) == 0
 
 
 def test_an_own_model_in_a_task_of_the_package(own):

@@ -135,12 +135,6 @@ def test_the_experts_success_lasts(bench):
         assert info["success"] and info["outcome"] == ("success" if step == 2 else "running")
 
 
-def test_the_start_is_no_success(bench):
-    bench.enter(bench.start)
-    assert contact("object/left", "object/right", False) in bench.violated()
-    assert not bench.succeeds(steps=12)
-
-
 def over(bench: Bench, by_m: Sequence[float]) -> RigidTransform:
     """Returns the left block's pose after success, displaced."""
     return moved(bench.pose("left", bench.success), by_m)

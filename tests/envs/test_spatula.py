@@ -78,12 +78,6 @@ def test_a_slab_may_be_moved_while_it_is_held(env, held):
     assert follow(env, held, action=sideways)[1] == "success"
 
 
-def test_less_than_a_second_is_not_enough(env, held):
-    states, outcome = follow(env, held, steps=SECOND - 1)
-    assert not any(violated(env, state) for state in states)
-    assert outcome == "running"
-
-
 # --- States that only look like success -----------------------------------------------------
 
 

@@ -76,6 +76,8 @@ def test_the_next_velocity_is_within_its_bounds(seed, strength):
     slowest, fastest = case.bounds_of_speed
     after = case.v + TIME_STEP * case.acceleration()
     assert (after >= slowest - 1e-9).all() and (after <= fastest + 1e-9).all()
+    q = case.q + TIME_STEP * after  # so that, step by step, no joint passes its range's end
+    assert (q >= LIMITS.lower - 1e-9).all() and (q <= LIMITS.upper + 1e-9).all()
 
 
 @given(seeds, st.floats(0.0, 1.0))

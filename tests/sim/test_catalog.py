@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,9 @@ def test_a_users_folder_of_models_is_added_to_the_packages_own(tmp_path):
     assert find_model("tool", "hammer", "own", str(tmp_path)).name == "own"
 
 
+UNNAMED: tuple[Any, ...] = ("", 5, "~no-such-user/claw")
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [
@@ -68,7 +72,7 @@ def test_a_users_folder_of_models_is_added_to_the_packages_own(tmp_path):
         (lambda: find_model("tool", "hammer", "clow"), "'clow'. Did you mean 'claw'.*its folder"),
         *(
             (lambda given=given: find_model("tool", "hammer", given), "Unknown tool")
-            for given in ("", 5, "~no-such-user/claw")
+            for given in UNNAMED
         ),
         (
             lambda: find_model("tool", "hammer", "claw").keypoint("haed"),

@@ -78,12 +78,6 @@ def test_an_environment_runs_with_a_urdf(bar):
     env.close()
 
 
-def test_the_packages_models_need_nothing_filled_in():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        world_with(assets_root() / "tools" / "hammer" / "claw")
-
-
 @pytest.mark.parametrize(
     ("parts", "message"),
     [

@@ -47,22 +47,11 @@ def test_materials_and_their_textures_belong_to_a_model(own):
     assert added == {"meshes/handle.mtl", *textures}
 
 
-def test_buffers_and_images_of_gltf_belong_to_a_model(own):
-    text = (own / "model.sdf").read_text().replace("meshes/handle.obj", "handle.gltf", 1)
-    (own / "model.sdf").write_text(text)
-    (own / "handle.gltf").write_text(
-        '{"buffers": [{"uri": "a%20b.bin"}, {"uri": "data:;base64,AA"}], '
-        '"images": [{"uri" : "c.png"}]}'
-    )
-    for name in ("a b.bin", "c.png"):
-        (own / name).write_bytes(b"0")
-    assert {"handle.gltf", "a b.bin", "c.png"} <= set(model_files(own / "model.sdf"))
-
-
 @pytest.mark.parametrize(
     ("mesh", "content", "named"),
     [
         ("x.gltf", rb'{"images": [{"uri": "\u00e9%20\/..\/t.png"}, {"uri": "\x"}]}', "t.png"),
+        ("x.gltf", b'{"buffers": [{"uri": "a%20b.bin"}, {"uri": "data:;base64,AA"}]}', "a b.bin"),
         ("x.glb", b'glTF\2\0\0\0{"images": [{"uri": "t.png"}]}\0\xff', "t.png"),
         ("x.dae", b"<image><init_from> t.png </init_from></image>", "t.png"),
         ("x.dae", b"<init_from><ref>textures/a b.png</ref></init_from>", "textures/a b.png"),

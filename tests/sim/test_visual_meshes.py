@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import trimesh
@@ -39,6 +38,7 @@ from fleet_tools.perception.rendering import (
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.sim.catalog import Kind, load_model
+from fleet_tools.sim.scene import sample_scene
 
 CLAW = assets_root() / "tools" / "hammer" / "claw"
 SDF = """<sdf version="1.9" xmlns:drake="https://drake.mit.edu"><model name="m"><link name="bar">
@@ -322,7 +322,7 @@ def test_an_edited_mesh_is_read_again(tmp_path):
 
 @needs_gl
 @pytest.mark.parametrize("uri", [pytest.param("x.stl", marks=pytest.mark.slow), "x.glb"])
-def test_every_mode_of_observation_shows_it(uri, tmp_path):
+def test_every_mode_of_observation_shows_it(uri, tmp_path, make):
     tool = shutil.copytree(CLAW, tmp_path / "own")
     text = (tool / "model.sdf").read_text()
     handle = trimesh.load(tool / "meshes" / "handle.obj", force="mesh")
@@ -336,12 +336,13 @@ def test_every_mode_of_observation_shows_it(uri, tmp_path):
         {"obs_mode": "rgbd", "render_mode": "rgb_array"},
     )
     for kwargs in modes:
+        env = make(object="round_nail", **kwargs)
         seen = []
         for each in (str(tool), "claw"):
-            env = gymnasium.make("FleetTools/Hammer-v0", tool=each, object="round_nail", **kwargs)
-            seen.append(env.reset(seed=0)[0])
+            scene = sample_scene(env.task, 0, tool="claw", object="round_nail")
+            scene = scene.model_copy(update={"tool": each})
+            seen.append(env.reset(options={"scene": scene})[0])
             env.render()
-            env.close()
         own, claw = seen
         for name in own:
             if "segmentation" in name:
