@@ -156,7 +156,7 @@ OPTIONAL = (
     Library("collada", "pycollada", "import", "read COLLADA meshes"),
     Library("torch", "torch", "learning", "learn policies and merge them"),
     Library("safetensors", "safetensors", "learning", "store policies"),
-    Library("sklearn", "scikit-learn", "studies", "study merging on its digits"),
+    Library("sklearn", "scikit-learn", "studies", "merge networks on its digits"),
     Library("metaworld", "metaworld", "metaworld", "simulate Meta-World's tasks"),
     Library("mujoco", "mujoco", "metaworld", "simulate Meta-World's tasks"),
     Library("cryptography", "cryptography", "privacy", "mask the answers of fleets"),

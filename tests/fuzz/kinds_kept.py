@@ -15,7 +15,7 @@ from support.small_datasets import Drawn, write
 from support.submitted import verification
 
 from fleet_tools.baselines import fleet, train
-from fleet_tools.baselines.experiments.result_cache import ResultCache
+from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.federated.record import ROUNDS, FleetWriter
 from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
 from fleet_tools.baselines.federated.streaming import partial
@@ -125,9 +125,9 @@ def run_documents(folder: Path) -> Subject:
 
 def kept_files(folder: Path) -> Subject:
     """Caches, replies, exchanges, verifications and records of imports, which may be damaged."""
-    cache = ResultCache(folder)
-    settings = {"seed": 1, "rates": [0.5, 1.0]}
-    cache.get_or_compute("result", settings, lambda: {"score": 0.25})
+    cells, settings = Cells(folder), {"seed": 1, "rates": [0.5, 1.0]}
+    cells.get_or_compute(settings, lambda: {"score": 0.25})
+    cell = next(folder.glob("*.json")).name
     reply = save({"loss": torch.zeros((), dtype=torch.float64), "weights.w": torch.ones(3)})
     store_reply(folder / "reply.safetensors", reply)
     terms = FixedPointSum(np.arange(3), 2, 2)
@@ -137,7 +137,7 @@ def kept_files(folder: Path) -> Subject:
     (folder / "model").mkdir()
     (folder / "model" / RECORD).write_text(json.dumps({"import": {}, "files": {"a.obj": "0" * 64}}))
     readers: dict[str, Callable[[], Any]] = {
-        "result.json": lambda: cache.get_or_compute("result", settings, lambda: {"score": 0.25}),
+        cell: lambda: cells.get_or_compute(settings, lambda: {"score": 0.25}),
         "reply.safetensors": lambda: read_reply(folder / "reply.safetensors"),
         "exchange.safetensors": lambda: partial.load(folder / "exchange.safetensors"),
         VERIFIED: lambda: read_verifications(folder),

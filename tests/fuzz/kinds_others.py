@@ -19,7 +19,7 @@ from support.submitted import SMALL, random_evaluation, renamed, verification
 from support.submitted import write as write_result
 from trimesh.exchange.gltf import export_gltf
 
-from fleet_tools.baselines.experiments.studies import sources
+from fleet_tools.baselines.experiments.supervised import sources
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT

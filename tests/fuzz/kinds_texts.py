@@ -1,4 +1,4 @@
-"""YAML files of tasks, fleets, sweeps, protocols and models, and the models' XML."""
+"""YAML files of tasks, fleets, experiments, protocols and models, and the models' XML."""
 
 import json
 import re
@@ -15,7 +15,8 @@ from support.damage import damaged
 from support.processes import ROOT
 from support.task_files import whole_task
 
-from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
+from fleet_tools.baselines.experiments.fleets import ToolUse
+from fleet_tools.baselines.experiments.form import Experiment, load_experiment, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.policies.config import PolicyConfig, read_policy_config
 from fleet_tools.baselines.policies.part_configs import PointNetConfig
@@ -124,7 +125,7 @@ def tasks_run(folder: Path) -> Subject:
 
 
 def configurations(folder: Path) -> Subject:
-    """Files of fleets, sweeps, protocols and their tasks, robots, architectures and scenes."""
+    """Files of fleets, experiments, protocols and their tasks, robots, architectures and scenes."""
     robot = six_joints(folder / "robot")
     shutil.copytree(ROOT / "examples/basket", folder / "basket")
     own_task = folder / "basket/task.yaml"
@@ -138,7 +139,7 @@ def configurations(folder: Path) -> Subject:
     }
     by_class = {
         FleetConfig: _texts([ROOT / "examples/fleet/hammer.yaml"]),
-        Sweep: _texts([ROOT / "examples/fleet/sweep.yaml", *(ROOT / "experiments").glob("*.yaml")]),
+        Experiment: _texts([*(ROOT / "examples/fleet").glob("[sb]*.yaml")]),
         Protocol: [
             *_texts([*(task_configs_root() / "protocols").glob("*.yaml")]),
             yaml.safe_dump(own),
@@ -175,13 +176,16 @@ def configurations(folder: Path) -> Subject:
             own_task.write_bytes(content)
             path.write_text(yaml.safe_dump(own))
         try:
-            value = (
-                load_yaml(cls, path) if cls in (FleetConfig, Sweep) else load_protocol(str(path))
-            )
+            if cls is Experiment:
+                value = load_experiment(path)
+            else:
+                value = load_yaml(cls, path) if cls is FleetConfig else load_protocol(str(path))
         finally:
             own_task.write_bytes(whole_task)
-        if isinstance(value, Sweep):
-            planned_runs(value.model_copy(update={"references": ()}))
+        if isinstance(value, Experiment):
+            arena = ToolUse(value.model_copy(update={"references": (), "data": ("data",)}))
+            for run in planned_runs(value.model_copy(update={"references": (), "data": ("data",)})):
+                arena.plan(run)
         if isinstance(value, Protocol):
             value.trials()
         return value

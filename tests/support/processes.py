@@ -17,13 +17,7 @@ ROOT = Path(fleet_tools.__file__).resolve().parents[1]
 
 
 def run_python(code: str, *arguments: str, **variables: str) -> Any:
-    """Runs code in a new process, and returns the JSON that it prints in its last line.
-
-    Args:
-        code: The code.
-        arguments: Its command line.
-        variables: Environment variables in addition to the present ones.
-    """
+    """Runs code in a new process, and returns the JSON that it prints in its last line."""
     return _printed([sys.executable, "-c", code, *arguments], variables)
 
 
