@@ -13,12 +13,10 @@
     ray_host         a host in a Ray actor
     outbox           which robot is next for a host
     places           on which machines a robot lives
-    ray_data_holder  a data holder in a Ray actor
     reply_cache      replies to the first round, shared by fleets that begin alike
     closing          when a round closes
     rounds           one round: local updates, merge, evaluation
     streaming/       rounds in which robots align at home and send changes
-    privacy/         compression, masks and noise
     combination      larger policies made of the robots' networks
     run              all rounds, resumed after the last one that is stored
     run_spec         what a run depends on

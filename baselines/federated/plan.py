@@ -75,10 +75,7 @@ class FleetPlan:
             ConfigError: There are too few episodes, or too few kinds of them.
             DatasetError, LayoutError, UnknownNameError: The datasets cannot be read, or not by
                 this policy.
-            MissingLibraryError: Masks or noise need a library that is not installed.
         """
-        if config.streaming is not None:
-            config.streaming.require_libraries()
         samples = Samples(config.data, observations=config.policy.reads or None)
         seed = config.training.seed
         learned, held_out = split(samples, config.held_out, seed)

@@ -18,17 +18,14 @@ from fleet_tools.baselines.federated.messages import (
     encode_update,
     is_request,
 )
-from fleet_tools.baselines.federated.streaming.home import change, require_streaming, secret_of
-from fleet_tools.baselines.federated.streaming.mask_messages import (
-    answer_mask_message,
-    is_mask_message,
-)
+from fleet_tools.baselines.federated.streaming.home import change, require_streaming
 from fleet_tools.baselines.federated.streaming.messages import (
     decode_change_request,
     is_change_request,
 )
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
@@ -50,17 +47,14 @@ class FleetRobot:
     Args:
         assignment: Its data, which are opened with the first message, and how it trains.
         samples: Opens datasets, see `open_samples`; robots that share one share what it caches.
-        secret: Its secret key, 32 bytes, from which masks are drawn; see `secret_of` without one.
     """
 
     def __init__(
         self,
         assignment: Assignment,
         samples: "OpenSamples | None" = None,
-        secret: bytes | None = None,
     ) -> None:
         self._assignment, self._samples = assignment, samples or open_samples
-        self._secret = secret or secret_of(assignment)
         self._last: tuple[bytes, LocalUpdate] | None = None
 
     @property
@@ -79,14 +73,12 @@ class FleetRobot:
             DivergedError: A loss, a gradient or weights are not finite.
         """
         torch.set_num_threads(1)
-        if is_mask_message(message):
-            return answer_mask_message(message, self._assignment.robot, self._secret)
         if is_change_request(message):
             return self._change(message)
         if is_request(message):
             request = decode_request(message)
             return encode_update(self._trained(request, self._first_weights(request.weights)))
-        return self._data_holder.answer(message)
+        return wire.encode(self._data_holder.answer(wire.decode(message)))
 
     def _change(self, message: bytes) -> bytes:
         """Returns the difference of the trained policy from a reference."""
@@ -101,7 +93,7 @@ class FleetRobot:
             update = self._trained(request.training, weights)
         # It may be asked again with another reference; training again would give the same bits.
         self._last = (asked, update) if config.asks_again else None
-        return change(self._assignment, request, reference, update, self, self._secret)
+        return change(self._assignment, request, reference, update, self._data_holder)
 
     def _first_weights(self, given: Tensors | None) -> Tensors:
         """Returns given weights, or else the robot's own initial ones."""

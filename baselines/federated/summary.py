@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet_tools.baselines.federated.plan import ClientData, FleetPlan
-from fleet_tools.baselines.federated.privacy.accounting import epsilon
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
-from fleet_tools.baselines.federated.streaming.config import StreamingConfig
 
 _LEFT_OUT_SHOWN, _KINDS_SHOWN = 10, 3
 """Largest number of robots left out, and of kinds of episodes of a robot, in the text."""
@@ -47,7 +45,7 @@ def summarize(plan: FleetPlan, progress: FleetProgress) -> dict[str, Any]:
         "robots": [],
     }
     if plan.config.streaming is not None:
-        return report | {"streaming": _streaming_entry(plan, plan.config.streaming, rounds)}
+        return report | {"streaming": _streaming_entry(plan, rounds)}
     return report | {"robots": [_robot_entry(plan, progress, client) for client in plan.clients]}
 
 
@@ -63,26 +61,12 @@ def _traffic(rounds: Sequence[RoundSummary]) -> dict[str, int]:
     }
 
 
-def _streaming_entry(
-    plan: FleetPlan, config: StreamingConfig, rounds: Sequence[RoundSummary]
-) -> dict[str, Any]:
-    """Returns the numbers of robots in all rounds, and epsilon if there is noise."""
+def _streaming_entry(plan: FleetPlan, rounds: Sequence[RoundSummary]) -> dict[str, int]:
+    """Returns the numbers of robots in all rounds."""
     tallies = [summary.tally for summary in rounds if summary.tally is not None]
     names = ("asked", "merged", "failed", "not_awaited", "came_late")
-    entry: dict[str, Any] = {
-        "robots": len(plan.clients),
-        **{name: sum(getattr(each, name) for each in tallies) for name in names},
-    }
-    if config.noise:
-        entry["epsilon"] = epsilon(
-            config.noise,
-            robots=len(plan.clients),
-            participants=max(each.asked for each in tallies),
-            rounds=len(rounds),
-            delta=config.delta,
-        )
-        entry["delta"] = config.delta
-    return entry
+    counts = {name: sum(getattr(each, name) for each in tallies) for name in names}
+    return {"robots": len(plan.clients), **counts}
 
 
 def _curve_entry(summary: RoundSummary) -> dict[str, Any]:
@@ -166,14 +150,11 @@ def _robot_line(robot: Mapping[str, Any]) -> str:
 
 
 def _streaming_line(streaming: Mapping[str, Any]) -> str:
-    line = (
+    return (
         f"  {streaming['asked']} requests: {streaming['merged']} changes merged, "
         f"{streaming['not_awaited']} not awaited, {streaming['failed']} failed; "
         f"{streaming['came_late']} came late"
     )
-    if "epsilon" not in streaming:
-        return line
-    return f"{line}\n  epsilon {streaming['epsilon']:.3g} at delta {streaming['delta']:g}"
 
 
 def _success_lines(policy: str, rollouts: Mapping[str, Any] | None) -> list[str]:

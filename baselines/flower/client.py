@@ -8,8 +8,6 @@ the SuperNode says which robots are its own:
     data             folders of the node's own datasets, separated by ":". The node's one robot
                      has all of their successful episodes, and no other folder is opened. Without
                      it, the folders that the server names are.
-    secret           file with 32 random bytes, from which the node's robots draw their masks;
-                     necessary in fleets whose answers are masked
 """
 
 from typing import Any
@@ -44,6 +42,5 @@ def answer(message: Any, context: Any) -> Any:
     """Answers a message to a robot. Errors become Flower's error replies, with their text."""
     node = Node.of(context.node_config)
     assignment = node.localized(read_value(Assignment, message))
-    robot = FleetRobot(assignment, secret=node.secret_of(assignment))
-    reply = robot.answer(read_bytes(message))
+    reply = FleetRobot(assignment).answer(read_bytes(message))
     return flower("app").Message(answer_content(reply), reply_to=message)

@@ -1,7 +1,8 @@
 """Arguments and results of merging methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,8 +13,11 @@ from fleet_tools.baselines.merging.average import (
     normalize,
     weighted_sum,
 )
+from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
+from fleet_tools.baselines.merging.modules import copied, load_tensors
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_alike
@@ -39,6 +43,19 @@ class MergeProblem:
         base: Weights from which all models were trained, for methods on task vectors: the common
             initialization, or in a fleet's later rounds the last merged weights; None if there are
             none. Their names are brought into the table's order, too.
+        module: The architecture in which the state dicts live, for methods that run models and for
+            `MergeResult.model`; its own weights do not matter, and it is not changed.
+        example: An argument of the module, or a tuple of its arguments.
+        output: Selects the outputs from what the module returns: what permutations must not change.
+        state_size: Number of first inputs of the first affine map that gates read; None for all
+            that come from outside (not a recurrent layer's own state).
+        inputs: Returns a pass over unlabelled inputs, each a tuple of arguments, for
+            `distillation`.
+        arguments_of: Returns the arguments with which models read states of a gate, (n, size), for
+            `distillation`; None if the models read them as they are.
+        wide: An architecture of the models' kind as wide as all models together, for `partition`.
+        finish: Postprocesses every average before it is measured or stored, such as
+            `batch_norm.recompute`.
 
     Raises:
         MergeError: There are no models, the averaging weights are invalid, or there are not as
@@ -56,6 +73,14 @@ class MergeProblem:
     activations: Sequence[Mapping[str, torch.Tensor]] = ()
     seed: int = 0
     base: State | None = None
+    module: torch.nn.Module | None = None
+    example: Any = None
+    output: Callable[[Any], Any] = lambda outputs: outputs
+    state_size: int | None = None
+    inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
+    arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
+    wide: torch.nn.Module | None = None
+    finish: Callable[[State], State] = dict
 
     def __post_init__(self) -> None:
         """Checks the values, and orders the names of the models."""
@@ -125,19 +150,93 @@ class MergeProblem:
         return {name: model[name] for name in self.symmetry.axes}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MergeResult:
-    """Result of a merging method.
+    """Result of a merging method: a network, or several ones as an ensemble.
 
     Attributes:
-        state: State dict of the merged model.
-        permutations: The permutation of each model before averaging.
+        members: State dicts of the networks; one is a merge proper.
+        permutations: The permutation of each model before averaging; empty if the method has none.
         traffic: Traffic to and from data holders.
+        gate: Weighs the members' outputs; None for their mean.
+        module: The architecture of the members, for `model`; `registry.merge` sets it.
+        output: See `MergeProblem`.
     """
 
-    state: dict[str, torch.Tensor]
-    permutations: tuple[Permutation, ...]
+    members: tuple[State, ...]
+    permutations: tuple[Permutation, ...] = ()
     traffic: Traffic = field(default_factory=Traffic)
+    gate: RowGate | None = None
+    module: torch.nn.Module | None = None
+    output: Callable[[Any], Any] = lambda outputs: outputs
+
+    def __post_init__(self) -> None:
+        """Checks that there is something in it."""
+        if not self.members:
+            raise MergeError("A merge has no members. Give at least one state dict.")
+
+    @classmethod
+    def network(
+        cls,
+        state: State,
+        permutations: Sequence[Permutation] = (),
+        traffic: Traffic | None = None,
+    ) -> Self:
+        """Returns the result that is one network."""
+        return cls((state,), tuple(permutations), traffic or Traffic())
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """State dict of the merged network.
+
+        Raises:
+            MergeError: The result is an ensemble, which has several.
+        """
+        if self.is_ensemble:
+            raise MergeError(
+                f"The merge is an ensemble of {len(self.members)} networks, and has no state dict "
+                "of one. Take its `model` or its `members`, or choose a method that returns a "
+                "network, such as git_rebasin or distillation."
+            )
+        return dict(self.members[0])
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether it has several members, or a gate."""
+        return len(self.members) > 1 or self.gate is not None
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """A new module that computes what the merge does: a network, or an `ensembles.Ensemble`.
+
+        Raises:
+            MergeError: Nothing is known but state dicts.
+        """
+        if self.module is None:
+            raise MergeError(
+                "The merge was made of state dicts alone, so that its module is not known. Give "
+                "the merge problem's `module`, or load `state` into a model of your own."
+            )
+        if self.is_ensemble:
+            from fleet_tools.baselines.merging.ensembles import Ensemble
+
+            return Ensemble(self.module, self.members, self.gate, self.output)
+        model = copied(self.module)
+        load_tensors(model, self.members[0])
+        return model
+
+    @property
+    def parameters(self) -> int:
+        """Number of learned parameters of all members; those that share memory count once.
+
+        The entries of a gate, which are measured and not learned, are not among them.
+        """
+        tensors = {
+            (each.data_ptr(), each.shape): each.numel()
+            for member in self.members
+            for each in learned_tensors(member).values()
+        }
+        return sum(tensors.values())
 
 
 def _require_base_alike(models: Sequence[State], base: State) -> None:

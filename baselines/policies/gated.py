@@ -41,7 +41,7 @@ class DensityGate(nn.Module):
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
         """Returns weights that sum to 1, (..., n) -> (..., members)."""
-        return density_weights(state, self.means, self.factors, self._sharpness)
+        return density_weights(state.unsqueeze(-2), self.means, self.factors, self._sharpness)
 
 
 class GatedNetwork(nn.Module):

@@ -24,4 +24,4 @@ def matched_median(problem: MergeProblem, *, rounds: int = 20) -> MergeResult:
         if tensor.is_floating_point():
             stacked = torch.stack([model[name].double() for model in models])
             state[name] = torch.quantile(stacked, 0.5, dim=0).to(tensor)
-    return MergeResult(state, matched.permutations, matched.traffic)
+    return MergeResult.network(state, matched.permutations, matched.traffic)

@@ -1,5 +1,7 @@
 """Messages of fleets and of merging: what robots are sent, and what they answer."""
 
+import contextlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,30 +17,24 @@ from support.streaming_cases import COMMON
 from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.messages import LocalUpdate, decode_update, encode_update
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.privacy.masks import Reveal
 from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetRobot
 from fleet_tools.baselines.federated.robot_host import RobotHost
-from fleet_tools.baselines.federated.streaming.mask_messages import (
-    decode_key,
-    decode_reveal,
-    encode_key_request,
-    encode_reveal_request,
-)
 from fleet_tools.baselines.federated.streaming.messages import (
     ChangeRequest,
-    decode_masked,
     decode_rounded,
     decode_vector,
     encode_change_request,
 )
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
+from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
-from fleet_tools.baselines.merging.queries.moment_wire import (
+from fleet_tools.baselines.merging.queries.query import (
+    LossQuery,
     MomentQuery,
-    decode_moments,
-    encode_moment_query,
+    checked_loss,
+    checked_moments,
 )
-from fleet_tools.baselines.merging.queries.wire import Query, decode_answer, encode_query
+from fleet_tools.baselines.merging.queries.wire import decode, encode
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_header, changed_json, pick, scalar
 
@@ -61,7 +57,8 @@ def changed_message(content: bytes, generator: np.random.Generator) -> bytes:
         tensors |= _changed(name, tensors.pop(name), generator)
         if not tensors:
             break
-    return save({name: each.clone().contiguous() for name, each in tensors.items()})
+    kept = {name: each.clone().contiguous() for name, each in tensors.items()}
+    return save(kept, json.loads(content[8 : 8 + size]).get("__metadata__"))
 
 
 def _changed(
@@ -71,7 +68,7 @@ def _changed(
         case 0:
             return {}
         case 1:
-            other = pick(generator, ("x", ".", "weights.x", "seed", "lost", "moments", "é"))
+            other = pick(generator, ("x", ".", "weights.x", "seed", "largest", "moments", "é"))
             return {pick(generator, (other, name + other)): tensor}
         case 2:
             kinds = (torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
@@ -94,7 +91,7 @@ def _changed(
 
 
 class _Fleet:
-    """A small fleet in this process, whose robots share masks, and whole messages of every kind.
+    """A small fleet in this process, which streams, and whole messages of every kind.
 
     Args:
         folder: An empty folder.
@@ -103,28 +100,24 @@ class _Fleet:
     def __init__(self, folder: Path) -> None:
         torch.set_num_threads(1)
         data = fleet_cases.write_data(folder / "data")
-        streaming = {"bits": _BITS, "neighbours": 2}
+        streaming = {"bits": _BITS}
         self.plan: FleetPlan = fleet_cases.plan_of(data, **COMMON, streaming=streaming)
         self.assignment: Assignment = self.plan.assignments[0]
-        robots = [FleetRobot(each) for each in self.plan.assignments]
-        self.robot = robots[0]
+        self.robot = FleetRobot(self.assignment)
         self.weights = self.assignment.blueprint.create(3).state_dict()
         self.size = sum(each.numel() for each in self.weights.values())
         train = fleet_cases.request(self.plan)
-        keys = {n: decode_key(robots[n].answer(encode_key_request())) for n in (1, 2)}
         training = fleet_cases.training_request(self.plan)
-        self.query = Query(self.weights, 1, gradient=True)
+        self.query = LossQuery(self.weights, 1)
         model = self.assignment.blueprint.create()
         self.maps = list(affine_maps(model).values())
         self.moments = MomentQuery(self.weights, tuple(each.name for each in self.maps[:2]))
         self.requests: dict[str, bytes] = {
             "train": train,
             "change": encode_change_request(ChangeRequest(training, None, 1)),
-            "masked": encode_change_request(ChangeRequest(training, None, 1, 10, 5, keys)),
-            "key": encode_key_request(),
-            "reveal": encode_reveal_request(5, keys, [2]),
-            "loss": encode_query(self.query),
-            "moments": encode_moment_query(self.moments),
+            "aligned": encode_change_request(ChangeRequest(training, self.weights, 1)),
+            "loss": encode(self.query),
+            "moments": encode(self.moments),
         }
         self.answers = {name: self.robot.answer(each) for name, each in self.requests.items()}
         vector = torch.zeros(self.size)
@@ -137,7 +130,7 @@ class _Fleet:
 
 
 def robot_requests(folder: Path) -> Subject:
-    """Messages to robots: to train, to send a change, about masks, losses and moments."""
+    """Messages to robots: to train, to send a change, about losses and moments."""
     fleet = _Fleet(folder)
 
     def make(generator: np.random.Generator) -> tuple[str, bytes]:
@@ -167,11 +160,9 @@ def robot_answers(folder: Path) -> Subject:
         "train": lambda answer: decode_update(answer, 1, fleet.weights),
         "vector": lambda answer: decode_vector(answer, 1, fleet.size),
         "change": lambda answer: decode_rounded(answer, 1, counts, _BITS),
-        "masked": lambda answer: decode_masked(answer, 1, fleet.size, 10),
-        "key": decode_key,
-        "reveal": lambda answer: decode_reveal(answer, 0, [2]),
-        "loss": lambda answer: decode_answer(answer, fleet.query),
-        "moments": lambda answer: decode_moments(answer, fleet.moments, fleet.maps),
+        "aligned": lambda answer: decode_rounded(answer, 1, counts, _BITS),
+        "loss": lambda answer: checked_loss(decode(answer), fleet.query),
+        "moments": lambda answer: checked_moments(decode(answer), fleet.moments, fleet.maps),
     }
 
     def make(generator: np.random.Generator) -> tuple[str, bytes]:
@@ -182,12 +173,7 @@ def robot_answers(folder: Path) -> Subject:
         return readers[given[0]](given[1])
 
     def check(given: tuple[str, bytes], answer: Any) -> None:
-        if isinstance(answer, bytes):
-            require(len(answer) == 32, f"a key of {len(answer)} bytes")
-        elif isinstance(answer, Reveal):
-            lengths = {len(each) for each in (answer.own, *answer.pairs.values())}
-            require(lengths == {32}, f"seeds of {lengths} bytes")
-        elif isinstance(answer, dict):
+        if isinstance(answer, dict):
             for each in answer.values():
                 require(torch.isfinite(each.inputs).all(), "a moment is not finite")
         else:
@@ -221,7 +207,6 @@ def flower_records(folder: Path) -> Subject:
     )
     whole = (fleet.assignment, question, report)
     host = RobotHost()
-    key_request = encode_key_request()
 
     def make(generator: np.random.Generator) -> tuple[Any, Any]:
         value = pick(generator, whole)
@@ -235,7 +220,8 @@ def flower_records(folder: Path) -> Subject:
         record = SimpleNamespace(content=_Content({"value": {"value": text}}))
         found = read_value(type(value), record)
         if isinstance(value, Assignment):
-            require(len(host.answer(text, key_request)) > 32, "no key")
+            with contextlib.suppress(MessageError):
+                host.answer(text, b"nothing")
         return found
 
     def check(given: tuple[Any, Any], found: Any) -> None:

@@ -4,7 +4,7 @@ As all messages of fleets they are safetensors, and hold nothing else.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,15 +20,13 @@ from fleet_tools.baselines.federated.messages import (
     take_integer,
     take_request,
     take_result,
+    tensor_names,
     tensors_of_request,
 )
-from fleet_tools.baselines.federated.privacy.bit_packing import pack, unpack
-from fleet_tools.baselines.federated.privacy.modular import centre, reduce
-from fleet_tools.baselines.federated.privacy.quantization import dequantize
-from fleet_tools.baselines.federated.privacy.seeds import KEY_BYTES
+from fleet_tools.baselines.federated.streaming.quantization import dequantize, pack, unpack
 from fleet_tools.baselines.federated.streaming.vectors import split
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import tensor_names, unpacked
+from fleet_tools.baselines.merging.queries.wire import unpacked
 from fleet_tools.baselines.training.state import Tensors
 
 _REFERENCE = "reference."
@@ -42,17 +40,11 @@ class ChangeRequest:
         training: Request to train.
         reference: The reference; None for the weights with which training begins.
         session: Number of this exchange, by which rounding and alignment are drawn.
-        modulus_bits: Number of bits of masked integers; 0 for no masks.
-        nonce: A number that is used once, by which masks are drawn.
-        public_keys: Public keys of the robots with which masks are shared, by robot number.
     """
 
     training: LocalUpdateRequest
     reference: Tensors | None
     session: int
-    modulus_bits: int = 0
-    nonce: int = 0
-    public_keys: Mapping[int, bytes] = field(default_factory=dict)
 
 
 def encode_change_request(request: ChangeRequest) -> bytes:
@@ -62,9 +54,6 @@ def encode_change_request(request: ChangeRequest) -> bytes:
             **tensors_of_request(request.training),
             **named(_REFERENCE, request.reference or {}),
             CHANGE: int64(request.session),
-            "modulus_bits": int64(request.modulus_bits),
-            "nonce": int64(request.nonce),
-            **encoded_keys(request.public_keys),
         }
     )
 
@@ -85,14 +74,13 @@ def decode_change_request(message: bytes) -> ChangeRequest:
         MessageError: The bytes are not such a request.
     """
     tensors = unpacked(message, "request")
-    session, bits = take_integer(tensors, CHANGE), take_integer(tensors, "modulus_bits")
-    nonce, keys = take_integer(tensors, "nonce"), take_keys(tensors)
+    session = take_integer(tensors, CHANGE)
     reference = {
         name.removeprefix(_REFERENCE): tensors.pop(name)
         for name in list(tensors)
         if name.startswith(_REFERENCE)
     }
-    return ChangeRequest(take_request(tensors), reference or None, session, bits, nonce, keys)
+    return ChangeRequest(take_request(tensors), reference or None, session)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +90,7 @@ class Change:
     Attributes:
         steps: Number of steps that it learned from.
         loss: Mean loss over them in the last epoch.
-        vector: The difference, shape (n,): float32; or integers modulo a power of two, uint64, if
-            they are masked.
+        vector: The difference, shape (n,), float32.
     """
 
     steps: int
@@ -123,26 +110,12 @@ def encode_rounded(
 
     Args:
         update: The robot's result.
-        integers: Shape (n,), as `privacy.quantization.quantize` returns them.
+        integers: Shape (n,), as `quantization.quantize` returns them.
         largest: Largest change of each tensor, float32.
         bits: Number of bits of each integer.
     """
-    packed = pack(reduce(integers, bits), bits)
-    return save(
-        {**result_numbers(update), "rounded": uint8(packed), "largest": torch.from_numpy(largest)}
-    )
-
-
-def encode_masked(update: LocalUpdate, masked: np.ndarray, modulus_bits: int) -> bytes:
-    """Returns a masked difference as a reply, with neither steps nor loss of the robot.
-
-    Args:
-        update: The robot's result.
-        masked: Shape (n,), uint64.
-        modulus_bits: Number of bits of each.
-    """
-    hidden = LocalUpdate(update.round, 1, 0.0, {})
-    return save({**result_numbers(hidden), "masked": uint8(pack(masked, modulus_bits))})
+    packed = torch.from_numpy(np.frombuffer(pack(integers, bits), np.uint8).copy())
+    return save({**result_numbers(update), "rounded": packed, "largest": torch.from_numpy(largest)})
 
 
 def decode_vector(reply: bytes, round_number: int, size: int) -> Change:
@@ -154,8 +127,8 @@ def decode_vector(reply: bytes, round_number: int, size: int) -> Change:
     """
     tensors = unpacked(reply, "reply")
     steps, loss = take_result(tensors, round_number)
-    vector = take_array(tensors, "vector", torch.float32, (size,))
-    require_empty(tensors)
+    vector = _take_array(tensors, "vector", torch.float32, (size,))
+    _require_empty(tensors)
     return Change(steps, loss, vector)
 
 
@@ -173,49 +146,15 @@ def decode_rounded(reply: bytes, round_number: int, counts: list[int], bits: int
     """
     tensors = unpacked(reply, "reply")
     steps, loss = take_result(tensors, round_number)
-    largest = take_array(tensors, "largest", torch.float32, (len(counts),))
-    data = take_array(tensors, "rounded", torch.uint8, None).tobytes()
-    require_empty(tensors)
-    parts = split(centre(unpack(data, bits, sum(counts)), bits), counts)
+    largest = _take_array(tensors, "largest", torch.float32, (len(counts),))
+    data = _take_array(tensors, "rounded", torch.uint8, None).tobytes()
+    _require_empty(tensors)
+    parts = split(unpack(data, bits, sum(counts)), counts)
     vector = [dequantize(part, float(top), bits) for part, top in zip(parts, largest, strict=True)]
     return Change(steps, loss, np.concatenate(vector))
 
 
-def decode_masked(reply: bytes, round_number: int, size: int, modulus_bits: int) -> Change:
-    """Returns what `encode_masked` encoded.
-
-    Raises:
-        MessageError: See `decode_vector`.
-    """
-    tensors = unpacked(reply, "reply")
-    steps, loss = take_result(tensors, round_number)
-    data = take_array(tensors, "masked", torch.uint8, None).tobytes()
-    require_empty(tensors)
-    return Change(steps, loss, unpack(data, modulus_bits, size))
-
-
-def encoded_keys(keys: Mapping[int, bytes]) -> dict[str, torch.Tensor]:
-    """Returns keys or seeds by robot number as they are sent; nothing if there are none."""
-    if not keys:
-        return {}
-    return {"robots": torch.tensor(list(keys)), "keys": uint8(b"".join(keys.values()))}
-
-
-def take_keys(tensors: dict[str, torch.Tensor]) -> dict[int, bytes]:
-    """Removes what `encoded_keys` returned.
-
-    Raises:
-        MessageError: There are not as many keys as robots.
-    """
-    if "robots" not in tensors:
-        return {}
-    robots = take_array(tensors, "robots", torch.int64, None).tolist()
-    data = take_array(tensors, "keys", torch.uint8, (len(robots) * KEY_BYTES,)).tobytes()
-    keys = [data[begin : begin + KEY_BYTES] for begin in range(0, len(data), KEY_BYTES)]
-    return dict(zip(robots, keys, strict=True))
-
-
-def take_array(
+def _take_array(
     tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype, shape: tuple[int, ...] | None
 ) -> np.ndarray:
     """Removes an array from a message's tensors, and returns it.
@@ -240,7 +179,7 @@ def take_array(
     return tensor.numpy()
 
 
-def require_empty(tensors: Mapping[str, torch.Tensor]) -> None:
+def _require_empty(tensors: Mapping[str, torch.Tensor]) -> None:
     """Raises an error if a message holds more than what was taken from it.
 
     Raises:
@@ -248,8 +187,3 @@ def require_empty(tensors: Mapping[str, torch.Tensor]) -> None:
     """
     if tensors:
         raise MessageError(f"A message holds {', '.join(sorted(tensors))}, which none has.")
-
-
-def uint8(data: bytes) -> torch.Tensor:
-    """Returns bytes as they are sent."""
-    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())

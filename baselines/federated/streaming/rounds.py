@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from fleet_tools.baselines.federated.messages import (
     LocalUpdate,
     decode_update,
@@ -21,7 +19,6 @@ from fleet_tools.baselines.federated.rounds import after_merge, training_request
 from fleet_tools.baselines.federated.server_optimizer import ServerState
 from fleet_tools.baselines.federated.streaming.config import StreamingConfig
 from fleet_tools.baselines.federated.streaming.exchange import Messages, Summaries, exchange
-from fleet_tools.baselines.federated.streaming.masked import masked_mean
 from fleet_tools.baselines.federated.streaming.messages import (
     ChangeRequest,
     decode_rounded,
@@ -98,36 +95,19 @@ def run_streaming_round(
         reference = base or _policy_of_one(plan, transport, number, robots, summaries)
     passes = config.passes if base is None else 1
     for session in range(begin, number * EXCHANGES + passes):
-        if config.neighbours:
-            mean, count = masked_mean(
-                plan,
-                transport,
-                number,
-                robots,
-                lambda bits, nonce, keys, session=session: encode_change_request(
-                    ChangeRequest(training, None, session, bits, nonce, keys)
-                ),
-                sum(sizes(reference)),
-                summaries,
-            )
+        # Where there is a base, training begins there, and it need not be sent as well.
+        sent = reference if base is None else None
+        message = encode_change_request(ChangeRequest(training, sent, session))
+        if partial is None:
+            zero = FixedPointSum.zero(sum(sizes(reference)))
+            partial = Partial(session, reference, zero, summaries, tuple(robots))
         else:
-            # Where there is a base, training begins there, and it need not be sent as well.
-            sent = reference if base is None else None
-            message = encode_change_request(ChangeRequest(training, sent, session))
-            if partial is None:
-                zero = FixedPointSum.zero(sum(sizes(reference)))
-                partial = Partial(session, reference, zero, summaries, tuple(robots))
-            else:
-                partial = replace(partial, robots=summaries)
-            total = _summed(plan, transport, number, message, partial, wanted, store)
-            partial = None
-            left_out = {robot: each.left_out for robot, each in summaries.items()}
-            plan.config.closing.require_quorum(number, total.count, plan.wanted, left_out)
-            mean, count = total.mean(), total.count
-        if config.noise and config.clip is not None:
-            generator = np.random.default_rng(plan.merge_seed(number))
-            mean = mean + generator.normal(0.0, config.noise * config.clip / count, mean.shape)
-        reference = displaced(reference, mean)
+            partial = replace(partial, robots=summaries)
+        total = _summed(plan, transport, number, message, partial, wanted, store)
+        partial = None
+        left_out = {robot: each.left_out for robot, each in summaries.items()}
+        plan.config.closing.require_quorum(number, total.count, plan.wanted, left_out)
+        reference = displaced(reference, total.mean())
         robots = [robot for robot, each in summaries.items() if each.left_out is None]
         wanted = len(robots)
     merged, after, loss = after_merge(plan, number, base, reference, server_state or {})
@@ -155,7 +135,7 @@ def _summed(
             change = decode_vector(answer, number, sum(counts))
         else:
             change = decode_rounded(answer, number, counts, config.bits)
-        total = total.plus(change.vector, 1 if config.equal_weights else change.steps)
+        total = total.plus(change.vector, change.steps)
         waiting.discard(robot)
         return change.steps, change.loss
 

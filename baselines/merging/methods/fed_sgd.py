@@ -67,7 +67,7 @@ def fed_sgd(
         optimizer.step()
         schedule.step()
         state |= {name: value.to(state[name].dtype) for name, value in parameters.items()}
-    return MergeResult(state, identities, gradients.meter.traffic)
+    return MergeResult.network(state, identities, gradients.meter.traffic)
 
 
 def _require_usable(steps: int, rate: float, participants: int | None, members: int) -> None:

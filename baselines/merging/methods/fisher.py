@@ -64,7 +64,7 @@ def fisher(
     models = problem.permuted(permutations)
     diagonals = [_diagonal(gradients, index, model, samples) for index, model in enumerate(models)]
     weights = problem.normalized_weights.tolist()
-    return MergeResult(
+    return MergeResult.network(
         _weighted_average(models, diagonals, weights, floor),
         tuple(permutations[position] for position in np.argsort(order)),
         gradients.meter.traffic,

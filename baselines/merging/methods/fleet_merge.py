@@ -133,7 +133,7 @@ def fleet_merge(
             permutations[index], total = found, trial
     state = problem.mean(permutations)  # line 13
     positions = np.argsort(order)
-    return MergeResult(
+    return MergeResult.network(
         state, tuple(permutations[position] for position in positions), meter.traffic
     )
 

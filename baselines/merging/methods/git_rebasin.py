@@ -31,7 +31,7 @@ def git_rebasin(problem: MergeProblem, *, by: str = "weights", rounds: int = 20)
     if by == "activations":
         require_activations(problem)
     permutations = match_models(problem, by, rounds)
-    return MergeResult(problem.mean(permutations), permutations)
+    return MergeResult.network(problem.mean(permutations), permutations)
 
 
 def match_models(

@@ -7,24 +7,31 @@ layer of each model has on that model's own data; the last one towards the label
 pruned and quantized with such fits (He et al. 2017, eq. 5).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
 
-from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.alignment import align, require_moments
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.least_squares import solve
-from fleet_tools.baselines.merging.moments.measurement import Target, combine
+from fleet_tools.baselines.merging.moments.measurement import Moments, Target
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
+from fleet_tools.baselines.merging.queries.query import MomentQuery
+from fleet_tools.baselines.merging.robust import robust_moments, robust_state
 from fleet_tools.baselines.merging.symmetry.table import State
 
 
 def least_squares(
-    problem: MergeProblem, *, alignment: str = "none", ridge: float = 1e-3, labels: bool = True
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    ridge: float = 1e-3,
+    labels: bool = True,
+    rule: str = "mean",
+    byzantine: int = 1,
 ) -> MergeResult:
     """Fits one affine map after the other; each takes a message to and from each data holder.
 
@@ -34,6 +41,8 @@ def least_squares(
         ridge: Weight of the average of the matrices, which determines a map in directions without
             inputs; relative to the mean square of the inputs.
         labels: Whether the last map is fitted to the labels, not to the models' outputs.
+        rule: How one is made of all robots' moments, and of their weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders, affine maps or labels are missing.
@@ -43,17 +52,24 @@ def least_squares(
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
     models = problem.permuted(permutations)
-    merged: State = average(models, problem.averaging_weights)
+    merged: State = robust_state(problem, permutations, rule, byzantine)
+    pool = partial(robust_moments, rule=rule, byzantine=byzantine)
     *hidden, last = problem.affine_maps
     for each in hidden:
-        merged = _fitted(problem, each, merged, "outputs", models, ridge, meter)
+        merged = _fitted(problem, each, merged, "outputs", models, ridge, meter, pool)
     target: Target = "labels" if labels else "outputs"
-    merged = _fitted(problem, last, merged, target, models, ridge, meter)
-    return MergeResult(dict(merged), permutations, meter.traffic)
+    merged = _fitted(problem, last, merged, target, models, ridge, meter, pool)
+    return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
 def head_refit(
-    problem: MergeProblem, *, alignment: str = "none", of: str = "average", ridge: float = 1e-3
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    of: str = "average",
+    ridge: float = 1e-3,
+    rule: str = "mean",
+    byzantine: int = 1,
 ) -> MergeResult:
     """Fits the last affine map to the labels, on what it reads in the average of the models.
 
@@ -63,6 +79,8 @@ def head_refit(
         of: "average", or "base": the model from which all were trained. An untrained base makes the
             control experiment of random features, in which no robot's training is used.
         ridge: Weight of the former matrix, relative to the mean square of the inputs.
+        rule: How one is made of all robots' moments, and of their weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
 
     Raises:
         MergeError: `alignment` or `of` is unknown; data holders, affine maps, labels or the base
@@ -75,10 +93,11 @@ def head_refit(
     base = problem.require_base() if of == "base" else None
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
-    begin = problem.mean(permutations) if base is None else base
+    begin = robust_state(problem, permutations, rule, byzantine) if base is None else base
+    pool = partial(robust_moments, rule=rule, byzantine=byzantine)
     last = problem.affine_maps[-1]
-    merged = _fitted(problem, last, begin, "labels", (), ridge, meter)
-    return MergeResult(merged, permutations, meter.traffic)
+    merged = _fitted(problem, last, begin, "labels", (), ridge, meter, pool)
+    return MergeResult.network(merged, permutations, meter.traffic)
 
 
 def _fitted(
@@ -89,6 +108,7 @@ def _fitted(
     teachers: Sequence[State],
     ridge: float,
     meter: TrafficMeter,
+    pool: Callable[[Iterable[Moments], Sequence[float]], Moments],
 ) -> dict[str, torch.Tensor]:
     """Returns the merged model with one map fitted on the data of all holders."""
     of_holders = (
@@ -99,5 +119,5 @@ def _fitted(
         )[each.name]
         for index, holder in enumerate(problem.data_holders)
     )
-    moments = combine(of_holders, problem.normalized_weights.tolist())
+    moments = pool(of_holders, problem.normalized_weights.tolist())
     return each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))

@@ -6,7 +6,7 @@ from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 def naive_average(problem: MergeProblem) -> MergeResult:
     """Returns the weighted mean of models whose units need not correspond."""
     identities = tuple(problem.group.identity() for _ in problem.models)
-    return MergeResult(problem.mean(identities), identities)
+    return MergeResult.network(problem.mean(identities), identities)
 
 
 def common_init(problem: MergeProblem) -> MergeResult:

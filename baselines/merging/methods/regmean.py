@@ -1,12 +1,12 @@
 """RegMean: affine maps merged by least squares on their own inputs (Jin et al. 2023, eq. 2)."""
 
-from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.methods.alignment import align, require_moments
 from fleet_tools.baselines.merging.moments.least_squares import solve
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
+from fleet_tools.baselines.merging.queries.query import MomentQuery
+from fleet_tools.baselines.merging.robust import robust_moments, robust_state
 
 
 def regmean(
@@ -15,6 +15,8 @@ def regmean(
     alignment: str = "none",
     ridge: float = 1e-3,
     off_diagonal: float = 1.0,
+    rule: str = "mean",
+    byzantine: int = 1,
 ) -> MergeResult:
     """Merges each affine map by M = (sum_i w_i G_i)^-1 sum_i w_i G_i M_i.
 
@@ -29,6 +31,8 @@ def regmean(
             inputs; relative to the mean square of the inputs.
         off_diagonal: Factor of the entries of G_i off the diagonal; the source has 0.9 for language
             models.
+        rule: How one is made of all robots' moments, and of their other weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
 
     Raises:
         MergeError: `alignment` is unknown, or data holders or affine maps are missing.
@@ -39,18 +43,18 @@ def regmean(
     permutations = align(problem, alignment, meter)
     models, weights = problem.permuted(permutations), problem.normalized_weights.tolist()
     names = tuple(each.name for each in problem.affine_maps)
-    sums: dict[str, Moments] = {}
+    merged = robust_state(problem, permutations, rule, byzantine)
+    parts: dict[str, list[tuple[Moments, float]]] = {name: [] for name in names}
     for holder, model, weight in zip(problem.data_holders, models, weights, strict=True):
         measured = meter.ask_moments(holder, MomentQuery(model, names), problem.affine_maps)
         for each in problem.affine_maps:
             G = measured.pop(each.name).inputs
             G = off_diagonal * G + (1 - off_diagonal) * G.diagonal(dim1=1, dim2=2).diag_embed()
-            own = Moments(G, G @ each.matrix(model))
-            if total := sums.get(each.name):
-                sums[each.name] = combine([total, own], [1.0, weight])
-            else:
-                sums[each.name] = combine([own], [weight])
-    merged = average(models, problem.averaging_weights)
+            parts[each.name].append((Moments(G, G @ each.matrix(model)), weight))
+            if rule == "mean":  # the sum alone is in memory
+                parts[each.name] = [(combine(*zip(*parts[each.name], strict=True)), 1.0)]
     for each in problem.affine_maps:
-        merged = each.with_matrix(merged, solve(sums[each.name], each.matrix(merged), ridge))
-    return MergeResult(merged, permutations, meter.traffic)
+        moments, shares = zip(*parts[each.name], strict=True)
+        pooled = robust_moments(moments, shares, rule, byzantine)
+        merged = each.with_matrix(merged, solve(pooled, each.matrix(merged), ridge))
+    return MergeResult.network(merged, permutations, meter.traffic)

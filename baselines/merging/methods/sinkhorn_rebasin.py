@@ -84,7 +84,7 @@ def sinkhorn_rebasin(
         return harden(problem.group, soft)
 
     permutations = alternate(problem, permuted, align, generator, rounds)
-    return MergeResult(problem.mean(permutations), permutations, meter.traffic)
+    return MergeResult.network(problem.mean(permutations), permutations, meter.traffic)
 
 
 def require_start(start: str) -> None:

@@ -38,7 +38,7 @@ def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> Merg
     state = dict(mean)
     for name, value in _base_tensors(problem).items():
         state[name] = (value + scale * change[name]).to(mean[name])
-    return MergeResult(with_singular_vectors(state, problem.models[0], mean), identities)
+    return MergeResult.network(with_singular_vectors(state, problem.models[0], mean), identities)
 
 
 def _base_tensors(problem: MergeProblem) -> dict[str, torch.Tensor]:

@@ -1,5 +1,6 @@
 """A gate: how much each of several models knows about what is read at present, by densities."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,12 +9,12 @@ from fleet_tools.baselines.merging.errors import MergeError
 
 
 def density_weights(
-    state: torch.Tensor, means: torch.Tensor, factors: torch.Tensor, sharpness: float
+    states: torch.Tensor, means: torch.Tensor, factors: torch.Tensor, sharpness: float
 ) -> torch.Tensor:
     """Returns weights of models in proportion to powers of Gaussian densities.
 
     Args:
-        state: Shape (..., n).
+        states: What each model reads, shape (..., models, n), or (..., 1, n) if it is the same.
         means: Means of the states that each model has learned from, (models, n).
         factors: Lower triangular factors of the inverse covariances, (models, n, n).
         sharpness: Power of the densities.
@@ -21,11 +22,21 @@ def density_weights(
     Returns:
         Weights that sum to 1, (..., models).
     """
-    centred = state.unsqueeze(-2) - means  # (..., models, n)
+    return torch.softmax(sharpness * log_densities(states, means, factors), -1)
+
+
+def log_densities(states: torch.Tensor, means: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """Returns logarithms of Gaussian densities less n log(2 pi) / 2, shape (..., models).
+
+    Args:
+        states: As in `density_weights`.
+        means: As in `density_weights`.
+        factors: As in `density_weights`.
+    """
+    centred = states - means  # (..., models, n)
     whitened = torch.einsum("...mi,mij->...mj", centred, factors)
     determinants = factors.diagonal(dim1=1, dim2=2).log().sum(1)
-    logarithms = determinants - whitened.square().sum(-1) / 2
-    return torch.softmax(sharpness * logarithms, -1)
+    return determinants - whitened.square().sum(-1) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,20 +55,33 @@ class RowGate:
     factors: torch.Tensor
     sharpness: float
 
-    def weights(self, read: torch.Tensor) -> torch.Tensor:
-        """Returns the weights of the models for each row that the map reads, (rows, models).
+    def weights(self, read: Sequence[torch.Tensor], count: int) -> torch.Tensor:
+        """Returns the weights of the models for each row of outputs, (count, models).
 
         Args:
-            read: The rows, shape (1, rows, inputs).
+            read: The rows that the map reads in each model, shape (1, rows, inputs). If it reads
+                several for each row of outputs, such as the patches of an image, their logarithms
+                of densities are averaged.
+            count: Number of rows of outputs.
 
         Raises:
-            MergeError: The map reads fewer numbers, or in groups.
+            MergeError: The map reads fewer numbers, or in groups, or other numbers of rows.
         """
         size = self.means.shape[1]
-        if len(read) != 1 or read.shape[2] < size:
+        groups, rows, inputs = read[0].shape
+        if groups != 1 or inputs < size:
             raise MergeError(
                 f"The gate knows states of {size} numbers, and {self.map!r} reads rows of "
-                f"{read.shape[2]} in {len(read)} group(s). Name the first affine map of the model."
+                f"{inputs} in {groups} group(s). Name the first affine map of the model."
             )
-        means, factors = self.means.to(read), self.factors.to(read)
-        return density_weights(read[0, :, :size], means, factors, self.sharpness)
+        if not count or rows % count:
+            raise MergeError(
+                f"{self.map!r} reads {rows} rows for {count} rows of outputs, which have no share "
+                "in common. A gate needs the same number for each, such as the patches of an image."
+            )
+        states = torch.stack([each[0, :, :size] for each in read], 1)
+        means, factors = self.means.to(states), self.factors.to(states)
+        logarithms = log_densities(states, means, factors)
+        if rows != count:
+            logarithms = logarithms.unflatten(0, (count, -1)).mean(1)
+        return torch.softmax(self.sharpness * logarithms, -1)

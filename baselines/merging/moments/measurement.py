@@ -127,19 +127,18 @@ def _side_by_side(
     asked = names if gate is None else {*names, gate.map}
     read = [input_rows(model, state, arguments, asked) for state in states]
     if gate is not None and gate.map in read[0]:
-        weights = gate.weights(read[0][gate.map])
+        gated = [rows[gate.map] for rows in read]
+        weights = {
+            name: gate.weights(gated, read[0][name].shape[1]) for name in names if name in read[0]
+        }
         read = [
-            {name: _weighted(name, rows[name], weights[:, index]) for name in names if name in rows}
+            {name: _weighted(rows[name], each[:, index]) for name, each in weights.items()}
             for index, rows in enumerate(read)
         ]
     return {name: torch.cat([rows[name] for rows in read], -1) for name in read[0]}
 
 
-def _weighted(name: str, rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    if rows.shape[1] != len(weights):
-        raise MergeError(
-            f"The map {name!r} reads {rows.shape[1]} rows, and the gate weighs {len(weights)}."
-        )
+def _weighted(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     return _with_ones(rows) * weights.double()[:, None]
 
 

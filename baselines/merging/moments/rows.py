@@ -1,6 +1,7 @@
 """The rows that affine maps read while a model runs."""
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -47,6 +48,24 @@ def input_rows(
         applied. Dimensions before the last count as rows, in row-major order; for a convolution,
         these are the patches of all images. A map that is not reached is missing.
     """
+    with reading(model, names) as found:
+        copies = {name: tensor.clone() for name, tensor in state.items()}
+        with uncompiled():
+            torch.func.functional_call(model, copies, arguments, tie_weights=False)
+    return {name: torch.cat(parts, 1) for name, parts in found.items()}
+
+
+@contextlib.contextmanager
+def reading(model: nn.Module, names: Collection[str]) -> Iterator[Mapping[str, list[torch.Tensor]]]:
+    """Notes what affine maps read while a model runs within the context.
+
+    Args:
+        model: The model.
+        names: Names of affine maps.
+
+    Yields:
+        The rows by map, one tensor (groups, n, in) for each time that it is applied.
+    """
     found: dict[str, list[torch.Tensor]] = {}
 
     def make_hook(name: str, rows: Rows) -> Callable[..., None]:
@@ -68,13 +87,10 @@ def input_rows(
         for name, (module, rows) in wanted.items()
     ]
     try:
-        copies = {name: tensor.clone() for name, tensor in state.items()}
-        with uncompiled():
-            torch.func.functional_call(model, copies, arguments, tie_weights=False)
+        yield found
     finally:
         for handle in handles:
             handle.remove()
-    return {name: torch.cat(parts, 1) for name, parts in found.items()}
 
 
 def _rows_of(module: nn.Module) -> Rows | None:

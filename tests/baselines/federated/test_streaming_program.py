@@ -8,7 +8,6 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
-pytest.importorskip("cryptography")
 
 from support.fleet_cases import arguments, config_of, local, plan_of
 from support.streaming_cases import COMMON, KilledError
@@ -27,12 +26,10 @@ from fleet_tools.errors import ConfigError
     [
         ({"method": "least_squares", "streaming": {}}, "those that stream are naive_average"),
         ({"method": "fleet_merge", "options": {"soft": True}, "streaming": {}}, "'soft'"),
-        ({"streaming": {"neighbours": 4}}, "give `bits`"),
-        ({"streaming": {"noise": 1.0}}, "units of `clip`"),
-        ({"streaming": {"bits": 8, "neighbours": 4}}, "initialization: common"),
         ({**COMMON, "streaming": {"passes": 2}}, "passes: 1"),
         ({**COMMON, "streaming": {}, "try_robots": True}, "keeps no robot's weights"),
         ({**COMMON, "streaming": {"bits": 5}}, "bits"),
+        ({**COMMON, "streaming": {"bits": 8, "neighbours": 4}}, "neighbours"),
         ({**COMMON, "closing": {"over_sampling": 0.5}}, "over_sampling"),
         ({**COMMON, "closing": {"deadline": 0}}, "deadline"),
     ],

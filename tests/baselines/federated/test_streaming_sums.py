@@ -1,4 +1,4 @@
-"""Streaming sums: equal to a merge of all at once, in any order, with few bits, under masks."""
+"""Streaming sums: equal to a merge of all at once, in any order, with few bits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +8,14 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
-pytest.importorskip("cryptography")
 
+import numpy as np
 from support.fleet_cases import RecordingTransport, answered, local, plan_of, run_rounds, same
 from support.streaming_cases import COMMON, Ordered, furthest, stream
 
 from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.streaming.vectors import sizes
+from fleet_tools.dataset.samples import Samples
 
 
 @pytest.mark.parametrize("server", [None, {"optimizer": "momentum", "momentum": 0.5}])
@@ -34,15 +35,11 @@ def test_streaming_is_the_merge_of_all_at_once(data: Path, server: Any) -> None:
     [
         {**COMMON, "streaming": {}},
         {**COMMON, "streaming": {"bits": 4}},
-        {**COMMON, "streaming": {"bits": 8, "neighbours": 2}},
-        {**COMMON, "streaming": {"clip": 0.1, "noise": 1.0}},
         {"method": "git_rebasin", "streaming": {"passes": 2}},
     ],
-    ids=["plain", "rounded", "masked", "noisy", "aligned"],
+    ids=["plain", "rounded", "aligned"],
 )
 def test_the_order_of_arrival_does_not_matter(large: Path, changes: dict[str, Any]) -> None:
-    if changes["streaming"].get("noise"):
-        pytest.importorskip("dp_accounting")
     plan = plan_of(large, robots=6, **changes)
     orders = (lambda robot: robot, lambda robot: -robot, lambda robot: robot * 5 % 6)
     results = [stream(plan, Ordered(local(plan), order)) for order in orders]
@@ -88,3 +85,18 @@ def test_a_cache_of_replies_lets_changes_through(large: Path, tmp_path: Path) ->
     results = [stream(plan, transport)[0] for transport in (*cached, local(plan))]
     assert same(results[0].weights, results[2].weights)
     assert same(results[1].weights, results[2].weights)
+
+
+def test_no_row_of_data_is_in_changes(large: Path) -> None:
+    plan = plan_of(
+        large, method="fleet_merge", options={"steps": 2}, streaming={}, merge_every=None
+    )
+    recording = RecordingTransport(local(plan))
+    stream(plan, recording)
+    exchanged = b"".join(sent + answered(answer) for _, sent, answer in recording.exchanges)
+    for assignment in plan.assignments:
+        samples = Samples(assignment.data).subset(assignment.episodes)
+        rows = samples.gather(np.arange(len(samples)))
+        for array in (rows["action"], *rows["observation"].values()):
+            for row in array.reshape(len(array), -1):
+                assert row[:2].tobytes() not in exchanged

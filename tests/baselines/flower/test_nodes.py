@@ -14,7 +14,6 @@ from support.fleet_cases import plan_of, run_rounds, same, write_data
 from fleet_tools.baselines.federated.messages import LocalUpdateRequest, encode_request
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.federated.streaming.mask_messages import encode_key_request
 from fleet_tools.baselines.federated.transport import LocalTransport
 from fleet_tools.baselines.flower.node import Node
 from fleet_tools.baselines.flower.node_report import report_of
@@ -68,7 +67,6 @@ def test_a_node_reads_its_configuration() -> None:
         {"partition-id": True, "num-partitions": 2},
         {"partition-id": "0", "num-partitions": 2},
         {"partition-id": 0, "num-partitions": 2, "data": 3},
-        {"partition-id": 0, "num-partitions": 2, "secret": 3},
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(config: dict) -> None:
@@ -107,36 +105,6 @@ def test_the_folders_of_a_node_are_never_the_servers_choice(own: list[Path]) -> 
     assert node.localized(plan.assignments[1]).data == (str(own[2]),)
     with pytest.raises(ConfigError, match="Robot 0 is not one of the node"):
         node.localized(plan.assignments[0])
-
-
-def test_masks_follow_from_the_nodes_own_secret(own: list[Path], tmp_path: Path) -> None:
-    pytest.importorskip("cryptography")
-    masked = {"bits": 8, "neighbours": 2}
-    changes = {"streaming": masked, "initialization": "common", "method": "common_init"}
-    assignments = plan_of(own[0], robots=2, **changes).assignments
-    files = [tmp_path / "one", tmp_path / "other"]
-    for number, file in enumerate(files):
-        file.write_bytes(bytes([number]) * 32)
-    secrets = [
-        Node(0, 1, secret=str(file)).secret_of(each) for file in files for each in assignments
-    ]
-    robots = [FleetRobot(assignments[0]), *(FleetRobot(assignments[0], secret=s) for s in secrets)]
-    keys = [robot.answer(encode_key_request()) for robot in robots]
-    assert len(set(keys)) == 5  # of the server's seeds, of two nodes, and of two robots each
-    assert Node(0, 1).secret_of(plan_of(own[0]).assignments[0]) is None  # no masks
-
-
-@pytest.mark.parametrize("content", [None, b"", bytes(31), bytes(33)])
-def test_masks_without_a_secret_are_refused(
-    own: list[Path], tmp_path: Path, content: bytes | None
-) -> None:
-    changes = {"streaming": {"bits": 8, "neighbours": 2}, "initialization": "common"}
-    assignment, *_ = plan_of(own[0], robots=2, method="common_init", **changes).assignments
-    if content is not None:
-        (tmp_path / "secret").write_bytes(content)
-    for secret in ("", str(tmp_path / "secret")):
-        with pytest.raises(ConfigError, match="32 random bytes"):
-            Node(0, 1, secret=secret).secret_of(assignment)
 
 
 def test_data_that_changed_since_the_report_are_refused(own: list[Path]) -> None:

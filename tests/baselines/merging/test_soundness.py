@@ -39,7 +39,7 @@ from fleet_tools.baselines.merging.methods.naive import naive_average
 def _with(change):
     def method(problem):
         result = naive_average(problem)
-        return replace(result, state=change(result.state))
+        return replace(result, members=(change(result.state),))
     return method
 
 missing = _with(lambda state: {k: v for k, v in state.items() if k != "w"})

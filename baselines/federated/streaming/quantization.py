@@ -1,8 +1,8 @@
-"""Numbers as integers of a few bits, rounded at random so that the mean is kept.
+"""Numbers as integers of a few bits, rounded at random so that the mean is kept, and as bytes.
 
 Uniform stochastic quantization as in Suresh et al., "Distributed Mean Estimation with Limited
 Communication" (2017), Section 2.2, on levels that are symmetric about zero, so that zero is a
-level. All robots whose integers are added up use the same `largest`.
+level.
 """
 
 import math
@@ -14,6 +14,8 @@ from fleet_tools.errors import ConfigError
 
 BITS = (2, 4, 8, 16)
 """Numbers of bits that an integer may have."""
+
+_BYTE = 8
 
 _ROUNDING = 2.0**-23
 """Relative distance from a level within which a value is the level: the spacing of float32."""
@@ -75,19 +77,51 @@ def dequantize(integers: np.ndarray, largest: float, bits: int) -> np.ndarray:
     return np.asarray(np.asarray(integers) / top_level(bits) * largest, np.float32)
 
 
-def rounded_norm(norm: float, count: int, largest: float, bits: int) -> float:
-    """Returns a bound of the L2 norm of values after rounding: norm + step * sqrt(count).
+def pack(integers: np.ndarray, bits: int) -> bytes:
+    """Returns integers as bytes without gaps: integer j begins at bit j * bits, lowest bits first.
 
     Args:
-        norm: Bound of the norm of the values.
-        count: Number of values.
-        largest: The largest magnitude that is represented.
+        integers: Integers (n,) as `quantize` returns them.
         bits: Bits of an integer, one of `BITS`.
+
+    Returns:
+        ceil(n * bits / 8) bytes; what is left of the last one is zero.
 
     Raises:
         ConfigError: There is no such number of bits.
+        MessageError: An integer does not fit.
     """
-    return norm + math.sqrt(count) * largest / top_level(bits)
+    top = top_level(bits)
+    if np.abs(integers).max(initial=0) > top + 1 or np.max(integers, initial=0) > top:
+        raise MessageError(f"Of {np.size(integers)} integers, some do not fit {bits} bits.")
+    if bits >= _BYTE:
+        return np.asarray(integers).astype(f"<i{bits // _BYTE}").tobytes()
+    per_byte = _BYTE // bits
+    fields = np.zeros(-(-np.size(integers) // per_byte) * per_byte, np.uint8)
+    fields[: np.size(integers)] = np.asarray(integers) & (2**bits - 1)
+    shifted = fields.reshape(-1, per_byte) << (bits * np.arange(per_byte)).astype(np.uint8)
+    return np.bitwise_or.reduce(shifted, axis=1, dtype=np.uint8).tobytes()
+
+
+def unpack(data: bytes, bits: int, count: int) -> np.ndarray:
+    """Returns the integers that `pack` packed, int64 (count,).
+
+    Raises:
+        ConfigError: There is no such number of bits.
+        MessageError: The number of bytes is not that of so many integers, or what is left of the
+            last byte is not zero.
+    """
+    top_level(bits)
+    if len(data) != -(-count * bits // _BYTE):
+        raise MessageError(f"{len(data)} bytes do not hold {count} integers of {bits} bits.")
+    if bits >= _BYTE:
+        return np.frombuffer(data, f"<i{bits // _BYTE}").astype(np.int64)
+    shifts = (bits * np.arange(_BYTE // bits)).astype(np.uint8)
+    fields = (np.frombuffer(data, np.uint8)[:, None] >> shifts).reshape(-1) & (2**bits - 1)
+    if fields[count:].any():
+        raise MessageError(f"Beyond {count} integers of {bits} bits, the last byte is not zero.")
+    integers = fields[:count].astype(np.int64)
+    return integers - 2**bits * (integers >= 2 ** (bits - 1))
 
 
 def top_level(bits: int) -> int:

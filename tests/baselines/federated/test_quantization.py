@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from fleet_tools.baselines.federated.privacy.quantization import (
+from fleet_tools.baselines.federated.streaming.quantization import (
     BITS,
     dequantize,
+    pack,
     quantize,
-    rounded_norm,
     top_level,
+    unpack,
 )
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import ConfigError
@@ -64,14 +65,36 @@ def test_a_seed_gives_the_same_integers(values, bits, largest, seed):
     assert (first == second).all()
 
 
-@given(values=VALUES, bits=st.sampled_from(BITS), largest=LARGEST, seed=SEEDS)
-def test_rounding_keeps_the_bound_of_the_norm(values, bits, largest, seed):
-    integers = quantize(values, largest, bits, np.random.default_rng(seed))
-    norms = [
-        float(np.linalg.norm(each.astype(np.float64)))
-        for each in (values, dequantize(integers, largest, bits))
-    ]
-    assert norms[1] <= rounded_norm(norms[0], values.size, largest, bits) * (1 + 1e-6)
+@st.composite
+def packable(draw: st.DrawFn) -> tuple[np.ndarray, int]:
+    """Levels, and the bits of each."""
+    bits = draw(st.sampled_from(BITS))
+    top = top_level(bits)
+    return np.array(draw(st.lists(st.integers(-top, top), max_size=40)), np.int64), bits
+
+
+@given(case=packable())
+def test_the_bytes_are_those_of_one_large_integer_and_back(case):
+    integers, bits = case
+    length = -(-len(integers) * bits // 8)
+    large = sum(each % 2**bits << place * bits for place, each in enumerate(integers.tolist()))
+    data = pack(integers, bits)
+    assert data == large.to_bytes(length, "little")
+    assert (unpack(data, bits, len(integers)) == integers).all()
+
+
+@given(case=packable(), wrong=st.integers(-3, 3).filter(bool))
+def test_bytes_that_lie_are_refused(case, wrong):
+    integers, bits = case
+    packed = pack(integers, bits)
+    data = packed + bytes(wrong) if wrong > 0 else packed[:wrong]
+    if len(data) != len(packed):
+        with pytest.raises(MessageError, match="bytes do not hold"):
+            unpack(data, bits, len(integers))
+    with pytest.raises(MessageError, match="not zero"):
+        unpack(b"\x04", 2, 1)
+    with pytest.raises(MessageError, match="do not fit"):
+        pack(np.array([top_level(bits) + 1]), bits)
 
 
 def test_two_bits_have_three_levels_and_zero_stays_zero():

@@ -1,0 +1,256 @@
+"""Robust aggregation: what some robots send, whatever it is, does not decide the merge.
+
+A rule takes the vectors of all robots, of which up to f may be anything, and returns one:
+
+    norm_bound         long vectors are shortened to the median norm, and all averaged (Sun et al.,
+                       "Can You Really Backdoor Federated Learning?", 2019)
+    coordinate_median  the median of each coordinate, and
+    trimmed_mean       the mean of each coordinate without its f smallest and f largest values
+                       (Yin et al., "Byzantine-Robust Distributed Learning", 2018)
+    krum               the vector that is nearest to its n - f - 2 nearest others, and
+    multi_krum         the mean of the n - f vectors of which that holds most (Blanchard et al.,
+                       "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent",
+                       2017)
+    mean               the weighted mean: no rule
+
+Of n robots, coordinate_median and trimmed_mean need n >= 2 f + 1, krum and multi_krum n >= 2 f + 3.
+Only `mean` asks for weights: a robot says itself on how many steps it has learned, so that with
+weights, one that lies would decide again.
+
+No rule knows what a policy does. It knows vectors, and what is far from those of the others: a
+robot that is wrong in a small way is not noticed, and one that is right and alone is left out.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+
+from fleet_tools.baselines.merging.buffers import learned_tensors, with_singular_vectors
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.alignment import align
+from fleet_tools.baselines.merging.moments.measurement import Moments, combine
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.symmetry.group import Permutation
+from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.errors import UnknownNameError
+
+Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""rule(vectors, weights): one vector (k,) of those of n robots, (n, k), and of their averaging
+weights, (n,), float64."""
+
+
+def mean(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Returns the weighted mean, sum_i w_i v_i / sum_i w_i: with f = 1, a robot decides it."""
+    return weights @ vectors / weights.sum()
+
+
+def norm_bound(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Returns the mean of v_i min(1, b / |v_i|), where b is the median of the norms.
+
+    Fewer than half of the robots cannot make b longer than the longest of the others', so that f
+    robots move the mean by at most f b / n each way; which way is theirs.
+    """
+    largest = np.abs(vectors).max(axis=1, initial=0.0)
+    scale = np.where(largest > 0, largest, 1.0)  # squares of huge numbers do not fit
+    norms = scale * np.linalg.norm(vectors / scale[:, None], axis=1)
+    bound = np.median(norms)
+    factors = np.where(norms > bound, bound / np.where(norms > 0, norms, 1.0), 1.0)
+    return (vectors * factors[:, None]).mean(axis=0)
+
+
+def coordinate_median(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Returns the median of each coordinate; of an even number, the mean of the middle two."""
+    return np.median(vectors, axis=0)
+
+
+def trimmed_mean(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -> np.ndarray:
+    """Returns the mean of each coordinate without its f smallest and f largest values.
+
+    Raises:
+        MergeError: There are fewer than 2 f + 1 robots.
+    """
+    _require_robots(len(vectors), 2 * byzantine + 1, byzantine, "trimmed_mean")
+    return np.sort(vectors, axis=0)[byzantine : len(vectors) - byzantine].mean(axis=0)
+
+
+def krum(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -> np.ndarray:
+    """Returns the vector v_i with the smallest score.
+
+    The score s(i) is the sum of |v_i - v_j|^2 over the n - f - 2 vectors j that are nearest to i.
+
+    Raises:
+        MergeError: There are fewer than 2 f + 3 robots.
+    """
+    return vectors[_by_score(vectors, byzantine, "krum")[0]]
+
+
+def multi_krum(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -> np.ndarray:
+    """Returns the mean of the n - f vectors with the smallest scores, see `krum`.
+
+    Raises:
+        MergeError: There are fewer than 2 f + 3 robots.
+    """
+    best = _by_score(vectors, byzantine, "multi_krum")[: len(vectors) - byzantine]
+    return vectors[np.sort(best)].mean(axis=0)
+
+
+RULES: Mapping[str, Callable[..., np.ndarray]] = {
+    "mean": mean,
+    "norm_bound": norm_bound,
+    "coordinate_median": coordinate_median,
+    "trimmed_mean": trimmed_mean,
+    "krum": krum,
+    "multi_krum": multi_krum,
+}
+"""Rules by name."""
+
+_COUNT_BYZANTINE = ("trimmed_mean", "krum", "multi_krum")
+
+
+def rule_of(name: str, byzantine: int = 1) -> Rule:
+    """Returns a rule.
+
+    Args:
+        name: One of `RULES`.
+        byzantine: Largest number f of robots that may send anything.
+
+    Raises:
+        UnknownNameError: There is no such rule.
+        MergeError: f is negative. When the rule is called: there are too few robots for it, or a
+            vector is not finite.
+    """
+    if name not in RULES:
+        raise UnknownNameError("rule of robust aggregation", name, RULES)
+    if byzantine < 0:
+        raise MergeError(f"{byzantine} robots may send anything. Give a number, 0 or more.")
+    rule = RULES[name]
+    chosen = partial(rule, byzantine=byzantine) if name in _COUNT_BYZANTINE else rule
+
+    def checked(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        if not np.isfinite(vectors).all():
+            wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist()
+            raise MergeError(f"The vectors of {wrong} are not finite. Leave these robots out.")
+        with np.errstate(over="ignore"):  # distances from huge numbers are infinite
+            return chosen(vectors, weights)
+
+    return checked
+
+
+def robust_average(
+    problem: MergeProblem,
+    *,
+    rule: str = "coordinate_median",
+    byzantine: int = 1,
+    alignment: str = "none",
+) -> MergeResult:
+    """Merges models by a rule; a method of the registry, which has each rule by its name.
+
+    Args:
+        problem: The models.
+        rule: One of `RULES`.
+        byzantine: Largest number of models that may be anything.
+        alignment: "none", "weights" or "activations" before, see `alignment.align`.
+
+    Raises:
+        UnknownNameError: There is no such rule.
+        MergeError: `alignment` is unknown, or there are too few models for the rule.
+    """
+    meter = TrafficMeter()
+    permutations = align(problem, alignment, meter)
+    state = robust_state(problem, permutations, rule, byzantine)
+    return MergeResult.network(state, permutations, meter.traffic)
+
+
+def robust_state(
+    problem: MergeProblem,
+    permutations: Sequence[Permutation],
+    rule: str,
+    byzantine: int = 1,
+) -> dict[str, torch.Tensor]:
+    """Returns one model of the permuted models by a rule; what is not learned is averaged.
+
+    The rule sees differences from the base, or where there is none, from the median of each weight:
+    `norm_bound` alone depends on it.
+
+    Args:
+        problem: The models.
+        permutations: One for each.
+        rule: One of `RULES`; with "mean", the result is that of `problem.mean`, to the bit.
+        byzantine: Largest number of robots that may send anything.
+
+    Raises:
+        UnknownNameError: There is no such rule.
+        MergeError: There are too few models for it, or weights are not finite.
+    """
+    chosen, merged = rule_of(rule, byzantine), problem.mean(permutations)
+    if rule == "mean":
+        return merged
+    names = list(learned_tensors(problem.models[0]))
+    vectors = np.stack([_vector(model, names) for model in problem.permuted(permutations)])
+    origin = np.median(vectors, axis=0) if problem.base is None else _vector(problem.base, names)
+    found = torch.from_numpy(origin + chosen(vectors - origin, problem.normalized_weights))
+    parts = found.split([merged[name].numel() for name in names])
+    learned = {
+        name: part.view(merged[name].shape).to(merged[name])
+        for name, part in zip(names, parts, strict=True)
+    }
+    return with_singular_vectors(merged | learned, problem.models[0], merged)
+
+
+def robust_moments(
+    moments: Iterable[Moments], weights: Sequence[float], rule: str, byzantine: int = 1
+) -> Moments:
+    """Returns moments of all robots by a rule, in place of `measurement.combine`.
+
+    Medians of positive semidefinite matrices need not be such, nor what a robot sends. So the
+    nearest such matrix is returned for the inputs, which has no negative eigenvalues (Higham,
+    "Computing a Nearest Symmetric Positive Semidefinite Matrix", 1988, Theorem 2.1).
+
+    Args:
+        moments: Those of each robot, of one shape.
+        weights: Averaging weights, which sum to 1, for "mean".
+        rule: One of `RULES`; with "mean", the result is that of `combine`, to the bit.
+        byzantine: Largest number of robots that may send anything.
+
+    Raises:
+        UnknownNameError: There is no such rule.
+        MergeError: There are too few robots for it, or moments are not finite.
+    """
+    chosen = rule_of(rule, byzantine)
+    if rule == "mean":
+        return combine(moments, weights)
+    given = list(moments)
+    inputs, targets = given[0].inputs, given[0].targets
+    vectors = torch.stack([torch.cat([m.inputs.flatten(), m.targets.flatten()]) for m in given])
+    found = torch.from_numpy(chosen(vectors.double().numpy(), np.asarray(weights, float)))
+    products = found[: inputs.numel()].view(inputs.shape)
+    values, axes = torch.linalg.eigh((products + products.mT) / 2)
+    products = (axes * values.clamp(min=0.0).unsqueeze(-2)) @ axes.mT
+    return Moments(products, found[inputs.numel() :].view(targets.shape))
+
+
+def _by_score(vectors: np.ndarray, byzantine: int, name: str) -> np.ndarray:
+    """Returns the robots by ascending score; of equal ones, their contents decide."""
+    count = len(vectors)
+    _require_robots(count, 2 * byzantine + 3, byzantine, name)
+    scores = np.empty(count)
+    for robot, vector in enumerate(vectors):
+        squares = np.square(vectors - vector).sum(axis=1)
+        scores[robot] = np.sort(np.delete(squares, robot))[: count - byzantine - 2].sum()
+    order = sorted(range(count), key=lambda robot: (scores[robot], vectors[robot].tobytes()))
+    return np.array(order)
+
+
+def _require_robots(count: int, fewest: int, byzantine: int, name: str) -> None:
+    if count < fewest:
+        raise MergeError(
+            f"{name} bears {byzantine} of at least {fewest} robots, and there are {count}. Give "
+            "more robots, or a smaller `byzantine`."
+        )
+
+
+def _vector(state: State, names: Sequence[str]) -> np.ndarray:
+    return torch.cat([state[name].detach().flatten().double() for name in names]).cpu().numpy()
