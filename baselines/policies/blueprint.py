@@ -1,6 +1,7 @@
 """Blueprints: everything of a policy except its weights, as a value."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import gymnasium
@@ -184,7 +185,17 @@ class Blueprint(Value):
         return entries
 
     def symmetry(self) -> "Symmetry":
-        """Returns the table of the network's axes; see `PolicyNetwork.symmetry`."""
+        """Returns the table of the network's axes, for merging.
+
+        That of a class of a user's own is derived from what the network computes; those of other
+        parts are written by hand, see `PolicyNetwork.symmetry`, which takes milliseconds instead of
+        seconds, and are the same but for names.
+
+        Raises:
+            MergeError: The policy has a gate, or no table can be derived; see `derive`.
+        """
+        if self.config.own_classes and self.config.gate is None:
+            return _derived(self.to_json())
         return self.create_empty().symmetry()
 
     def affine_maps(self) -> "tuple[AffineMap, ...]":
@@ -230,6 +241,15 @@ class Blueprint(Value):
                 f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
                 "as it was in training, or train on this one."
             )
+
+
+@cache
+def _derived(blueprint: str) -> "Symmetry":
+    from fleet_tools.baselines.merging.symmetry.derive import derive
+
+    policy = Blueprint.model_validate_json(blueprint)
+    network = policy.create().eval()
+    return derive(network, (policy.example(),), output=lambda outputs: outputs[0])
 
 
 def common_blueprint(blueprints: Mapping[str, Blueprint]) -> Blueprint:

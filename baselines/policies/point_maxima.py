@@ -79,8 +79,8 @@ class _Maximum(torch.autograd.Function):
         return largest.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (slopes,) = grad_outputs
         inputs, weight, clouds, units, rows = ctx.saved_tensors
         outputs = clouds * slopes.shape[1] + units
         equal = torch.bincount(outputs, minlength=slopes.numel())[outputs]
