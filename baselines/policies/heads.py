@@ -28,7 +28,10 @@ _FREQUENCIES = 8
 
 
 class LinearHead(nn.Linear):
-    """A linear layer."""
+    """A linear layer; see `DenoisingHead`."""
+
+    def __init__(self, config: LinearHeadConfig, units: int, numbers: int) -> None:
+        super().__init__(units, numbers)
 
     def symmetry(self, module: str, units: str) -> Table:
         """Returns the table of its axes.
