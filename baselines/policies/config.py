@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import pydantic
 
@@ -155,15 +155,13 @@ def policy_config(name: str) -> PolicyConfig:
 
 
 _TYPES: dict[str, type[Value]] = {
-    "mlp": MLPConfig,
-    **dict.fromkeys(("elman", "lstm", "gru"), RecurrentConfig),
-    "transformer": TransformerConfig,
-    "linear": LinearHeadConfig,
-    "flow": FlowHeadConfig,
-    "diffusion": DiffusionHeadConfig,
-    "ensemble": EnsembleConfig,
-    "class": OwnClassConfig,
-    "horizon": HorizonConfig,
+    name: config
+    for config in (
+        *(MLPConfig, RecurrentConfig, TransformerConfig, OwnClassConfig),
+        *(LinearHeadConfig, FlowHeadConfig, DiffusionHeadConfig),
+        *(EnsembleConfig, HorizonConfig),
+    )
+    for name in get_args(config.model_fields["type"].annotation)
 }
 """Classes by the key `type`."""
 
@@ -215,8 +213,10 @@ def _read(source: str) -> PolicyConfig:
     if source.endswith((".yaml", ".yml")):
         return load_yaml(PolicyConfig, Path(source))
     if not source.endswith(".json"):
-        own = ":" in source
-        return PolicyConfig(body=OwnClassConfig(name=source)) if own else policy_config(source)
+        if ":" not in source:
+            return policy_config(source)
+        body = {"type": "class", "name": source}
+        return parse(PolicyConfig, {"body": body}, f"The architecture {source}")
     try:
         return parse(PolicyConfig, load(Path(source)), source)
     except (OSError, ValueError) as error:

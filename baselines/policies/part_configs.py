@@ -157,7 +157,7 @@ class OwnClassConfig(Value):
     """
 
     type: Literal["class"] = "class"
-    name: str
+    name: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
     arguments: dict[str, pydantic.JsonValue] = {}
     memory: bool = True
 

@@ -161,7 +161,6 @@ def test_the_program_trains_a_class_that_it_names(tmp_path, capsys):
     [
         ("support.own_parts:Absent", {}, UnknownNameError, "GatedBody"),
         ("support.absent:Body", {}, ConfigError, "cannot be imported"),
-        ("support.own_parts", {}, ConfigError, "module:function"),
         ("support.own_parts:GatedBody", {"depth": 3}, ConfigError, "depth"),
         ("support.own_parts:GatedBody", {"width": -1}, ConfigError, "cannot be made"),
         ("support.own_parts:WithoutWidth", {}, ConfigError, "the width None"),
@@ -173,3 +172,12 @@ def test_what_is_no_body_is_refused_with_what_it_is(name, arguments, error, said
     config = PolicyConfig(body=OwnClassConfig(name=name, arguments=arguments))
     with pytest.raises(error, match=said):
         Blueprint.of(config, STATE, ACTION).create()
+
+
+@pytest.mark.parametrize(
+    "word", [":f", "a:", "a:b:c", "a b:c", "../a:b", "a,os:b", "\0:b", "\udc80:b"]
+)
+def test_what_names_no_class_is_refused_and_trusts_nothing(word):
+    with pytest.raises(ConfigError, match="name"):
+        read_policy_config(word)
+    assert not is_trusted("os:system")
