@@ -1,7 +1,6 @@
 """Blueprints: everything of a policy except its weights, as a value."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import gymnasium
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Version of the content and meaning of a blueprint; others are refused."""
+
+_DERIVED: dict[str, "Symmetry"] = {}
+"""Tables of axes that were derived in this process, which takes seconds, by blueprint."""
 
 
 class IncompatiblePoliciesError(FleetToolsError, ValueError):
@@ -194,9 +196,16 @@ class Blueprint(Value):
         Raises:
             MergeError: The policy has a gate, or no table can be derived; see `derive`.
         """
-        if self.config.own_classes and self.config.gate is None:
-            return _derived(self.to_json())
-        return self.create_empty().symmetry()
+        if not self.config.own_classes or self.config.gate is not None:
+            return self.create_empty().symmetry()
+
+        from fleet_tools.baselines.merging.symmetry.derive import derive
+
+        key = self.to_json()
+        if key not in _DERIVED:
+            network, example = self.create().eval(), (self.example(),)
+            _DERIVED[key] = derive(network, example, output=lambda outputs: outputs[0])
+        return _DERIVED[key]
 
     def affine_maps(self) -> "tuple[AffineMap, ...]":
         """Returns the network's affine maps in the order in which they are applied."""
@@ -241,15 +250,6 @@ class Blueprint(Value):
                 f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
                 "as it was in training, or train on this one."
             )
-
-
-@cache
-def _derived(blueprint: str) -> "Symmetry":
-    from fleet_tools.baselines.merging.symmetry.derive import derive
-
-    policy = Blueprint.model_validate_json(blueprint)
-    network = policy.create().eval()
-    return derive(network, (policy.example(),), output=lambda outputs: outputs[0])
 
 
 def common_blueprint(blueprints: Mapping[str, Blueprint]) -> Blueprint:
