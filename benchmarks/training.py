@@ -74,13 +74,11 @@ def _measure_all(options: TrainingBenchmarkOptions) -> int:
         tempfile.TemporaryDirectory() as folder,
         progress_bar(len(names), "policy", quiet=options.quiet) as bar,
     ):
-        if options.architectures:
-            samples = Samples(options.dataset or _make_data(Path(folder) / "data", options.steps))
+        samples = Samples(options.dataset or _make_data(Path(folder) / "data", options.steps))
         for name in options.architectures:
             measured.append({"architecture": name, **measure(name, samples, options)})
             bar.update()
-        if options.clouds:
-            samples = Samples(_make_clouds(Path(folder) / "clouds", options))
+        samples = Samples(_make_clouds(Path(folder) / "clouds", options))
         for name in options.clouds:
             clouds.append({"architecture": name, **measure_clouds(name, samples, options)})
             bar.update()
@@ -158,7 +156,7 @@ def measure_clouds(
             times[arm].append(time.perf_counter() - started)
     seconds = {arm: statistics.median(each[1:]) for arm, each in times.items()}
     steps = int(batch.mask.sum())
-    weights = sum(layer.weight.numel() for layer in encoder.modules() if hasattr(layer, "weight"))
+    weights = sum(each.numel() for each in encoder.parameters() if each.dim() == 2)
     peak = left.numel() * len(right) / min(times["product"])
     rates = {arm: steps / seconds[arm] for arm in list(arms)[:3]}
     return {

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 VERSION = 1
 """Version of the content and meaning of a blueprint; others are refused."""
 
+_DERIVED: dict[str, "Symmetry"] = {}
+"""Tables of axes that were derived in this process, which takes seconds, by blueprint."""
+
 
 class IncompatiblePoliciesError(FleetToolsError, ValueError):
     """Policies that are to be merged, but have different blueprints."""
@@ -184,8 +187,25 @@ class Blueprint(Value):
         return entries
 
     def symmetry(self) -> "Symmetry":
-        """Returns the table of the network's axes; see `PolicyNetwork.symmetry`."""
-        return self.create_empty().symmetry()
+        """Returns the table of the network's axes, for merging.
+
+        That of a class of a user's own is derived from what the network computes; those of other
+        parts are written by hand, see `PolicyNetwork.symmetry`, which takes milliseconds instead of
+        seconds, and are the same but for names.
+
+        Raises:
+            MergeError: The policy has a gate, or no table can be derived; see `derive`.
+        """
+        if not self.config.own_classes or self.config.gate is not None:
+            return self.create_empty().symmetry()
+
+        from fleet_tools.baselines.merging.symmetry.derive import derive
+
+        key = self.to_json()
+        if key not in _DERIVED:
+            network, example = self.create().eval(), (self.example(),)
+            _DERIVED[key] = derive(network, example, output=lambda outputs: outputs[0])
+        return _DERIVED[key]
 
     def affine_maps(self) -> "tuple[AffineMap, ...]":
         """Returns the network's affine maps in the order in which they are applied."""

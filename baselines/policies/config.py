@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import pydantic
 
 from fleet_tools.baselines.policies.part_configs import (
     BodyConfig,
+    CloudsConfig,
     DiffusionHeadConfig,
     EncoderConfig,
     EnsembleConfig,
@@ -15,16 +16,19 @@ from fleet_tools.baselines.policies.part_configs import (
     FlowHeadConfig,
     HeadConfig,
     HorizonConfig,
+    ImagesConfig,
     LinearHeadConfig,
     MLPConfig,
+    OwnClassConfig,
     PointNetConfig,
     RecurrentConfig,
     ResNet18Config,
     TransformerConfig,
 )
-from fleet_tools.config.values import Count, NonNegative, Value, parse
+from fleet_tools.config.values import Count, NonNegative, Value, load_yaml, parse
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.storage.strict_json import load
+from fleet_tools.utils.imports import trust
 
 EncodedKind = Literal["cloud", "image"]
 """Kind of an observation's entry that an encoder reads."""
@@ -62,8 +66,8 @@ class PolicyConfig(Value):
     """
 
     body: BodyConfig = MLPConfig()
-    clouds: PointNetConfig | None = None
-    images: ResNet18Config | None = None
+    clouds: CloudsConfig | None = None
+    images: ImagesConfig | None = None
     reads: tuple[str, ...] = ()
     head: HeadConfig = LinearHeadConfig()
     chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
@@ -89,7 +93,20 @@ class PolicyConfig(Value):
     def conditioned_on_task(self) -> bool:
         """Whether the body is told the task in another way than by features."""
         body = self.body
-        return not isinstance(body, RecurrentConfig) and body.task_conditioning != "input"
+        return isinstance(body, MLPConfig | TransformerConfig) and body.task_conditioning != "input"
+
+    @property
+    def with_memory(self) -> bool:
+        """Whether the policy learns from whole episodes instead of steps."""
+        if isinstance(self.body, OwnClassConfig):
+            return self.body.memory
+        return not isinstance(self.body, MLPConfig)
+
+    @property
+    def own_classes(self) -> list[OwnClassConfig]:
+        """Its parts of classes of a user's own."""
+        parts = (self.body, self.clouds, self.images)
+        return [part for part in parts if isinstance(part, OwnClassConfig)]
 
     @property
     def encoders(self) -> dict[EncodedKind, EncoderConfig]:
@@ -138,14 +155,13 @@ def policy_config(name: str) -> PolicyConfig:
 
 
 _TYPES: dict[str, type[Value]] = {
-    "mlp": MLPConfig,
-    **dict.fromkeys(("elman", "lstm", "gru"), RecurrentConfig),
-    "transformer": TransformerConfig,
-    "linear": LinearHeadConfig,
-    "flow": FlowHeadConfig,
-    "diffusion": DiffusionHeadConfig,
-    "ensemble": EnsembleConfig,
-    "horizon": HorizonConfig,
+    name: config
+    for config in (
+        *(MLPConfig, RecurrentConfig, TransformerConfig, OwnClassConfig),
+        *(LinearHeadConfig, FlowHeadConfig, DiffusionHeadConfig),
+        *(EnsembleConfig, HorizonConfig),
+    )
+    for name in get_args(config.model_fields["type"].annotation)
 }
 """Classes by the key `type`."""
 
@@ -158,7 +174,8 @@ def read_policy_config(
     """Reads the configuration of a policy, as command lines give it.
 
     Args:
-        source: Name of one of the `ARCHITECTURES`, or path of a JSON file.
+        source: Name of one of the `ARCHITECTURES`, path of a JSON or YAML file, or "module:Class",
+            a body of a user's own. Classes that it names are trusted from now on.
         settings: Values that differ from it, by keys such as "body.width". Another `type`, such as
             that of "head.type", keeps the former values that it has, too.
         observations: Names of the entries that the policy reads; as in the source if None.
@@ -167,7 +184,7 @@ def read_policy_config(
         UnknownNameError, ConfigError: There is no such architecture, or it has no such key or
             value.
     """
-    config = _load_json(source) if source.endswith(".json") else policy_config(source)
+    config = _read(source)
     data = config.model_dump(mode="json")
     for key, value in settings:
         *parents, last = key.split(".")
@@ -186,11 +203,21 @@ def read_policy_config(
     if observations is not None:
         data["reads"] = list(observations)
     described = [f"{key}={value}" for key, value in settings]
-    return parse(PolicyConfig, data, " ".join(["The architecture", source, *described]))
+    config = parse(PolicyConfig, data, " ".join(["The architecture", source, *described]))
+    for part in config.own_classes:
+        trust(part.name)
+    return config
 
 
-def _load_json(path: str) -> PolicyConfig:
+def _read(source: str) -> PolicyConfig:
+    if source.endswith((".yaml", ".yml")):
+        return load_yaml(PolicyConfig, Path(source))
+    if not source.endswith(".json"):
+        if ":" not in source:
+            return policy_config(source)
+        body = {"type": "class", "name": source}
+        return parse(PolicyConfig, {"body": body}, f"The architecture {source}")
     try:
-        return parse(PolicyConfig, load(Path(path)), path)
+        return parse(PolicyConfig, load(Path(source)), source)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is not the JSON of a policy: {error}") from None
+        raise ConfigError(f"{source} is not the JSON of a policy: {error}") from None

@@ -19,6 +19,7 @@ from torch import nn
 from fleet_tools.baselines.merging.symmetry.layers import Table, linear, mlp
 from fleet_tools.baselines.policies.part_configs import (
     DenoisingConfig,
+    FlowHeadConfig,
     HeadConfig,
     LinearHeadConfig,
 )
@@ -27,7 +28,10 @@ _FREQUENCIES = 8
 
 
 class LinearHead(nn.Linear):
-    """A linear layer."""
+    """A linear layer; see `DenoisingHead`."""
+
+    def __init__(self, config: LinearHeadConfig, units: int, numbers: int) -> None:
+        super().__init__(units, numbers)
 
     def symmetry(self, module: str, units: str) -> Table:
         """Returns the table of its axes.
@@ -52,7 +56,7 @@ class DenoisingHead(nn.Module):
 
     def __init__(self, config: DenoisingConfig, units: int, numbers: int) -> None:
         super().__init__()
-        self._process, self._numbers = config.process(), numbers
+        self._process, self._numbers = process_of(config), numbers
         sizes = [units + numbers + 2 * _FREQUENCIES] + [config.width] * (config.layers - 1)
         self.layers = nn.ModuleList(nn.Linear(size, config.width) for size in sizes)
         self.output = nn.Linear(config.width, numbers)
@@ -131,7 +135,7 @@ def regression(
     """
     if isinstance(head, LinearHeadConfig):
         return Regression((), actions, head.loss == "absolute")
-    return head.process().regression(actions, generator)
+    return process_of(head).regression(actions, generator)
 
 
 @dataclass(frozen=True)
@@ -217,3 +221,10 @@ def _time(like: torch.Tensor, time: float) -> torch.Tensor:
 
 def _to(like: torch.Tensor, numbers: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(numbers).to(like)
+
+
+def process_of(config: DenoisingConfig) -> Flow | Diffusion:
+    """Returns the process between noise and actions of a head."""
+    if isinstance(config, FlowHeadConfig):
+        return Flow(config.unit, config.steps)
+    return Diffusion(config.unit, config.levels, config.steps)

@@ -14,7 +14,6 @@ from fleet_tools.baselines.policies.config import EncodedKind
 from fleet_tools.baselines.policies.encoders import Encoder
 from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
 from fleet_tools.baselines.policies.layout import entries_with_masks
-from fleet_tools.baselines.policies.part_configs import RecurrentConfig
 
 _MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 """Names of the encoders in state dicts, which checkpoints contain."""
@@ -47,7 +46,7 @@ class PolicyNetwork(nn.Module):
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__()
-        self._state_names = blueprint.names("state")
+        self._blueprint, self._state_names = blueprint, blueprint.names("state")
         mean, std = map(torch.tensor, blueprint.scaling.arrays(self._state_names))
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
@@ -61,11 +60,8 @@ class PolicyNetwork(nn.Module):
         config, read = blueprint.config, blueprint.observation
         self._mask_names = entries_with_masks(read) if config.conditioned_on_task else []
         masks = sum(read[name].shape[0] for name in self._mask_names)
-        self.body: Body = (
-            config.body.create(inputs)
-            if isinstance(config.body, RecurrentConfig)
-            else config.body.create(inputs, masks)
-        )
+        sizes = (inputs, masks) if masks > 0 else (inputs,)
+        self.body: Body = config.body.create(*sizes)
         numbers = config.chunk * blueprint.action.shape[0]
         self.head: LinearHead | DenoisingHead = config.head.create(self.body.width, numbers)
 
@@ -126,6 +122,8 @@ class PolicyNetwork(nn.Module):
             streams: Whether the units of residual streams (a Transformer's, a ResNet's) may be
                 permuted, too, which ties many layers together.
         """
+        if self._blueprint.config.own_classes:
+            return self._blueprint.symmetry()
         table: Table = {}
         inputs: list[str] = []
         for encoding in self._encodings:

@@ -3,18 +3,14 @@
 Each is a frozen value that creates its module, and is imported without PyTorch.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+import importlib
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pydantic
 
 from fleet_tools.config.values import Count, CountOrZero, NonNegative, Positive, Value
-
-if TYPE_CHECKING:
-    from fleet_tools.baselines.policies.bodies import MLPBody, RecurrentBody
-    from fleet_tools.baselines.policies.encoders import PointNetEncoder
-    from fleet_tools.baselines.policies.heads import DenoisingHead, Diffusion, Flow, LinearHead
-    from fleet_tools.baselines.policies.resnet import ResNetEncoder
-    from fleet_tools.baselines.policies.transformer import TransformerBody
+from fleet_tools.errors import ConfigError
+from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
 
 Depth = Annotated[Count, pydantic.Field(le=1000)]
 """A number of layers, which are made one by one."""
@@ -23,7 +19,29 @@ Width = Annotated[Count, pydantic.Field(le=100_000)]
 """A number of units."""
 
 
-class MLPConfig(Value):
+class ModuleConfig(Value):
+    """Base class of the configurations of torch modules.
+
+    Attributes:
+        module: Where its class is, as "module:class" of this package.
+    """
+
+    module: ClassVar[str]
+
+    def create(self, *sizes: int) -> Any:
+        """Returns a new module.
+
+        Args:
+            sizes: Of a body, the number of features that it reads, and if it is conditioned on the
+                task, of further ones that say which it is; of a head, the numbers of units and of
+                entries of a chunk of actions; none of an encoder.
+        """
+        module, _, name = self.module.partition(":")
+        imported = importlib.import_module(f"fleet_tools.baselines.policies.{module}")
+        return getattr(imported, name)(self, *sizes)
+
+
+class MLPConfig(ModuleConfig):
     """Layers of ReLU units, without memory.
 
     Attributes:
@@ -34,24 +52,14 @@ class MLPConfig(Value):
             scales and shifts the units of every layer (FiLM, Perez et al. 2018).
     """
 
+    module: ClassVar[str] = "bodies:MLPBody"
     type: Literal["mlp"] = "mlp"
     layers: Annotated[CountOrZero, pydantic.Field(le=1000)] = 4
     width: Width = 512
     task_conditioning: Literal["input", "film"] = "input"
 
-    def create(self, inputs: int, task: int = 0) -> "MLPBody":
-        """Returns a new body.
 
-        Args:
-            inputs: Number of features that it reads.
-            task: Number of further features that say which task it is; 0 without conditioning.
-        """
-        from fleet_tools.baselines.policies.bodies import MLPBody
-
-        return MLPBody(self, inputs, task)
-
-
-class RecurrentConfig(Value):
+class RecurrentConfig(ModuleConfig):
     """Stacked recurrent layers, whose state lasts for an episode.
 
     Attributes:
@@ -60,22 +68,13 @@ class RecurrentConfig(Value):
         width: Number of units of each layer.
     """
 
+    module: ClassVar[str] = "bodies:RecurrentBody"
     type: Literal["elman", "lstm", "gru"] = "elman"
     layers: Depth = 4
     width: Width = 512
 
-    def create(self, inputs: int) -> "RecurrentBody":
-        """Returns a new body.
 
-        Args:
-            inputs: Number of features that it reads.
-        """
-        from fleet_tools.baselines.policies.bodies import RecurrentBody
-
-        return RecurrentBody(self, inputs)
-
-
-class TransformerConfig(Value):
+class TransformerConfig(ModuleConfig):
     """Causal self-attention over the steps of an episode.
 
     Attributes:
@@ -88,6 +87,7 @@ class TransformerConfig(Value):
             the first token of the sequence, to which all steps attend.
     """
 
+    module: ClassVar[str] = "transformer:TransformerBody"
     type: Literal["transformer"] = "transformer"
     layers: Depth = 4
     width: Width = 512
@@ -102,14 +102,8 @@ class TransformerConfig(Value):
             raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
         return self
 
-    def create(self, inputs: int, task: int = 0) -> "TransformerBody":
-        """Returns a new body; see `MLPConfig.create`."""
-        from fleet_tools.baselines.policies.transformer import TransformerBody
 
-        return TransformerBody(self, inputs, task)
-
-
-class PointNetConfig(Value):
+class PointNetConfig(ModuleConfig):
     """One MLP for every point of a cloud, and the maximum over points (Qi et al. 2017).
 
     Attributes:
@@ -118,17 +112,12 @@ class PointNetConfig(Value):
             neither much smaller nor much larger than the mask beside them.
     """
 
+    module: ClassVar[str] = "encoders:PointNetEncoder"
     widths: Annotated[tuple[Width, ...], pydantic.Field(min_length=1)] = (64, 128, 256)
     unit_m: Positive = 0.1
 
-    def create(self) -> "PointNetEncoder":
-        """Returns a new encoder of point clouds."""
-        from fleet_tools.baselines.policies.encoders import PointNetEncoder
 
-        return PointNetEncoder(self)
-
-
-class ResNet18Config(Value):
+class ResNet18Config(ModuleConfig):
     """The residual network of 18 layers (He et al. 2016), without its classifier.
 
     Attributes:
@@ -142,28 +131,97 @@ class ResNet18Config(Value):
             Meta-World experiments; see `resnet.load_features`.
     """
 
+    module: ClassVar[str] = "resnet:ResNetEncoder"
     width: Width = 64
     stages: Annotated[Count, pydantic.Field(le=4)] = 4
     pooling: Literal["mean", "position"] = "mean"
     frozen: bool = False
 
-    def create(self) -> "ResNetEncoder":
-        """Returns a new encoder of images."""
-        from fleet_tools.baselines.policies.resnet import ResNetEncoder
 
-        return ResNetEncoder(self)
+class OwnClassConfig(Value):
+    """A body or an encoder of a class of your own, a torch module.
+
+    A body is made as `Class(inputs, **arguments)`, from its number of features, and called as
+    `body(features, hidden)`, see `bodies.Body.forward`; an encoder is made as `Class(**arguments)`
+    and called as in `encoders.Encoder.forward`. Both have an attribute `width`, the number of what
+    they return. Tables of axes for merging are derived from what they compute.
+
+    The class is imported only if its module is trusted, see `fleet_tools.utils.imports`: because
+    the command line names it, or `FLEET_TOOLS_TRUSTED_MODULES` does. A checkpoint trusts nothing.
+
+    Attributes:
+        name: The class, as "module:Class".
+        arguments: Keyword arguments of its constructor, as plain data.
+        memory: Of a body, whether its units depend on earlier steps, so that it has to learn from
+            whole episodes.
+    """
+
+    type: Literal["class"] = "class"
+    name: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+    arguments: dict[str, pydantic.JsonValue] = {}
+    memory: bool = True
+
+    def create(self, *inputs: int) -> Any:
+        """Returns a new body or encoder; code of the class is run.
+
+        Args:
+            inputs: Of a body, the number of features that it reads.
+
+        Raises:
+            ConfigError: The class is not trusted, does not exist, cannot be made, or is no torch
+                module with a width.
+        """
+        from torch import nn
+
+        if not is_trusted(self.name):
+            raise ConfigError(
+                f"The policy is of the class {self.name}, whose code would be run here. If it is "
+                "code that you trust, set the environment variable "
+                f"{TRUSTED_MODULES}={self.name.partition(':')[0]}"
+            )
+        own = load_user_function(self.name, "class", ConfigError)
+        if not isinstance(own, type) or not issubclass(own, nn.Module):  # nothing else is called
+            raise ConfigError(f"{self.name} is no class of torch modules; it is {own!r}.")
+        given = ", ".join([*map(str, inputs), *(f"{k}={v!r}" for k, v in self.arguments.items())])
+        try:
+            made = own(*inputs, **self.arguments)
+        except Exception as error:  # a user's class may fail in any way
+            what = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.name}({given}) cannot be made ({what}).") from error
+        width = getattr(made, "width", None)
+        if not isinstance(width, int) or width < 1:
+            raise ConfigError(
+                f"{self.name}({given}) has the width {width!r}. The attribute `width` of a body or "
+                "encoder is the number of what it returns."
+            )
+        return made
+
+
+def _encoder_kind(config: object) -> str:
+    kind = config.get("type") if isinstance(config, dict) else getattr(config, "type", None)
+    return "class" if kind == "class" else "ours"
 
 
 BodyConfig = Annotated[
-    MLPConfig | RecurrentConfig | TransformerConfig, pydantic.Field(discriminator="type")
+    MLPConfig | RecurrentConfig | TransformerConfig | OwnClassConfig,
+    pydantic.Field(discriminator="type"),
 ]
-EncoderConfig = PointNetConfig | ResNet18Config
+_OwnEncoder = Annotated[OwnClassConfig, pydantic.Tag("class")]
+CloudsConfig = Annotated[
+    Annotated[PointNetConfig, pydantic.Tag("ours")] | _OwnEncoder,
+    pydantic.Discriminator(_encoder_kind),
+]
+ImagesConfig = Annotated[
+    Annotated[ResNet18Config, pydantic.Tag("ours")] | _OwnEncoder,
+    pydantic.Discriminator(_encoder_kind),
+]
+EncoderConfig = PointNetConfig | ResNet18Config | OwnClassConfig
 
 
 Evaluations = Annotated[Count, pydantic.Field(le=10_000)]
 
 
-class LinearHeadConfig(Value):
+class LinearHeadConfig(ModuleConfig):
     """A linear layer.
 
     Attributes:
@@ -171,22 +229,12 @@ class LinearHeadConfig(Value):
             gradients that do not vanish with small errors, as in ACT (Zhao et al. 2023).
     """
 
+    module: ClassVar[str] = "heads:LinearHead"
     type: Literal["linear"] = "linear"
     loss: Literal["squared", "absolute"] = "squared"
 
-    def create(self, units: int, numbers: int) -> "LinearHead":
-        """Returns a new head.
 
-        Args:
-            units: Number of units that it reads.
-            numbers: Number of entries of a chunk of actions.
-        """
-        from fleet_tools.baselines.policies.heads import LinearHead
-
-        return LinearHead(units, numbers)
-
-
-class FlowHeadConfig(Value):
+class FlowHeadConfig(ModuleConfig):
     """Flow matching (Lipman et al. 2023; on straight paths as in Liu et al. 2023).
 
     Attributes:
@@ -197,26 +245,15 @@ class FlowHeadConfig(Value):
         steps: Number of Euler steps from noise to actions.
     """
 
+    module: ClassVar[str] = "heads:DenoisingHead"
     type: Literal["flow"] = "flow"
     layers: Depth = 2
     width: Width = 256
     unit: Positive = 0.25
     steps: Evaluations = 10
 
-    def create(self, units: int, numbers: int) -> "DenoisingHead":
-        """Returns a new head; see `LinearHeadConfig.create`."""
-        from fleet_tools.baselines.policies.heads import DenoisingHead
 
-        return DenoisingHead(self, units, numbers)
-
-    def process(self) -> "Flow":
-        """Returns the process between noise and actions."""
-        from fleet_tools.baselines.policies.heads import Flow
-
-        return Flow(self.unit, self.steps)
-
-
-class DiffusionHeadConfig(Value):
+class DiffusionHeadConfig(ModuleConfig):
     """Denoising diffusion (Ho et al. 2020; for policies Chi et al. 2023), sampled by DDIM.
 
     Attributes:
@@ -227,6 +264,7 @@ class DiffusionHeadConfig(Value):
         steps: Number of levels that sampling visits (Song et al. 2021), at most `levels`.
     """
 
+    module: ClassVar[str] = "heads:DenoisingHead"
     type: Literal["diffusion"] = "diffusion"
     layers: Depth = 2
     width: Width = 256
@@ -239,18 +277,6 @@ class DiffusionHeadConfig(Value):
         if self.steps > self.levels:
             raise ValueError(f"{self.steps} steps visit more than all of {self.levels} levels")
         return self
-
-    def create(self, units: int, numbers: int) -> "DenoisingHead":
-        """Returns a new head; see `LinearHeadConfig.create`."""
-        from fleet_tools.baselines.policies.heads import DenoisingHead
-
-        return DenoisingHead(self, units, numbers)
-
-    def process(self) -> "Diffusion":
-        """Returns the process between noise and actions."""
-        from fleet_tools.baselines.policies.heads import Diffusion
-
-        return Diffusion(self.unit, self.levels, self.steps)
 
 
 DenoisingConfig = FlowHeadConfig | DiffusionHeadConfig

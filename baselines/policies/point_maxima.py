@@ -18,10 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 _BLOCK = 2048
-"""Number of points that pass through all layers together, for each thread of a processor."""
-
-_GPU_BLOCK = 2**18
-"""The same on a GPU, where blocks are there to bound the memory."""
+"""Number of points that pass through all layers together, for each thread."""
 
 Winners = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Indices (N,) of clouds, units and points: in this cloud, the unit is largest for this point.
@@ -82,8 +79,8 @@ class _Maximum(torch.autograd.Function):
         return largest.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (slopes,) = grad_outputs
         inputs, weight, clouds, units, rows = ctx.saved_tensors
         outputs = clouds * slopes.shape[1] + units
         equal = torch.bincount(outputs, minlength=slopes.numel())[outputs]
@@ -166,7 +163,7 @@ def _blocks(present: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor,
     sizes = counts[order].tolist()
     kept = present.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
     places = torch.arange(present.shape[1], device=present.device)
-    at_once = _GPU_BLOCK if present.is_cuda else _BLOCK * torch.get_num_threads()
+    at_once = _BLOCK * torch.get_num_threads()
     first = 0
     while first < len(sizes) and (size := sizes[first]) > 0:
         clouds = order[first : first + max(1, at_once // size)]

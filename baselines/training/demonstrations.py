@@ -150,7 +150,7 @@ class Trajectories:
         taught: np.ndarray | None = None,
     ) -> None:
         self.device = torch.device(device)
-        self.with_memory = blueprint.config.body.type != "mlp"
+        self.with_memory = blueprint.config.with_memory
         filled = samples.lengths > 0
         self.lengths, self._starts = samples.lengths[filled], samples.starts[filled]
         self.imitated = samples.imitate

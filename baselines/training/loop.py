@@ -12,7 +12,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.encoders import PointNetEncoder
 from fleet_tools.baselines.policies.heads import regression
-from fleet_tools.baselines.policies.part_configs import HeadConfig
+from fleet_tools.baselines.policies.part_configs import HeadConfig, PointNetConfig
 from fleet_tools.baselines.training.augmentation import augmented
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
@@ -189,7 +189,7 @@ def _without_padding(batch: Batch, blueprint: Blueprint) -> Batch:
     No loss depends on these steps, and clouds without points need no computation.
     """
     names = blueprint.names("cloud")
-    if not names or batch.mask.shape[1] == 1:
+    if not isinstance(blueprint.config.clouds, PointNetConfig) or batch.mask.shape[1] == 1:
         return batch
     matters = batch.mask.flip(1).cummax(1).values.flip(1)[..., None, None]
     clouds = {name: torch.where(matters, batch.observations[name], 0.0) for name in names}
@@ -271,7 +271,7 @@ def _network(
     network.load_state_dict(weights)
     for module in network.modules():
         if isinstance(module, PointNetEncoder):
-            module.by_winners = not compiled
+            module.by_winners = device.type == "cpu" and not compiled  # measured there alone
     return network.to(device)
 
 

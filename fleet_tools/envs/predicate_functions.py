@@ -1,13 +1,11 @@
 """Predicates that are functions of a user's own: found when an environment is made, then called.
 
 A task file that names such functions runs their code, so the file has to be trusted like code. One
-that comes with a dataset is trusted only as far as its functions are in modules that the
-environment variable `FLEET_TOOLS_TRUSTED_MODULES` lists, separated by commas; a module stands for
-those inside it, too.
+that comes with a dataset is trusted only as far as its functions are in trusted modules, see
+`fleet_tools.utils.imports`.
 """
 
 import inspect
-import os
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -22,13 +20,12 @@ from fleet_tools.config.values import Value, cite
 from fleet_tools.config.yaml_text import Location
 from fleet_tools.errors import ConfigError, FleetToolsError, PredicateError
 from fleet_tools.storage.provenance import TaskFile
-from fleet_tools.utils.imports import load_user_function
+from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
     from fleet_tools.sim.world_state import WorldState
 
-TRUSTED_MODULES = "FLEET_TOOLS_TRUSTED_MODULES"
 Replace = Callable[[UserFunction, Location], UserFunction]
 
 
@@ -118,14 +115,8 @@ def functions_of(task: TaskConfig) -> list[str]:
 
 
 def untrusted_functions(task: TaskConfig) -> list[str]:
-    """Returns the functions of a task that are in none of the trusted modules; see the module."""
-    listed = os.environ.get(TRUSTED_MODULES, "").split(",")
-    trusted = [module.strip() for module in listed if module.strip()]
-    return [
-        name
-        for name in dict.fromkeys(functions_of(task))
-        if not any(f"{name.partition(':')[0]}.".startswith(f"{module}.") for module in trusted)
-    ]
+    """Returns the functions of a task that are in none of the trusted modules."""
+    return [name for name in dict.fromkeys(functions_of(task)) if not is_trusted(name)]
 
 
 def require_trust(task: TaskFile, source: str, error: type[FleetToolsError]) -> None:

@@ -1,10 +1,34 @@
-"""Import of functions that are named as "module:function"."""
+"""Import of functions and classes that are named as "module:function".
+
+Files of others may name such code, too. It is run only if it is in one of the modules that the
+environment variable `FLEET_TOOLS_TRUSTED_MODULES` lists, separated by commas; a module stands for
+those inside it, too.
+"""
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
 from fleet_tools.errors import FleetToolsError, UnknownNameError
+
+TRUSTED_MODULES = "FLEET_TOOLS_TRUSTED_MODULES"
+
+
+def is_trusted(name: str) -> bool:
+    """Returns whether code that is named as "module:function" is in a trusted module."""
+    return any(f"{name.partition(':')[0]}.".startswith(f"{module}.") for module in _trusted())
+
+
+def trust(name: str) -> None:
+    """Trusts the module of code that a user named, in this process and those that it starts."""
+    if not is_trusted(name):
+        os.environ[TRUSTED_MODULES] = ",".join([*_trusted(), name.partition(":")[0]])
+
+
+def _trusted() -> list[str]:
+    listed = os.environ.get(TRUSTED_MODULES, "").split(",")
+    return [module.strip() for module in listed if module.strip()]
 
 
 def load_function(name: str, what: str = "function") -> Callable[..., Any]:

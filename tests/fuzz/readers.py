@@ -25,7 +25,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/config/extends.py": "task files",
     "fleet_tools/config/values.py": "task files",
     "fleet_tools/config/yaml_text.py": "task files",
-    "fleet_tools/envs/predicate_functions.py": "environment variables",
+    "fleet_tools/utils/imports.py": "environment variables",
     "fleet_tools/evaluation/protocol_file.py": "files of experiments, protocols, scenes",
     "fleet_tools/storage/provenance.py": "files of experiments, protocols, scenes",
     "baselines/fleet.py": "files of experiments, protocols, scenes",

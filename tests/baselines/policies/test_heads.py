@@ -27,7 +27,6 @@ from fleet_tools.baselines.policies.part_configs import (
     HeadConfig,
     HorizonConfig,
     LinearHeadConfig,
-    MLPConfig,
     RecurrentConfig,
 )
 from fleet_tools.baselines.policies.policy import NetworkPolicy
@@ -169,14 +168,6 @@ observed = [{k: np.array(v[t], np.float32) for k, v in rows.items()} for t in ra
 print(json.dumps([policy.act(each).tolist() for each in observed]))
 """
     assert episodes[0] == episodes[1] == run_python(code, str(tmp_path))
-
-
-def test_configurations_survive_json():
-    config = PolicyConfig(body=MLPConfig(layers=2, width=24))
-    assert PolicyConfig.model_validate_json(config.to_json()) == config
-    flow = PolicyConfig(head=FlowHeadConfig(), chunk=3, execution=HorizonConfig(steps=2))
-    assert PolicyConfig.model_validate_json(flow.to_json()) == flow
-    assert flow.digest() != PolicyConfig().digest()
 
 
 def test_a_policy_of_before_acts_as_its_formula_says():

@@ -69,11 +69,6 @@ def test_copies_with_other_orders_of_units_are_merged_into_the_original(name, tm
     assert load_checkpoint(output).blueprint == BLUEPRINTS[name]
 
 
-@KINDS
-def test_the_table_of_a_blueprint_is_that_of_its_network(name):
-    assert BLUEPRINTS[name].symmetry().table() == made(name).symmetry().table()
-
-
 @pytest.mark.parametrize("name", sorted(BLUEPRINTS.keys() - {"linear on state"}))
 def test_the_example_of_a_blueprint_reaches_every_weight(name):
     """Merging checks each table by it; warnings are errors here."""

@@ -149,17 +149,6 @@ def test_a_divergence_keeps_the_last_good_policy(data, tmp_path, capsys):
         assert torch.isfinite(tensor).all()
 
 
-def test_an_architecture_may_be_a_json_file(data, tmp_path):
-    path = tmp_path / "own.json"
-    path.write_text(json.dumps({"body": {"type": "mlp", "layers": 1, "width": 4}}))
-    command = train_options(data, tmp_path / "out", "--epochs", "1", "--quiet")
-    command[command.index("gru")] = str(path)
-    assert train.main([*command, "--observations", "joint_position"]) == 0
-    blueprint = load_checkpoint(tmp_path / "out" / "last.safetensors").blueprint
-    assert list(blueprint.observation) == ["joint_position"]
-    assert blueprint.config.body.width == 8  # --set has precedence
-
-
 def test_policies_of_different_data_with_one_scaling_can_be_merged(data, tmp_path, capsys):
     other = small_data(tmp_path / "other", [4, 6, 5, 7], seed=3).episodes[0].folder
     first, alone, second = (tmp_path / name for name in ("first", "alone", "second"))
@@ -209,14 +198,3 @@ print(json.dumps([code, errors.getvalue()]))
     code, errors = run_python(code, *train_options(data, tmp_path / "out"))
     assert code == 2 and "torch is needed to learn policies and merge them. Install" in errors
     assert not (tmp_path / "out").exists()
-
-
-def test_help_needs_no_pytorch():
-    code = """
-import contextlib, io, json, sys
-from fleet_tools.baselines import merge, train
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    train.main(["--help"])
-print(json.dumps([name for name in ("torch", "pydrake") if name in sys.modules]))
-"""
-    assert run_python(code) == []
