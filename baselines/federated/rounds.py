@@ -27,7 +27,6 @@ from fleet_tools.baselines.federated.exchange import (
 from fleet_tools.baselines.federated.messages import ChangeRequest, LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.partial import EXCHANGES, NoStore, Partial, RoundStore
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes
@@ -202,9 +201,7 @@ def merge_problem(
         models,
         averaging_weights=steps,
         data_holders=data_holders,
-        shared_data_holder=local_data_holder(
-            plan.blueprint, plan.held_out_trajectories, plan.config.training.batch_size
-        ),
+        shared_data_holder=plan.shared_data_holder,
         affine_maps=plan.affine_maps,
         seed=plan.merge_seed(number),
         base=base,
