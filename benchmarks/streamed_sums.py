@@ -58,7 +58,7 @@ def measurements(
         decode,
         encode,
     )
-    from fleet_tools.baselines.federated.quantization import pack, quantize, unpack
+    from fleet_tools.baselines.federated.vectors import pack, quantize, unpack
 
     generator = np.random.default_rng(0)
     weights = generator.normal(size=options.weights).astype(np.float32)

@@ -6,16 +6,14 @@
     messages          what the driver and a robot send each other
     robot             a data holder that also trains
     changes           a robot aligns its policy, and sends the difference
-    vectors           weights as one vector
-    quantization      changes as integers of a few bits
+    vectors           weights as one vector, and as integers of a few bits
     transport         how messages reach robots; robots in this process
     ray_transport     robots on Ray: hosts, one for each core
-    ray_host          a host in a Ray actor
-    placement         on which machines a robot lives, and which robot is next for a host
+    ray_host          a host in a Ray actor, where it runs, and which robot is next
     exchange          messages and answers of a round, and what was exchanged with each robot
     aggregation       updates that are kept, changes that are summed
     rounds            one round
-    partial           a sum in progress, as a file
+    partial           what is kept of a round in progress
     server_optimizer  the server's step after a merge
     progress          progress of a fleet, and summaries of its rounds
     record            the output folder

@@ -13,12 +13,14 @@ import torch
 
 from fleet_tools.baselines.federated.messages import (
     Answer,
+    Change,
     LocalUpdate,
     checked_change,
     checked_update,
 )
 from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
+from fleet_tools.baselines.merging.robust import Rule
 from fleet_tools.baselines.training.state import Tensors
 
 RESOLUTION = 2.0**-28
@@ -147,5 +149,46 @@ class ChangeSum:
     def add(self, robot: int, answer: Answer) -> None:
         """See `exchange.Aggregator`."""
         change = checked_change(answer, self._round, self._counts, self._bits)
-        self.total = self.total.plus(change.vector, change.steps)
+        self._take(robot, change)
         self.robots.add(robot)
+
+    def mean(self) -> np.ndarray:
+        """Returns the mean change, shape (n,), float64."""
+        return self.total.mean()
+
+    def _take(self, robot: int, change: Change) -> None:
+        self.total = self.total.plus(change.vector, change.steps)
+
+
+class RobustChanges(ChangeSum):
+    """Keeps all changes of a streaming round, of which a robust rule makes one.
+
+    Args:
+        round_number, reference, bits, total: See `ChangeSum`; the sum is empty.
+        rule: Rule of `merging.robust`.
+    """
+
+    def __init__(
+        self,
+        round_number: int,
+        reference: Tensors,
+        bits: int | None,
+        total: FixedPointSum,
+        rule: Rule,
+    ) -> None:
+        super().__init__(round_number, reference, bits, total)
+        self._rule, self._changes = rule, dict[int, Change]()
+
+    def mean(self) -> np.ndarray:
+        """Returns the change that the rule makes, shape (n,), float64, in any order of arrival.
+
+        Raises:
+            MergeError: There are too few robots for the rule.
+        """
+        changes = [change for _, change in sorted(self._changes.items())]
+        vectors = np.stack([change.vector for change in changes]).astype(np.float64)
+        return self._rule(vectors, np.array([change.steps for change in changes], float))
+
+    def _take(self, robot: int, change: Change) -> None:
+        super()._take(robot, change)
+        self._changes[robot] = change

@@ -13,9 +13,8 @@ from fleet_tools.baselines.federated.messages import (
     LocalUpdate,
     RoundedChange,
 )
-from fleet_tools.baselines.federated.quantization import pack, quantize
 from fleet_tools.baselines.federated.round_config import StreamingConfig
-from fleet_tools.baselines.federated.vectors import difference, sizes, split
+from fleet_tools.baselines.federated.vectors import difference, pack, quantize, sizes, split
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.matching.weights import match_weights

@@ -192,7 +192,7 @@ class FleetConfig(Value):
                 raise ConfigError("`last_options` are those of a `last_method`; give one")
             return self
         keyword_arguments(last, self.last_options)
-        if last in registry.NEED_BASE:
+        if "base" in registry.needs(last):
             raise ConfigError(
                 f"`last_method: {last}` needs weights from which all robots began the last round, "
                 "which a fleet does not keep; give it as `method`"

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fleet_tools.baselines.federated.quantization import dequantize, unpack
 from fleet_tools.baselines.federated.round_config import StreamingConfig
-from fleet_tools.baselines.federated.vectors import split
+from fleet_tools.baselines.federated.vectors import dequantize, split, unpack
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.merging.queries import wire

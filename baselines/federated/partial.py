@@ -1,15 +1,17 @@
-"""A streaming round in progress, as a file: what robots sent is not asked for again."""
+"""What is kept of a round in progress: what robots sent is not asked for again."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from fleet_tools.baselines.federated.aggregation import CAPACITY, FixedPointSum
 from fleet_tools.baselines.federated.exchange import RobotSummary
+from fleet_tools.baselines.federated.messages import LocalUpdate
 from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
@@ -38,6 +40,44 @@ class Partial:
     total: FixedPointSum
     robots: dict[int, RobotSummary]
     waiting: tuple[int, ...]
+
+
+class RoundStore(Protocol):
+    """Keeps what robots answered in a round, so that a resumed round need not ask again."""
+
+    def replies(self, round_number: int) -> Mapping[int, LocalUpdate]:
+        """Returns the valid replies to a round that are stored, by robot."""
+        ...
+
+    def save_reply(self, robot: int, reply: LocalUpdate) -> None:
+        """Stores a valid reply in the present round."""
+        ...
+
+    def partial(self) -> Partial | None:
+        """Returns the sum in progress that is stored; None if there is none."""
+        ...
+
+    def save_partial(self, partial: Partial) -> None:
+        """Stores the sum in progress."""
+        ...
+
+
+class NoStore:
+    """A `RoundStore` that keeps nothing."""
+
+    def replies(self, round_number: int) -> Mapping[int, LocalUpdate]:
+        """Returns none."""
+        return {}
+
+    def save_reply(self, robot: int, reply: LocalUpdate) -> None:
+        """Drops it."""
+
+    def partial(self) -> Partial | None:
+        """Returns None."""
+        return None
+
+    def save_partial(self, partial: Partial) -> None:
+        """Drops it."""
 
 
 def store(path: Path, partial: Partial) -> None:

@@ -5,13 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.messages import Assignment
+from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.demonstrations import (
     Trajectories,
@@ -129,6 +133,27 @@ class FleetPlan:
     def held_out_trajectories(self) -> Trajectories:
         """The driver's own episodes as tensors."""
         return Trajectories(self.held_out, self.blueprint)
+
+    @cached_property
+    def shared_data_holder(self) -> LocalDataHolder:
+        """Holder of the driver's own episodes, common to all models of a merge."""
+        trajectories, size = self.held_out_trajectories, self.config.training.batch_size
+        return local_data_holder(self.blueprint, trajectories, size)
+
+    @cached_property
+    def method_options(self) -> dict[str, Any]:
+        """Keyword arguments of the merging method."""
+        return self.config.method_options()
+
+    @cached_property
+    def symmetry(self) -> Symmetry:
+        """Table of axes of all policies."""
+        return self.blueprint.symmetry()
+
+    @cached_property
+    def has_statistics(self) -> bool:
+        """Whether policies have BatchNorms, whose statistics an average measures again."""
+        return any(isinstance(each, _BatchNorm) for each in self.blueprint.create_empty().modules())
 
     @cached_property
     def affine_maps(self) -> tuple[AffineMap, ...]:

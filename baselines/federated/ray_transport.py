@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
-from fleet_tools.baselines.federated.placement import Outbox, Place, place_cores, require_places
-from fleet_tools.baselines.federated.ray_host import Gone, RayHost
+from fleet_tools.baselines.federated.ray_host import (
+    Gone,
+    Outbox,
+    Place,
+    RayHost,
+    place_cores,
+    require_places,
+)
 from fleet_tools.baselines.federated.transport import (
     MEMORY,
     Answers,

@@ -2,16 +2,21 @@
 
 Answers are kept and merged by a method of the registry, or, in a streaming fleet, robots align at
 home and the server adds up their changes as they come: it holds the reference and one sum, whatever
-the number of robots.
+the number of robots, unless a robust rule needs all changes.
 """
 
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
-from fleet_tools.baselines.federated.aggregation import ChangeSum, FixedPointSum, Updates
+from fleet_tools.baselines.federated.aggregation import (
+    ChangeSum,
+    FixedPointSum,
+    RobustChanges,
+    Updates,
+)
 from fleet_tools.baselines.federated.exchange import (
     LATE,
     Exchanges,
@@ -20,9 +25,8 @@ from fleet_tools.baselines.federated.exchange import (
     RobotSummary,
 )
 from fleet_tools.baselines.federated.messages import ChangeRequest, LocalUpdate, TrainRequest
-from fleet_tools.baselines.federated.partial import EXCHANGES, Partial
+from fleet_tools.baselines.federated.partial import EXCHANGES, NoStore, Partial, RoundStore
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes
@@ -30,49 +34,12 @@ from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, DataHolderError
+from fleet_tools.baselines.merging.robust import rule_of
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError
 
 STORE_EVERY_S = 20.0
 """Time between two copies of a sum in progress on disk."""
-
-
-class RoundStore(Protocol):
-    """Keeps what robots answered in a round, so that a resumed round need not ask again."""
-
-    def replies(self, round_number: int) -> Mapping[int, LocalUpdate]:
-        """Returns the valid replies to a round that are stored, by robot."""
-        ...
-
-    def save_reply(self, robot: int, reply: LocalUpdate) -> None:
-        """Stores a valid reply in the present round."""
-        ...
-
-    def partial(self) -> Partial | None:
-        """Returns the sum in progress that is stored; None if there is none."""
-        ...
-
-    def save_partial(self, partial: Partial) -> None:
-        """Stores the sum in progress."""
-        ...
-
-
-class NoStore:
-    """A `RoundStore` that keeps nothing."""
-
-    def replies(self, round_number: int) -> Mapping[int, LocalUpdate]:
-        """Returns none."""
-        return {}
-
-    def save_reply(self, robot: int, reply: LocalUpdate) -> None:
-        """Drops it."""
-
-    def partial(self) -> Partial | None:
-        """Returns None."""
-        return None
-
-    def save_partial(self, partial: Partial) -> None:
-        """Drops it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +104,7 @@ def run_round(
         updates = _updates(plan, exchanges, request, store)
         merge = _merge(plan, exchanges, number, updates, base)
         merged = merge.state
-        moved = plan.blueprint.symmetry().group(merged).moved_fraction(merge.permutations)
+        moved = plan.symmetry.group(merged).moved_fraction(merge.permutations)
         robot_weights = {robot: updates[robot].weights for robot in exchanges.merged()}
     state, after, loss = after_merge(plan, number, base, merged, server_state or {})
     robots = dict(sorted(exchanges.robots.items()))
@@ -187,7 +154,7 @@ def _merge(
             base,
         )
         try:
-            return registry.merge(plan.config.method, problem, **plan.config.method_options())
+            return registry.merge(plan.config.method, problem, **plan.method_options)
         except DataHolderError as error:
             _leave_out(exchanges, error)
     reasons = "; ".join(
@@ -230,13 +197,11 @@ def merge_problem(
         fields: Other fields of the problem.
     """
     return MergeProblem(
-        plan.blueprint.symmetry(),
+        plan.symmetry,
         models,
         averaging_weights=steps,
         data_holders=data_holders,
-        shared_data_holder=local_data_holder(
-            plan.blueprint, plan.held_out_trajectories, plan.config.training.batch_size
-        ),
+        shared_data_holder=plan.shared_data_holder,
         affine_maps=plan.affine_maps,
         seed=plan.merge_seed(number),
         base=base,
@@ -268,38 +233,38 @@ def _summed(
         request = ChangeRequest(training, reference if base is None else None, session)
         zero = FixedPointSum.zero(sum(sizes(reference)))
         begun = partial or Partial(session, reference, zero, {}, tuple(robots))
-        total = _sum(plan, exchanges, request, begun, wanted, store)
+        changes = _changes(plan, exchanges, request, begun, wanted, store)
         partial = None
         left_out = {robot: each.left_out for robot, each in exchanges.robots.items()}
-        plan.config.closing.require_quorum(number, total.count, plan.wanted, left_out)
-        reference = displaced(reference, total.mean())
+        plan.config.closing.require_quorum(number, changes.total.count, plan.wanted, left_out)
+        reference = displaced(reference, changes.mean())
         robots = exchanges.merged()
         wanted = len(robots)
     return exchanges, reference
 
 
-def _sum(
+def _changes(
     plan: FleetPlan,
     exchanges: Exchanges,
     request: ChangeRequest,
     begun: Partial,
     wanted: int,
     store: RoundStore,
-) -> FixedPointSum:
-    """Returns the sum of robots' changes, which is stored now and then."""
+) -> ChangeSum:
+    """Returns the robots' changes; their sum is stored now and then."""
     config, stored = plan.config.streaming, time.monotonic()
     assert config is not None
-    number = request.training.round
-    changes = ChangeSum(number, begun.reference, config.bits, begun.total)
+    arguments = request.training.round, begun.reference, config.bits, begun.total
+    changes = ChangeSum(*arguments)
+    if config.robust is not None:
+        changes = RobustChanges(*arguments, rule_of(config.robust, config.byzantine))
 
     def after_answer() -> None:
         nonlocal stored
-        if time.monotonic() - stored >= STORE_EVERY_S:
+        if config.robust is None and time.monotonic() - stored >= STORE_EVERY_S:
             waiting = tuple(set(begun.waiting) - changes.robots)
-            so_far = replace(
-                begun, total=changes.total, robots=dict(exchanges.robots), waiting=waiting
-            )
-            store.save_partial(so_far)
+            robots = dict(exchanges.robots)
+            store.save_partial(replace(begun, total=changes.total, robots=robots, waiting=waiting))
             stored = time.monotonic()
 
     if wanted > begun.total.count:
@@ -310,7 +275,7 @@ def _sum(
             deadline_s=plan.config.closing.deadline,
             after_answer=after_answer,
         )
-    return changes.total
+    return changes
 
 
 def _policy_of_one(
@@ -365,7 +330,9 @@ def after_merge(
 
 
 def recompute_statistics(plan: FleetPlan, weights: Tensors) -> Tensors:
-    """Returns averaged weights with BatchNorm statistics of the held-out episodes."""
+    """Returns averaged weights with BatchNorm statistics of the held-out episodes, if any."""
+    if not plan.has_statistics:
+        return weights
     trajectories = plan.held_out_trajectories
     order = trajectories.order(plan.config.training.batch_size, None)
     batches = (trajectories.batch(items).observations for items in order)

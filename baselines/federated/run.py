@@ -18,7 +18,6 @@ from fleet_tools.baselines.federated.record import (
     REPORT,
     FleetWriter,
 )
-from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.federated.rounds import robot_data_holders, run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
@@ -130,14 +129,11 @@ def _last_merge(
     method = config.last_method
     assert method is not None
     exchanges = Exchanges(transport)
-    shared = local_data_holder(
-        plan.blueprint, plan.held_out_trajectories, config.training.batch_size
-    )
     problem = checkpoint_problem(
         plan.blueprint,
         list(progress.robot_weights.values()),
         robot_data_holders(exchanges, list(progress.robot_weights)),
-        shared,
+        plan.shared_data_holder,
         averaging_weights=progress.robot_steps,
         seed=plan.merge_seed(len(progress.rounds)),
         method=method,

@@ -173,7 +173,8 @@ class LocalTransport:
         memory: float = 1e9,
         report: Report = lambda line: None,
     ) -> None:
-        self._assignments, self._memory, self._report = assignments, memory, report
+        self._memory, self._report = memory, report
+        self._assignments = [assignment.to_json() for assignment in assignments]
         self._host = RobotHost(memory)
         self._late: list[int] = []
 
@@ -186,7 +187,7 @@ class LocalTransport:
             if time.monotonic() >= deadline:
                 return
             try:
-                answer = self._host.answer(self._assignments[robot].to_json(), messages[robot])
+                answer = self._host.answer(self._assignments[robot], messages[robot])
             except Exception as error:
                 answer = LostRobot(one_line(error))
                 self._report(loss_report(robot, answer))
@@ -202,7 +203,7 @@ class LocalTransport:
 
     def end(self, robot: int) -> None:
         """See `Transport`."""
-        self._host.forget(self._assignments[robot].to_json())
+        self._host.forget(self._assignments[robot])
 
     def close(self) -> None:
         """See `Transport`."""

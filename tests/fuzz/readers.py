@@ -68,7 +68,7 @@ TRIED: dict[str, str] = {
     "baselines/federated/record.py": "states of fleets",
     "baselines/federated/transport.py": "assignments, values over Flower",
     "baselines/federated/partial.py": "caches and records",
-    "baselines/federated/quantization.py": "answers of robots of fleets",
+    "baselines/federated/vectors.py": "answers of robots of fleets",
     "baselines/flower/client.py": "assignments, values over Flower",
     "baselines/flower/records.py": "assignments, values over Flower",
     "baselines/flower/transport.py": "answers of robots of fleets",

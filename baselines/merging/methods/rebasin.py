@@ -237,20 +237,22 @@ def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutat
     largest = int(np.argmax(problem.normalized_weights))
     reference = problem.models[largest]
     names = tuple(each.name for each in problem.affine_maps)
-
-    def matched(index: int) -> Permutation:
-        model = problem.models[index]
-        query = MomentQuery(reference, names, "inputs", model)
-        moments = meter.ask_moments(problem.data_holders[index], query, problem.affine_maps)
+    others = [index for index in range(len(problem.models)) if index != largest]
+    queries = [MomentQuery(reference, names, "inputs", problem.models[index]) for index in others]
+    holders = [problem.data_holders[index] for index in others]
+    permutations = {largest: identity}
+    answers = meter.ask_all_moments(holders, queries, problem.affine_maps)
+    for index, moments in zip(others, answers, strict=True):
         products = {name: each.targets for name, each in moments.items()}
-        generator = np.random.default_rng((problem.seed, index))
-        return match_moments(
-            problem.symmetry, reference, model, problem.affine_maps, products, generator
+        permutations[index] = match_moments(
+            problem.symmetry,
+            reference,
+            problem.models[index],
+            problem.affine_maps,
+            products,
+            np.random.default_rng((problem.seed, index)),
         )
-
-    return tuple(
-        identity if index == largest else matched(index) for index in range(len(problem.models))
-    )
+    return tuple(permutations[index] for index in range(len(problem.models)))
 
 
 def alternate(

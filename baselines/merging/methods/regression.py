@@ -63,8 +63,9 @@ def regmean(
     names = tuple(each.name for each in problem.affine_maps)
     merged = robust_state(problem, permutations, rule, byzantine)
     parts: dict[str, list[tuple[Moments, float]]] = {name: [] for name in names}
-    for holder, model, weight in zip(problem.data_holders, models, weights, strict=True):
-        measured = meter.ask_moments(holder, MomentQuery(model, names), problem.affine_maps)
+    queries = [MomentQuery(model, names) for model in models]
+    answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
+    for measured, model, weight in zip(answers, models, weights, strict=True):
         for each in problem.affine_maps:
             own = _own_outputs(measured.pop(each.name).inputs, each, model, off_diagonal)
             parts[each.name].append((own, weight))
@@ -112,14 +113,11 @@ def regmean_pp(
     models = problem.permuted(permutations)
     merged: State = robust_state(problem, permutations, rule, byzantine)
     for each in problem.affine_maps:
-        query = MomentQuery(merged, (each.name,))
-        of_holders = (
-            meter.ask_moments(holder, query, problem.affine_maps)[each.name].inputs
-            for holder in problem.data_holders
-        )
+        queries = [MomentQuery(merged, (each.name,))] * len(models)
+        answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
         own = (
-            _own_outputs(G, each, model, off_diagonal)
-            for G, model in zip(of_holders, models, strict=True)
+            _own_outputs(measured[each.name].inputs, each, model, off_diagonal)
+            for measured, model in zip(answers, models, strict=True)
         )
         weights = problem.normalized_weights.tolist()
         moments = robust_moments(own, weights, rule, byzantine)
@@ -223,13 +221,11 @@ def _fitted(
     pool: Pool,
 ) -> dict[str, torch.Tensor]:
     """Returns the merged model with one map fitted on the data of all holders."""
-    of_holders = (
-        meter.ask_moments(
-            holder,
-            MomentQuery(merged, (each.name,), target, teachers[index] if teachers else None),
-            problem.affine_maps,
-        )[each.name]
-        for index, holder in enumerate(problem.data_holders)
-    )
+    queries = [
+        MomentQuery(merged, (each.name,), target, teacher)
+        for teacher in teachers or [None] * len(problem.models)
+    ]
+    answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
+    of_holders = (measured[each.name] for measured in answers)
     moments = pool(of_holders, problem.normalized_weights.tolist())
     return each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))

@@ -93,9 +93,8 @@ def _measured(
 ) -> dict[str, Statistics]:
     """Returns statistics of what maps of a model return on the data of all holders."""
     query = MomentQuery(model, tuple(each.name for each in maps))
-    answers = [
-        meter.ask_moments(holder, query, problem.affine_maps) for holder in problem.data_holders
-    ]
+    holders = problem.data_holders
+    answers = list(meter.ask_all_moments(holders, [query] * len(holders), problem.affine_maps))
     weights = problem.normalized_weights.tolist()
     found = {}
     for each in maps:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from fleet_tools.baselines.federated.quantization import (
+from fleet_tools.baselines.federated.vectors import (
     BITS,
     dequantize,
     pack,

@@ -13,8 +13,7 @@ from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, 
 from support.streaming_cases import COMMON, KilledError, Ordered
 
 from fleet_tools.baselines.federated.exchange import LATE
-from fleet_tools.baselines.federated.partial import Partial
-from fleet_tools.baselines.federated.rounds import NoStore
+from fleet_tools.baselines.federated.partial import NoStore, Partial
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.training.state import TrainingError
 

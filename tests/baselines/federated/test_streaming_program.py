@@ -12,10 +12,10 @@ pytest.importorskip("safetensors")
 from support.fleet_cases import arguments, config_of, local, plan_of
 from support.streaming_cases import COMMON, KilledError
 
-from fleet_tools.baselines.federated.partial import Partial
+from fleet_tools.baselines.federated.partial import NoStore, Partial
 from fleet_tools.baselines.federated.progress import after_round
 from fleet_tools.baselines.federated.record import FleetWriter
-from fleet_tools.baselines.federated.rounds import NoStore, run_round
+from fleet_tools.baselines.federated.rounds import run_round
 from fleet_tools.baselines.federated.summary import as_text
 from fleet_tools.baselines.fleet import main
 from fleet_tools.errors import ConfigError
@@ -29,6 +29,7 @@ from fleet_tools.errors import ConfigError
         ({**COMMON, "streaming": {"passes": 2}}, "passes: 1"),
         ({**COMMON, "streaming": {}, "try_robots": True}, "keeps no robot's weights"),
         ({**COMMON, "streaming": {"bits": 5}}, "bits"),
+        ({**COMMON, "streaming": {"robust": "best"}}, "rule of robust aggregation: 'best'"),
         ({**COMMON, "streaming": {"bits": 8, "neighbours": 4}}, "neighbours"),
         ({**COMMON, "closing": {"over_sampling": 0.5}}, "over_sampling"),
         ({**COMMON, "closing": {"deadline": 0}}, "deadline"),

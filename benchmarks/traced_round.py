@@ -1,0 +1,94 @@
+"""Functions and files of the project that one round of a fleet in this process passes.
+
+    fleet-tools collect hammer --episodes 20 --output data/hammer
+    python benchmarks/traced_round.py --data data/hammer
+
+Counted are distinct functions that have a name (no comprehensions), by `sys.setprofile`, in the
+first round, which opens the robots' data, and in the second.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from console import print_now, table_head, table_row
+
+from fleet_tools.utils import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMNS = ("method", "round", "functions", "files", "of the fleet's own room")
+
+
+class TracedRoundOptions(cli.Options):
+    """Counts the functions that a round of a fleet of three passes.
+
+    Exit codes:
+    0: all are counted.
+    2: it cannot begin.
+    """
+
+    data: Path
+    """Folder of a dataset."""
+    methods: tuple[str, ...] = ("naive_average", "git_rebasin", "fleet_merge")
+    """Merging methods."""
+
+
+def traced(work: Callable[[], Any]) -> tuple[Any, set[tuple[str, str]]]:
+    """Returns the result of a function, and the files and functions of the project it passed."""
+    seen: set[tuple[str, str]] = set()
+
+    def profile(frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and not code.co_name.startswith("<"):
+            path = Path(code.co_filename).resolve()
+            if path.is_relative_to(ROOT):
+                seen.add((str(path.relative_to(ROOT)), code.co_qualname))
+
+    sys.setprofile(profile)
+    try:
+        return work(), seen
+    finally:
+        sys.setprofile(None)
+
+
+def _measure(options: TracedRoundOptions) -> int:
+    from fleet_tools.baselines.federated.config import FleetConfig
+    from fleet_tools.baselines.federated.plan import FleetPlan
+    from fleet_tools.baselines.federated.rounds import run_round
+    from fleet_tools.baselines.federated.transport import LocalTransport
+    from fleet_tools.config.values import parse
+
+    print_now(options, table_head(COLUMNS))
+    counted = []
+    for method in options.methods:
+        settings: dict[str, Any] = {
+            "data": [str(options.data)],
+            "policy": {"body": {"type": "mlp", "layers": 2, "width": 8}},
+            "method": method,
+            "options": {"epochs": 1, "steps": 3} if method == "fleet_merge" else {},
+            "robots": 3,
+            "split": {"by": "nothing"},
+            "training": {"epochs": 2, "batch_size": 64},
+            "merge_every": 1,
+        }
+        plan = FleetPlan.of(parse(FleetConfig, settings, "The benchmark"))
+        transport, weights = LocalTransport(plan.assignments), None
+        for number in (1, 2):
+            result, seen = traced(lambda: run_round(plan, transport, number, weights))  # noqa: B023
+            weights = result.weights
+            own = [name for name in seen if name[0].startswith("baselines/federated")]
+            row = (method, number, len(seen), len({path for path, _ in seen}), len(own))
+            counted.append(dict(zip(COLUMNS, row, strict=True)))
+            print_now(options, table_row([str(cell) for cell in row]))
+    options.report({"rounds": counted}, lambda: "Functions that a round passes.")
+    return cli.OK
+
+
+PROGRAM = cli.Program(
+    "traced_round.py", cli.Command(TracedRoundOptions, _measure), launcher="python benchmarks/"
+)
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())
