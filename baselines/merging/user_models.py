@@ -192,7 +192,7 @@ def problem_of(
     if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in module.modules()):
         arguments = [batch.arguments for batch in batches]
         problem = replace(problem, finish=partial(_with_statistics, module, arguments))
-    if "activations on common inputs" in _needs(method):
+    if "activations" in registry.needs(method):
         problem = replace(
             problem, activations=record_units(problem.symmetry, module, states, batches)
         )
@@ -213,10 +213,6 @@ def _options(function: Method, given: Mapping[str, Any]) -> dict[str, Any]:
         begin = options.get("descent") or parameters["descent"].default or Descent()
         options["descent"] = replace(begin, **changes)
     return options
-
-
-def _needs(method: str | Method) -> tuple[str, ...]:
-    return registry.NEEDS.get(method, ()) if isinstance(method, str) else ()
 
 
 def _unwrapped(model: Any, name: str) -> nn.Module | State:
