@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.matching.assignment import Indices, unfold_models
-from fleet_tools.baselines.merging.matching.weights import CoordinateAscent
+from fleet_tools.baselines.merging.matching.coordinate_ascent import CoordinateAscent
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_alike
 
