@@ -17,9 +17,9 @@ from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.federated.robot_holder import CountingDataHolder, LostRobotError
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import LostRobot, Transport
-from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.methods import registry
+from fleet_tools.baselines.merging.modules import recompute
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
 from fleet_tools.baselines.merging.soundness import require_sound

@@ -62,7 +62,8 @@ def table() -> Symmetry:
 
 @pytest.mark.parametrize(
     ("name", "labels"),
-    [*((name, "classes") for name in OF_MODELS), ("fed_sgd", "targets"), ("gated_refit", "targets")],
+    [(name, "classes") for name in OF_MODELS]
+    + [("fed_sgd", "targets"), ("gated_refit", "targets")],
 )
 def test_every_method_merges_modules_with_loaders(name, labels):
     models = [network(seed) for seed in range(3)]
