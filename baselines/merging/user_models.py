@@ -285,7 +285,7 @@ def _cast(value: Any, module: nn.Module) -> Any:
     if isinstance(value, tuple):
         return tuple(_cast(each, module) for each in value)
     if isinstance(value, torch.Tensor) and value.is_floating_point() and len(kinds) == 1:
-        return value.to(*kinds)
+        return value.to(dtype=kinds.pop())
     return value
 
 
