@@ -20,10 +20,9 @@ from fleet_tools.baselines.federated.record import load_progress
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.rounds import merge_problem, recompute_statistics
 from fleet_tools.baselines.merging.average import interpolate
-from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of
+from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of, norm_ratios
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.norm_ratios import norm_ratios
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.rollouts import SuccessMeasure, make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError

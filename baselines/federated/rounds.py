@@ -30,8 +30,8 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes
-from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.methods import registry
+from fleet_tools.baselines.merging.modules import recompute
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, DataHolderError
 from fleet_tools.baselines.merging.robust import rule_of

@@ -1,20 +1,12 @@
 """Policy merging: a library for PyTorch state dicts, without a simulator or robots.
 
-    from fleet_tools.baselines.merging.symmetry.check import check
-    from fleet_tools.baselines.merging.symmetry.layers import linear
-    from fleet_tools.baselines.merging.symmetry.table import Symmetry
+    from fleet_tools.merging import merge
 
-    symmetry = Symmetry.of(linear("0", "_obs", "h"), linear("2", "h", "_act"))
-    check(symmetry, model, example)
-    group = symmetry.group(model.state_dict())
-    permuted = symmetry.apply(group.random(numpy.random.default_rng(0)), model.state_dict())
+    merged = merge("git_rebasin", [one, other], example=inputs)
+    outputs = merged.model(inputs)
 
-    from fleet_tools.baselines.merging.methods.registry import merge
-    from fleet_tools.baselines.merging.problem import MergeProblem
-
-    problem = MergeProblem(symmetry, [model.state_dict(), other.state_dict()])
-    merged = merge("git_rebasin", problem)
-    model.load_state_dict(merged.state)
+`fleet_tools.merging` is the public face: `user_models` makes a `problem.MergeProblem` of any models
+and data, `methods.registry` has the methods by name, `problem.MergeResult` is what they return.
 
 Raises:
     MissingLibraryError: PyTorch is not installed; the message holds the installation command.

@@ -95,7 +95,7 @@ def average(
 
     Counts (single integers, such as a BatchNorm's of batches) are rounded. Arrays of integers,
     booleans and a module's extra state must agree: they are indices, codes and masks.
-    The averaged statistics of a BatchNorm fit no model: see `batch_norm.recompute`.
+    The averaged statistics of a BatchNorm fit no model: see `modules.recompute`.
 
     Args:
         states: State dicts of at least one model, all of one form.

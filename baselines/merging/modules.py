@@ -1,8 +1,8 @@
-"""Modules as they come: with computed weights, tied ones, extra state, or compiled."""
+"""Modules as they come: with computed weights, tied ones, extra state, statistics, or compiled."""
 
 import contextlib
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -29,6 +29,42 @@ def uncompiled() -> Iterator[None]:
     """Runs compiled models as they were written: for one run of a copy, compilation is no gain."""
     with torch.compiler.set_stance("force_eager"):
         yield
+
+
+@torch.no_grad()
+def recompute(
+    model: torch.nn.Module, state: State, batches: Iterable[Any]
+) -> dict[str, torch.Tensor]:
+    """Returns the same weights with running means and variances measured on data.
+
+    The activations of an averaged model have another variance than those of the models, so the
+    averaged statistics fit no model (Jordan et al. 2023). All batches count the same.
+
+    Args:
+        model: The architecture; a copy of it is run.
+        state: The weights.
+        batches: For each batch the model's argument, or a tuple of its arguments. Without batches,
+            or without layers that track statistics, the state is copied as it is.
+
+    Returns:
+        A new state dict.
+    """
+    trial = copied(model)
+    load_tensors(trial, state)
+    norms = [
+        module
+        for module in trial.modules()
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.track_running_stats
+    ]
+    batches = list(batches) if norms else []
+    for norm in norms if batches else []:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean over batches
+        norm.train()
+    with uncompiled():
+        for batch in batches:
+            trial(*(batch if isinstance(batch, tuple) else (batch,)))
+    return {name: tensor.clone() for name, tensor in tensors_of(trial).items()}
 
 
 def tensors_of(model: nn.Module) -> dict[str, torch.Tensor]:

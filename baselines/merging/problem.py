@@ -55,7 +55,7 @@ class MergeProblem:
             `distillation`; None if the models read them as they are.
         wide: An architecture of the models' kind as wide as all models together, for `partition`.
         finish: Postprocesses every average before it is measured or stored, such as
-            `batch_norm.recompute`.
+            `modules.recompute`.
 
     Raises:
         MergeError: There are no models, the averaging weights are invalid, or there are not as

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.average import AveragingWeights
-from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.loaders import (
     BatchLoss,
@@ -27,7 +26,7 @@ from fleet_tools.baselines.merging.loaders import (
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.methods.registry import Method
-from fleet_tools.baselines.merging.modules import copied, tensors_of, with_tied
+from fleet_tools.baselines.merging.modules import copied, recompute, tensors_of, with_tied
 from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
@@ -286,7 +285,7 @@ def _cast(value: Any, module: nn.Module) -> Any:
     if isinstance(value, tuple):
         return tuple(_cast(each, module) for each in value)
     if isinstance(value, torch.Tensor) and value.is_floating_point() and len(kinds) == 1:
-        return value.to(*kinds)
+        return value.to(dtype=kinds.pop())
     return value
 
 

@@ -8,8 +8,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fleet_tools.baselines.merging.average import AveragingWeights
-from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.modules import recompute
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.table import State

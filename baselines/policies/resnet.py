@@ -3,7 +3,7 @@
 Its parameters have torchvision's names, so that weights trained there can be loaded. It has
 BatchNorm like the original, rather than GroupNorm: those weights need it, it leaves every channel
 free where groups would tie channels together, and merging can recompute its statistics
-(`merging.batch_norm.recompute`). BatchNorm has two costs: an average of models needs images for
+(`merging.modules.recompute`). BatchNorm has two costs: an average of models needs images for
 that, and in training mode the features of a step depend on its batch, including the padding. A
 frozen encoder has neither.
 """

@@ -6,8 +6,7 @@ python -m fleet_tools.baselines.merge a.safetensors b.safetensors c.safetensors 
 
 import torch
 
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.merging import MergeProblem, MergeResult, merge
 
 
 def matched_median(problem: MergeProblem, *, rounds: int = 20) -> MergeResult:

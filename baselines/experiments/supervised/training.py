@@ -12,7 +12,7 @@ from torch import nn
 
 from fleet_tools.baselines.experiments.supervised.labelled import Labelled
 from fleet_tools.baselines.experiments.supervised.networks import Network
-from fleet_tools.baselines.merging.batch_norm import recompute
+from fleet_tools.baselines.merging.modules import recompute
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
 from fleet_tools.baselines.merging.symmetry.table import State

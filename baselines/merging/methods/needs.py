@@ -14,8 +14,8 @@ NEEDS = {
     ),
     "data_holders": (
         "data holders to answer about their own data",
-        "Give one for each model (`queries.data_holder.LocalDataHolder`; for moments, with "
-        "`batches`), or use git_rebasin, which needs none.",
+        "Give one for each model (`data` of `fleet_tools.merging.merge`, `--dataset` of "
+        "`baselines.merge`; for moments, with `batches`), or use git_rebasin, which needs none.",
     ),
     "affine_maps": (
         "affine maps, whose moments determine the merged model",
@@ -23,8 +23,9 @@ NEEDS = {
     ),
     "shared_data_holder": (
         "data common to all models",
-        "Give its `shared_data_holder`, or use 'l1' or 'l2' as a loss, which need none. For data "
-        "that stay apart, use fleet_merge.",
+        "Give its `shared_data_holder` (`data` of `fleet_tools.merging.merge`, `--dataset` of "
+        "`baselines.merge`), or use 'l1' or 'l2' as a loss, which need none. For data that stay "
+        "apart, use fleet_merge.",
     ),
     "activations": (
         "activations to match",

@@ -200,7 +200,12 @@ ENSEMBLES = tuple(name for name, facts in FACTS.items() if facts.returns == "an 
 NETWORKS = tuple(name for name in METHODS if name not in ENSEMBLES)
 """Names of the methods that return one network of the models' size."""
 
-UNALIGNED = ("naive_average", "common_init", "task_arithmetic", "ties", "dare")
+UNALIGNED = (
+    "naive_average",
+    "common_init",
+    "lora",
+    *(name for name, facts in FACTS.items() if "base" in facts.needs),
+)
 """Names of the methods that permute nothing, and need no table of axes."""
 
 

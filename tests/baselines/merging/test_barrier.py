@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from fleet_tools.baselines.merging.average import average, interpolate
-from fleet_tools.baselines.merging.barrier import curve, loss_barrier, performance_barrier, plot
-from fleet_tools.baselines.merging.batch_norm import recompute
+from fleet_tools.baselines.merging.barrier import (
+    curve,
+    loss_barrier,
+    norm_ratios,
+    performance_barrier,
+    plot,
+)
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
-from fleet_tools.baselines.merging.norm_ratios import norm_ratios
+from fleet_tools.baselines.merging.modules import recompute
 
 NUMBERS = st.floats(-10, 10)
 

@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -21,9 +21,17 @@ from fleet_tools.baselines.merging.errors import (
     UnsoundMergeError,
 )
 from fleet_tools.errors import FleetToolsError, UnknownNameError
-from fleet_tools.merging import LocalDataHolder, MergeProblem, MergeResult, merge, problem_of
+from fleet_tools.merging import (
+    LocalDataHolder,
+    MergeProblem,
+    MergeResult,
+    Symmetry,
+    merge,
+    problem_of,
+)
 
 METHODS = fleet_tools.merging.methods
+OF_MODELS = [name for name in METHODS if name != "lora"]  # which merges adapters
 QUICK = {"steps": 2, "epochs": 1, "rounds": 1, "samples": 2, "byzantine": 0}
 
 
@@ -46,14 +54,23 @@ def options_of(name: str) -> dict[str, int]:
     return {k: v for k, v in QUICK.items() if k in known or (k == "steps" and "descent" in known)}
 
 
-@pytest.mark.parametrize("labels", ["classes", "targets"])
-@pytest.mark.parametrize("name", METHODS)
+@cache
+def table() -> Symmetry:
+    """Returns the derived table of `network`."""
+    return fleet_tools.merging.derive(network(0), torch.randn(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [(name, "classes") for name in OF_MODELS]
+    + [("fed_sgd", "targets"), ("gated_refit", "targets")],
+)
 def test_every_method_merges_modules_with_loaders(name, labels):
     models = [network(seed) for seed in range(3)]
     before = [copy.deepcopy(model.state_dict()) for model in models]
-    base = {"base": network(9)} if "a base" in METHODS[name].needs else {}
+    base = {"base": network(9)} if "base" in METHODS[name].needs else {}
     data = [loader(seed, labels) for seed in range(3)]
-    result = merge(name, models, data=data, **base, **options_of(name))
+    result = merge(name, models, data=data, symmetry=table(), **base, **options_of(name))
     inputs = torch.randn(7, 5)
     outputs = result.model(inputs)
     assert outputs.shape == (7, 3) and bool(torch.isfinite(outputs).all())
@@ -257,8 +274,8 @@ def test_extra_state_and_counts_of_foreign_models_do_not_matter():
 
 
 def test_the_methods_are_listed_with_what_they_need():
-    assert METHODS["fleet_merge"].needs == ("gradients of each robot's loss",)
-    assert METHODS["naive_average"].needs == () and METHODS["ties"].needs[0] == "a base"
+    assert METHODS["fleet_merge"].needs == ("data_holders",)
+    assert METHODS["naive_average"].needs == () and METHODS["ties"].needs == ("base",)
     for name, method in METHODS.items():
         assert method.name == name and method.summary.count("\n") == 0 and method.summary
 
@@ -279,6 +296,7 @@ def test_class_scores_of_sequences_and_images_are_recognized(shape, labels):
     torch.testing.assert_close(loss_of(outputs, LabelledInputs((), targets), None), expected)
 
 
+@pytest.mark.slow
 def test_importing_the_library_loads_no_simulator():
     """In a fresh interpreter, also after a merge has run."""
     loaded, after = run_python(

@@ -10,10 +10,10 @@ pytest.importorskip("safetensors")
 
 from support.merging_cases import WIDE, make_data_holder, maps_of
 
-from fleet_tools.baselines.merging.batch_norm import recompute
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.activations import record
 from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.modules import recompute
 from fleet_tools.baselines.merging.problem import MergeProblem
 
 UNITS = {"mlp": ("0", "2"), "elman": (), "conv": ("0",)}
