@@ -195,7 +195,10 @@ ENSEMBLES = tuple(name for name, facts in FACTS.items() if facts.returns == "an 
 NETWORKS = tuple(name for name in METHODS if name not in ENSEMBLES)
 """Names of the methods that return one network of the models' size."""
 
-UNALIGNED = ("naive_average", "common_init", "task_arithmetic", "ties", "dare")
+UNALIGNED = (
+    *("naive_average", "common_init", "task_arithmetic", "ties", "dare"),
+    *("iso_c", "iso_cts", "tsv_m", "wudi", "lora"),
+)
 """Names of the methods that permute nothing, and need no table of axes."""
 
 
@@ -259,18 +262,16 @@ def find(name: str) -> Method:
     raise UnknownNameError("merging method", name, METHODS, remedy)
 
 
-def needs(method: str | Method) -> tuple[str, ...]:
+def needs(name: str) -> tuple[str, ...]:
     """Returns the fields of `MergeProblem` that a method needs, see `needs.NEEDS`.
 
     Args:
-        method: Its name, see `find`, or a function. A user's own says it by its attribute `needs`.
+        name: See `find`. A user's own function says it by its attribute `needs`.
 
     Raises:
         UnknownNameError, MergeError: See `find`; or the attribute names no field.
     """
-    if not isinstance(method, str):
-        return needs_of(method)
-    return FACTS[method].needs if method in FACTS else needs_of(find(method))
+    return FACTS[name].needs if name in FACTS else needs_of(find(name))
 
 
 def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeResult:
@@ -288,7 +289,7 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
             raises an error.
     """
     function = find(method) if isinstance(method, str) else method
-    require(problem, *needs(method))
+    require(problem, *(needs(method) if isinstance(method, str) else needs_of(method)))
     result = function(problem, **options)
     name = method if isinstance(method, str) else getattr(method, "__name__", "The method")
     if not isinstance(result, MergeResult):
