@@ -262,16 +262,18 @@ def find(name: str) -> Method:
     raise UnknownNameError("merging method", name, METHODS, remedy)
 
 
-def needs(name: str) -> tuple[str, ...]:
+def needs(method: str | Method) -> tuple[str, ...]:
     """Returns the fields of `MergeProblem` that a method needs, see `needs.NEEDS`.
 
     Args:
-        name: See `find`. A user's own function says it by its attribute `needs`.
+        method: Its name, see `find`, or a function. A user's own says it by its attribute `needs`.
 
     Raises:
         UnknownNameError, MergeError: See `find`; or the attribute names no field.
     """
-    return FACTS[name].needs if name in FACTS else needs_of(find(name))
+    if not isinstance(method, str):
+        return needs_of(method)
+    return FACTS[method].needs if method in FACTS else needs_of(find(method))
 
 
 def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeResult:
@@ -289,7 +291,7 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
             raises an error.
     """
     function = find(method) if isinstance(method, str) else method
-    require(problem, *(needs(method) if isinstance(method, str) else needs_of(method)))
+    require(problem, *needs(method))
     result = function(problem, **options)
     name = method if isinstance(method, str) else getattr(method, "__name__", "The method")
     if not isinstance(result, MergeResult):
