@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from fleet_tools.baselines.merging.problem import MergeProblem
 
-VARIANTS = ("fleet_merge_", "sinkhorn_rebasin_", "git_rebasin_", "naive", "partition", "lora")
-"""Methods of the table are all but these, which are variants of others, or need adapters."""
+LEFT_OUT = ("fleet_merge", "sinkhorn", "git_rebasin_", "naive", "partition", "distillation", "lora")
+"""Beginnings of names that are not in the table: what asks for hundreds of gradients, variants of
+others, a student (whose teacher is there), and adapters."""
 
 COLUMNS = (
     "method", "source", "start", "a robot is asked for", "returns", "kB sent by a robot",
@@ -39,7 +40,8 @@ class MergingMethodsOptions(cli.Options):
     of the training images of the classes 2 r and 2 r + 1, and a share of the others' rest. Figures
     are accuracies on test images of all classes, means over the seeds (smallest to largest), of
     methods with their default options; with own starts, `alignment: activations` where a method
-    has it. A cell is empty where a method needs a common start.
+    has it. A cell is empty where a method needs a common start. Methods that ask for hundreds of
+    gradients are compared in `docs/results/fleets.md` alone.
 
     Exit codes:
     0: the table is printed.
@@ -74,7 +76,7 @@ def _measure(options: MergingMethodsOptions) -> int:
 
     torch.set_num_threads(1)
     names = options.method or [
-        name for name in FACTS if not name.startswith(VARIANTS) and name not in RULES
+        name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES
     ]
     data = _digits()
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
