@@ -4,7 +4,7 @@
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,12 +94,10 @@ def _measure(options: MergingMethodsOptions) -> int:
         facts = FACTS[name]
         cells = {start: found.get((name, start), []) for start in ("common", "own")}
         sent = np.mean([each["kilobytes"] for each in cells["common"]])
-        row = {"method": name, "source": facts.source, "start": facts.start, "asks": facts.asks}
-        row |= {"returns": facts.returns, "kilobytes": float(sent)}
-        row |= {start: [each["accuracy"] for each in given] for start, given in cells.items()}
-        rows.append(row)
+        given = {start: [each["accuracy"] for each in of] for start, of in cells.items()}
+        rows.append({"method": name, **asdict(facts), "kilobytes": float(sent), **given})
         texts = (f"`{name}`", facts.source, facts.start, facts.asks, facts.returns, f"{sent:.0f}")
-        print_now(options, table_row([*texts, *(_range(row[each]) for each in cells)]))
+        print_now(options, table_row([*texts, *map(_range, given.values())]))
     for key, title in (("joint", "joint training"), ("single", "the best single robot")):
         given = {start: [each[key] for each in found["", start]] for start in ("common", "own")}
         rows.append({"method": title, **given})
