@@ -279,6 +279,6 @@ def _measured(
     first, *beside = models
     query = MomentQuery(first, tuple(each.name for each in maps), target, beside=tuple(beside))
     queries = [query] * len(problem.data_holders)
-    answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
+    answers = list(meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps))
     shares = problem.normalized_weights.tolist()
     return {each.name: combine((own[each.name] for own in answers), shares) for each in maps}
