@@ -4,7 +4,7 @@
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from fleet_tools.baselines.merging.problem import MergeProblem
 
-VARIANTS = ("fleet_merge_", "sinkhorn_rebasin_", "git_rebasin_", "naive", "partition", "lora")
-"""Methods of the table are all but these, which are variants of others, or need adapters."""
+LEFT_OUT = ("fleet_merge", "sinkhorn", "git_rebasin_", "naive", "partition", "distillation", "lora")
+"""Beginnings of names that are not in the table: what asks for hundreds of gradients, variants of
+others, a student (whose teacher is there), and adapters."""
 
 COLUMNS = (
     "method", "source", "start", "a robot is asked for", "returns", "kB sent by a robot",
@@ -39,7 +40,8 @@ class MergingMethodsOptions(cli.Options):
     of the training images of the classes 2 r and 2 r + 1, and a share of the others' rest. Figures
     are accuracies on test images of all classes, means over the seeds (smallest to largest), of
     methods with their default options; with own starts, `alignment: activations` where a method
-    has it. A cell is empty where a method needs a common start.
+    has it. A cell is empty where a method needs a common start. Methods that ask for hundreds of
+    gradients are compared in `docs/results/fleets.md` alone.
 
     Exit codes:
     0: the table is printed.
@@ -74,7 +76,7 @@ def _measure(options: MergingMethodsOptions) -> int:
 
     torch.set_num_threads(1)
     names = options.method or [
-        name for name in FACTS if not name.startswith(VARIANTS) and name not in RULES
+        name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES
     ]
     data = _digits()
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
@@ -92,12 +94,10 @@ def _measure(options: MergingMethodsOptions) -> int:
         facts = FACTS[name]
         cells = {start: found.get((name, start), []) for start in ("common", "own")}
         sent = np.mean([each["kilobytes"] for each in cells["common"]])
-        row = {"method": name, "source": facts.source, "start": facts.start, "asks": facts.asks}
-        row |= {"returns": facts.returns, "kilobytes": float(sent)}
-        row |= {start: [each["accuracy"] for each in given] for start, given in cells.items()}
-        rows.append(row)
+        given = {start: [each["accuracy"] for each in of] for start, of in cells.items()}
+        rows.append({"method": name, **asdict(facts), "kilobytes": float(sent), **given})
         texts = (f"`{name}`", facts.source, facts.start, facts.asks, facts.returns, f"{sent:.0f}")
-        print_now(options, table_row([*texts, *(_range(row[each]) for each in cells)]))
+        print_now(options, table_row([*texts, *map(_range, given.values())]))
     for key, title in (("joint", "joint training"), ("single", "the best single robot")):
         given = {start: [each[key] for each in found["", start]] for start in ("common", "own")}
         rows.append({"method": title, **given})

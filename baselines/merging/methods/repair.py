@@ -112,6 +112,7 @@ def _norms_after(problem: MergeProblem) -> dict[str, str]:
         return {}
     require(problem, "module", "example")
     module, example = problem.module, problem.example
+    assert module is not None  # or the requirement had failed
     names = {each.name for each in problem.affine_maps}
     writers: dict[int, str] = {}
     outputs, found = [], {}

@@ -15,6 +15,7 @@ known costs freedom, never correctness.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from math import prod
 
 
@@ -69,14 +70,11 @@ class Units:
     def _refresh(self) -> None:
         outer = [factor for unit in self.within for factor in factors(unit) if factor.size > 1]
         self.within = {unit for unit in outer if unit.leaf}
-        for unit in outer:
-            if unit.sum:
-                self.within |= {u for u in outer if u is not unit}
-                self.family = [
-                    (part, Units(self.size, self.fixed, {*restrict_all(self.within, part), part}))
-                    for part in ranges(unit)
-                ]
-                return
+        for unit in (unit for unit in outer if unit.sum):
+            self.within |= {u for u in outer if u is not unit}
+            parts = ((part, {restrict(u, part) for u in self.within}) for part in ranges(unit))
+            self.family = [(p, Units(self.size, self.fixed, {*within, p})) for p, within in parts]
+            return
 
 
 def product(units: Sequence[Units]) -> Units:
@@ -127,11 +125,6 @@ def restrict(unit: Units, part: Units) -> Units:
     for other in members[1:]:
         unify(members[0], other)
     return members[0].root() if members else unit
-
-
-def restrict_all(units: Iterable[Units], part: Units) -> set[Units]:
-    """Returns `restrict` of each of the units."""
-    return {restrict(unit, part) for unit in units}
 
 
 def parts_of(unit: Units) -> list[Units]:
@@ -225,7 +218,7 @@ def _unify_families(one: Units, other: Units) -> None:
 
 
 def _unify_sums(one: Units, other: Units) -> None:
-    ends = {end for unit in (one, other) for end in _ends([part.size for part in ranges(unit)])}
+    ends = {end for u in (one, other) for end in accumulate(part.size for part in ranges(u))}
     for end in sorted(ends):
         for unit in (one, other):
             cut(unit, 0, end)
@@ -280,9 +273,8 @@ def split(unit: Units, outer: int) -> tuple[Units, Units]:
             return first, second
         _flatten(unit, "a reshape across concatenated units")
     first = Units(outer, unit.fixed, unit.within)
-    second = Units(inner, unit.fixed, {*unit.within, first})
-    unit.product = [first, second]
-    return first, second
+    unit.product = [first, Units(inner, unit.fixed, {*unit.within, first})]
+    return first, unit.product[1]
 
 
 def regroup(units: Sequence[Units], sizes: Sequence[int], reason: str) -> list[Units]:
@@ -348,7 +340,3 @@ def _cut_once(unit: Units, position: int) -> None:
 def _flatten(unit: Units, reason: str) -> None:
     fix(unit, reason)
     unit.fixed, unit.product, unit.sum = reason, [], []
-
-
-def _ends(sizes: Sequence[int]) -> list[int]:
-    return [sum(sizes[: i + 1]) for i in range(len(sizes))]

@@ -20,8 +20,7 @@ from fleet_tools.baselines.merging.matching.assignment import (
     assign_quadratic,
     unfold_models,
 )
-from fleet_tools.baselines.merging.matching.coordinate_ascent import CoordinateAscent
-from fleet_tools.baselines.merging.matching.weights import match_weights
+from fleet_tools.baselines.merging.matching.weights import CoordinateAscent, match_weights
 from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 

@@ -26,6 +26,9 @@ OPTIONS = {
     "fisher": {"samples": 3, "align": "weights"},
     "fed_sgd": {"steps": 3},
 }
+SPECTRAL: dict[str, dict] = {"iso_c": {}, "iso_cts": {"common": 0.5}, "tsv_m": {}, "wudi": {}}
+"""Methods whose results depend on the number of models."""
+ALL = OPTIONS | SPECTRAL
 ASKING = ("fisher", "fed_sgd")
 
 
@@ -53,13 +56,13 @@ def fleet(count, kind="mlp", dtype=torch.float32):
     )
 
 
-@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("method", ALL)
 @settings(max_examples=5, deadline=None)
 @given(order=st.permutations(range(3)), kind=st.sampled_from(["mlp", "conv"]))
 def test_the_order_of_models_does_not_matter(method, order, kind):
     problem = fleet(3, kind)
     one, other = (
-        merge(method, each, **OPTIONS[method]) for each in (problem, reordered(problem, order))
+        merge(method, each, **ALL[method]) for each in (problem, reordered(problem, order))
     )
     torch.testing.assert_close(one.state, other.state)
     assert one.traffic == other.traffic
@@ -102,18 +105,18 @@ def test_copies_merge_into_their_model(method, options, count):
     torch.testing.assert_close(merged.state, problem.models[0])
 
 
-@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("method", ALL)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_the_precision_of_the_models_is_kept(method, dtype):
     problem = fleet(2, dtype=dtype)
     exact = {name: [model[name].double() for model in problem.models] for name in problem.models[0]}
-    merged = merge(method, problem, **OPTIONS[method])
+    merged = merge(method, problem, **ALL[method])
     for name, tensor in merged.state.items():
         assert tensor.dtype == dtype and bool(torch.isfinite(tensor).all())
         assert not tensor.requires_grad and tensor.shape == exact[name][0].shape
 
 
-@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.parametrize("method", ALL)
 def test_integers_and_masks_are_treated_as_in_averages(method):
     problem = fleet(2, "conv")
     models = [
@@ -121,7 +124,7 @@ def test_integers_and_masks_are_treated_as_in_averages(method):
         for model, count in zip(problem.models, (10, 41), strict=True)
     ]
     problem = replace(problem, models=models)
-    counted = merge(method, problem, **OPTIONS[method]).state["1.num_batches_tracked"]
+    counted = merge(method, problem, **ALL[method]).state["1.num_batches_tracked"]
     assert counted.dtype == torch.int64 and int(counted) == 31  # (10 + 2 * 41) / 3
     if "base" in FACTS[method].needs:
         table = Symmetry.of({"x": "_", "mask": "_"})
