@@ -70,9 +70,8 @@ def _fleet(options: FleetOptions) -> int:
     from fleet_tools.baselines.federated.record import FleetWriter, restart
     from fleet_tools.baselines.federated.run import complete
     from fleet_tools.baselines.federated.summary import as_text
-    from fleet_tools.baselines.training.curves import open_curves
+    from fleet_tools.baselines.training.reports import open_curves, precision_note
     from fleet_tools.baselines.training.rollouts import make_success_measure
-    from fleet_tools.baselines.training.summary import precision_note
     from fleet_tools.errors import FleetToolsError
 
     options.curves.require_libraries()

@@ -106,8 +106,8 @@ def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
     Returns:
         The exit code, and the summaries of all trainings.
     """
-    from fleet_tools.baselines.training.dagger import collect_round
     from fleet_tools.baselines.training.record import chosen_checkpoint
+    from fleet_tools.baselines.training.rollouts import collect_round
 
     def learn(number: int) -> int:
         update = {"dataset": tuple(datasets), "output": options.output / f"round_{number}"}
@@ -141,14 +141,19 @@ def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
 def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     """Trains once; returns the exit code and a summary."""
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-    from fleet_tools.baselines.training.curves import epoch_point, open_curves
     from fleet_tools.baselines.training.demonstrations import Trajectories, split
     from fleet_tools.baselines.training.distillation import teacher_actions
     from fleet_tools.baselines.training.record import TrainingWriter, restart
+    from fleet_tools.baselines.training.reports import (
+        EpochBar,
+        epoch_point,
+        open_curves,
+        plan_text,
+        summarize,
+    )
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.baselines.training.run import Hooks, run
     from fleet_tools.baselines.training.state import DivergedError, TrainingProgress
-    from fleet_tools.baselines.training.summary import EpochBar, plan_text, summarize
     from fleet_tools.dataset.samples import Samples
 
     options.curves.require_libraries()
@@ -219,7 +224,7 @@ def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
 
 
 def _as_text(summary: dict[str, Any]) -> str:
-    from fleet_tools.baselines.training.summary import as_text
+    from fleet_tools.baselines.training.reports import as_text
 
     return as_text(summary)
 

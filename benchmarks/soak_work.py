@@ -191,7 +191,8 @@ def served_policy(folder: Path) -> Iterator[tuple[str, int]]:
     """
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-    from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
+    from fleet_tools.baselines.policies.config import PolicyConfig
+    from fleet_tools.baselines.policies.part_configs import PointNetConfig
 
     kwargs = {"obs_mode": "point_cloud"}
     env = EnvSpec.of(task=task_names()[0], **kwargs).make_tool_use()

@@ -1,16 +1,20 @@
-"""Assessment of an attempt, and the words for it: pure functions of plan, predicates and state."""
+"""Assessment of an attempt, the words for it, and where the assessed states come from.
+
+Assessment and words are pure functions of plan, predicates and state.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from fleet_tools.config.predicates import Predicate
 from fleet_tools.config.values import Value
 from fleet_tools.envs.success import Verdict, judge
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.problem import Plan, PlanningProblem
 from fleet_tools.sim.world_state import WorldState
 
@@ -155,3 +159,73 @@ def _failed_attempts(failures: Sequence[FailedAttempt]) -> Iterator[str]:
 
 def _joined(descriptions: Sequence[str]) -> str:
     return " and ".join(f"({each})" for each in descriptions)
+
+
+# --- Where the state comes from ---------------------------------------------------------------
+
+
+class StateSource(Protocol):
+    """What an expert knows of the world's state.
+
+    Attributes:
+        angle_error_deg: Error that directions between its keypoints may have, degrees.
+    """
+
+    angle_error_deg: float
+
+    def begin(self) -> WorldState | None:
+        """Begins an episode; returns its initial state if that is known before an observation."""
+        ...
+
+    def look(self, observation: dict[str, Any]) -> WorldState:
+        """Returns the present state, as far as it is known."""
+        ...
+
+    def look_again(self) -> WorldState:
+        """Returns the present state, found with more effort than by following its change."""
+        ...
+
+    def latest(self) -> WorldState | None:
+        """Returns the latest state that is known."""
+        ...
+
+    def unmet(
+        self, predicates: Sequence[Predicate], initial: WorldState, present: WorldState
+    ) -> tuple[str, ...]:
+        """Returns descriptions of the predicates that are known not to hold."""
+        ...
+
+
+class PrivilegedState:
+    """The environment's exact state.
+
+    Args:
+        env: The environment.
+    """
+
+    angle_error_deg = 0.0
+
+    def __init__(self, env: ToolUseEnv) -> None:
+        self._env = env
+
+    def begin(self) -> WorldState:
+        """Returns the initial state."""
+        return self._env.world_state()
+
+    def look(self, observation: dict[str, Any]) -> WorldState:
+        """Returns the present state."""
+        return self._env.world_state()
+
+    def look_again(self) -> WorldState:
+        """Returns the present state."""
+        return self._env.world_state()
+
+    def latest(self) -> WorldState:
+        """Returns the present state."""
+        return self._env.world_state()
+
+    def unmet(
+        self, predicates: Sequence[Predicate], initial: WorldState, present: WorldState
+    ) -> tuple[str, ...]:
+        """Returns descriptions of the predicates that do not hold."""
+        return unmet_predicates(predicates, initial, present)

@@ -1,13 +1,23 @@
-"""The planner: from keypoints to a joint trajectory."""
+"""The planner: from keypoints to a joint trajectory.
+
+The cost of the trajectory (the paper, eq. obj_traj_opt) is a sum of squared steps, so between two
+keyframes the optimum is a straight
+line in joint space at a constant rate. Therefore the keyframes alone are solved for first, with
+the cost of each difference divided by the number of its steps, and the whole problem starts from
+there.
+"""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from pydrake.solvers import MathematicalProgram
 
 from fleet_tools.errors import InfeasibleError, UnknownNameError
-from fleet_tools.experts import keyframes, kpam, trajectory
+from fleet_tools.experts import keyframes, kpam
+from fleet_tools.experts.conditions import SLACK, AtPose, Violation, feasible, violations
 from fleet_tools.experts.keyframes import ACTUATION, Leg
 from fleet_tools.experts.kinematics import Kinematics, arm_kinematics
 from fleet_tools.experts.problem import ActuationPose, Plan, PlanningProblem
@@ -97,16 +107,16 @@ def _trajectory(
     step_limit = robot.velocity_limit / problem.control_rate_hz
     too_fast: dict[str, str] = {}
     for _ in range(MAX_STRETCHES):
-        knots = trajectory.keyframe_knots(outline, problem.q0, q_star)
-        q = trajectory.guess(robot, knots)  # cheap, and a good estimate of the free legs' lengths
-        all_q = trajectory.interpolate(knots, q)[1]
+        knots = keyframe_knots(outline, problem.q0, q_star)
+        q = first_guess(robot, knots)  # cheap, and a good estimate of the free legs' lengths
+        all_q = interpolate(knots, q)[1]
         longer = _within_limits(outline, robot, all_q, step_limit, {"free"})
         if longer == outline:
-            q = trajectory.solve(robot, knots, q, step_limit)
-            all_knots, all_q = trajectory.interpolate(knots, q)
+            q = solve_trajectory(robot, knots, q, step_limit)
+            all_knots, all_q = interpolate(knots, q)
             longer = _within_limits(outline, robot, all_q, step_limit, {"free", "followed"})
             if longer == outline:
-                return trajectory.solve(robot, all_knots, all_q, step_limit), outline
+                return solve_trajectory(robot, all_knots, all_q, step_limit), outline
         too_fast = {leg.name: "steps too long" for leg in outline if leg not in longer}
         outline = longer
     raise InfeasibleError("The plan exceeds its step limits at any length.", too_fast)
@@ -129,3 +139,148 @@ def _within_limits(
         result.append(leg.stretched(max(ratios)) if leg.kind in kinds else leg)
         start = end
     return result
+
+
+# --- The trajectory through keyframes --------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Knot:
+    """Constraints on the joints at one control step.
+
+    Attributes:
+        step: Number of control steps since the start.
+        pose: Pose of the end effector; None if it is not constrained.
+        q: (n,), given joint positions, rad; None if they are free.
+        held: Whether the joints are the same as at the knot before; then nothing else is given.
+    """
+
+    step: int
+    pose: AtPose | None = None
+    q: np.ndarray | None = None
+    held: bool = False
+
+
+def keyframe_knots(legs: Sequence[Leg], q0: np.ndarray, q_star: np.ndarray) -> list[Knot]:
+    """Returns the constrained knots: the first, and those at the legs' poses.
+
+    Args:
+        legs: Outline of the plan.
+        q0: (n,), joint positions at the start, rad.
+        q_star: (n,), joint positions at the end of the leg to the actuation pose, rad.
+    """
+    knots = [Knot(0, q=q0)]
+    start = 0
+    for leg in legs:
+        for step, X_WE in leg.poses().items():
+            last = step == leg.steps
+            held = leg.kind == "held"
+            name = leg.name if last else f"{leg.name} at {step}/{leg.steps}"
+            pose = None if held else AtPose(name, X_WE)
+            q = q_star if last and leg.name == ACTUATION else None
+            knots.append(Knot(start + step, pose, q, held))
+        start += leg.steps
+    return knots
+
+
+def solve_trajectory(
+    arm: Kinematics, knots: Sequence[Knot], guess: np.ndarray, step_limit: np.ndarray
+) -> np.ndarray:
+    """Finds the trajectory with the smallest sum of |q[k+1] - q[k]|^2 / (steps from k to k+1).
+
+    With a knot at every step, this is the paper's problem.
+
+    Args:
+        arm: Kinematics of the arm.
+        knots: Constraints, in the order of time.
+        guess: (len(knots), n), initial guess, rad.
+        step_limit: (n,), largest change of each joint in one control step, rad.
+
+    Returns:
+        (len(knots), n), joint positions, rad.
+
+    Raises:
+        InfeasibleError: None was found; it names the keyframes that are missed.
+    """
+    prog = MathematicalProgram()
+    n = arm.plant.num_positions()
+    difference = np.hstack([-np.eye(n), np.eye(n)])
+    variables: list[np.ndarray] = []  # (n,) per knot; a held knot has those of the one before
+    for k, knot in enumerate(knots):
+        if knot.held:
+            variables.append(variables[-1])
+        else:
+            variables.append(arm.add_positions(prog, f"q{knot.step}_"))
+            if knot.q is None and knot.pose is not None:
+                knot.pose.add_to(prog, variables[k], arm)
+        if knot.q is not None:
+            prog.AddBoundingBoxConstraint(knot.q, knot.q, variables[k])
+        if k > 0 and not knot.held:
+            steps = knot.step - knots[k - 1].step
+            ends = np.concatenate([variables[k - 1], variables[k]])
+            prog.Add2NormSquaredCost(difference / np.sqrt(steps), np.zeros(n), ends)
+            farthest = steps * step_limit
+            prog.AddLinearConstraint(difference, -farthest, farthest, ends)
+    solutions = feasible(
+        prog,
+        np.array(variables),
+        [guess],
+        lambda q: _knot_violations(arm, knots, q, step_limit),
+        "The arm cannot follow the keyframes.",
+    )
+    return next(solutions)
+
+
+def _knot_violations(
+    arm: Kinematics, knots: Sequence[Knot], q: np.ndarray, step_limit: np.ndarray
+) -> list[Violation]:
+    result: list[Violation] = []
+    for k, knot in enumerate(knots):
+        result += violations(arm, q[k], [knot.pose] if knot.pose else [])
+        if k > 0:
+            steps = knot.step - knots[k - 1].step
+            ratio = float(np.max(np.abs(q[k] - q[k - 1]) / (steps * step_limit)))
+            if ratio > 1 + SLACK:
+                name = f"joint speed before step {knot.step}"
+                result.append(Violation(name, ratio, f"{ratio:.2f} times the limit, at most 1"))
+    return result
+
+
+def interpolate(knots: Sequence[Knot], q: np.ndarray) -> tuple[list[Knot], np.ndarray]:
+    """Adds the knots of all steps in between.
+
+    Args:
+        knots: In the order of time, the first at step 0.
+        q: (len(knots), n), joint positions at the knots, rad.
+
+    Returns:
+        A knot for every step, and their joint positions, (T, n), interpolated linearly.
+    """
+    given = {knot.step: knot for knot in knots}
+    steps = np.arange(knots[-1].step + 1)
+    filled = np.column_stack([np.interp(steps, list(given), joint) for joint in q.T])
+    return [given.get(step, Knot(step)) for step in steps.tolist()], filled
+
+
+def first_guess(arm: Kinematics, knots: Sequence[Knot]) -> np.ndarray:
+    """Returns an initial guess, (len(knots), n), rad, by inverse kinematics alone.
+
+    It visits the knots' poses from the actuation pose outwards, so redundant joints change little.
+
+    Args:
+        arm: Kinematics of the arm.
+        knots: As returned by `keyframe_knots`.
+    """
+    fixed = max(k for k, knot in enumerate(knots) if knot.q is not None)
+    q = np.array([knots[0].q] * len(knots))
+    q[fixed] = knots[fixed].q
+    for k in range(fixed + 1, len(knots)):
+        q[k] = _near(arm, q[k - 1], knots[k])
+    for k in range(fixed - 1, 0, -1):
+        q[k] = _near(arm, q[k + 1], knots[k])
+    return q
+
+
+def _near(arm: Kinematics, q: np.ndarray, knot: Knot) -> np.ndarray:
+    """Returns joint positions near q towards a knot's pose."""
+    return q if knot.pose is None else arm.approach(q, knot.pose.X_WF)

@@ -12,11 +12,17 @@ from pydrake.math import RigidTransform
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import InfeasibleError
-from fleet_tools.experts.assessment import Assessment, FailedAttempt, assess, explanation
+from fleet_tools.experts.assessment import (
+    Assessment,
+    FailedAttempt,
+    PrivilegedState,
+    StateSource,
+    assess,
+    explanation,
+)
 from fleet_tools.experts.keyframes import retreat
 from fleet_tools.experts.planner import ActuationMethod, plan
 from fleet_tools.experts.problem import Plan, PlanningProblem
-from fleet_tools.experts.state_sources import PrivilegedState, StateSource
 from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.robot.pose_delta import displacement
 from fleet_tools.sim.world_state import WorldState

@@ -87,7 +87,7 @@ def _served(options: ServeOptions) -> "Served":
             f"{options.checkpoint} says itself what it observes. Leave --header out, which is for "
             "folders of LeRobot's policies."
         )
-    from fleet_tools.baselines.policies.serving import served_checkpoint
+    from fleet_tools.baselines.policies.policy import served_checkpoint
 
     return served_checkpoint(options.checkpoint)
 

@@ -46,9 +46,7 @@ def test_every_task_is_attacked_in_several_ways():
         ("cheek_at_the_face", 2, "club", "square_spike"),  # 8 mm behind the face
     ],
 )
-def test_a_nail_that_the_face_did_not_push_in(
-    make: Make, name: str, seed: int, tool: str, object: str
-):
+def test_a_nail_that_the_face_did_not_push_in(make, name, seed, tool, object):
     trial = cheat(make(tool=tool, object=object), name, seed)
     assert trial.deed and trial.old_success
     assert not trial.success and trial.by_part < 0.1

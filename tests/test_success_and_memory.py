@@ -1,16 +1,14 @@
 """Promised success rates of simple policies, and constant memory; the long runs are marked slow."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 from support.environments import IDS
 from support.processes import run_python
 
 from fleet_tools.envs.outcomes import SUCCESS
-from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.policies.policy import Policy, RandomPolicy, ZeroPolicy
+from fleet_tools.policies.policy import RandomPolicy, ZeroPolicy
 from fleet_tools.rollouts.rollout import rollout
 
 
@@ -25,13 +23,7 @@ from fleet_tools.rollouts.rollout import rollout
     ],
     ids=["expert", "zero", "random"],
 )
-def test_success_in_200_scenes(
-    make: Callable[..., ToolUseEnv],
-    environment_id: str,
-    make_policy: Callable[[ToolUseEnv, int], Policy],
-    at_least: float,
-    at_most: float,
-):
+def test_success_in_200_scenes(make, environment_id, make_policy, at_least, at_most):
     env = make(environment_id, split="all")
     outcomes = [rollout(env, make_policy(env, seed), seed=seed).outcome for seed in range(200)]
     successes = outcomes.count(SUCCESS)

@@ -13,7 +13,6 @@
     ray_host         a host in a Ray actor
     outbox           which robot is next for a host
     places           on which machines a robot lives
-    ray_data_holder  a data holder in a Ray actor
     reply_cache      replies to the first round, shared by fleets that begin alike
     closing          when a round closes
     rounds           one round: local updates, merge, evaluation

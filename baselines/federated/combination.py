@@ -18,7 +18,7 @@ from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.least_squares import solve
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine
 from fleet_tools.baselines.merging.queries.data_holder import Traffic, TrafficMeter
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
+from fleet_tools.baselines.merging.queries.query import MomentQuery
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig
 from fleet_tools.baselines.training.state import Tensors

@@ -11,16 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import (
-    packed,
-    require_prefixes,
-    take_scalar,
-    tensor_names,
-    unpacked,
-)
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.merging.queries.wire import packed, take_scalar, unpacked
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.storage.strict_json import loads
 
 CHANGE = "change"
 """Name that marks a request for a change (`streaming.messages`), which is also one to train."""
@@ -193,3 +187,33 @@ def take_integer(tensors: dict[str, torch.Tensor], name: str) -> int:
 def _weights(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     require_prefixes(tensors, _WEIGHTS)
     return {name.removeprefix(_WEIGHTS): tensor for name, tensor in tensors.items()}
+
+
+def tensor_names(message: bytes, kind: str) -> set[str]:
+    """Returns the names of a message's tensors, of which none is read.
+
+    In the format, the size of a JSON header comes first, 8 bytes, and then the header, by name.
+
+    Args:
+        message: A message of any kind.
+        kind: Its kind, for the error message.
+
+    Raises:
+        MessageError: It is no message.
+    """
+    size = int.from_bytes(message[:8], "little")
+    try:
+        return set(dict(loads(message[8 : 8 + size].decode())))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
+
+
+def require_prefixes(tensors: Mapping[str, torch.Tensor], *prefixes: str) -> None:
+    """Checks that a message holds nothing but tensors whose names begin with one of some prefixes.
+
+    Raises:
+        MessageError: It holds something else.
+    """
+    for name in tensors:
+        if not name.startswith(prefixes):
+            raise MessageError(f"A message holds {name!r}, which no message has.")

@@ -10,7 +10,7 @@ from fleet_tools.baselines.federated.robot_summary import RobotSummary, Tally
 from fleet_tools.baselines.federated.rounds import RobotResult, RoundResult
 from fleet_tools.baselines.federated.server_optimizer import ServerState
 from fleet_tools.baselines.federated.streaming.rounds import StreamedRound
-from fleet_tools.baselines.training.curves import Point, success_values
+from fleet_tools.baselines.training.reports import Point, success_values
 from fleet_tools.baselines.training.rollouts import TaskSuccesses
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import Value

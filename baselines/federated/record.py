@@ -37,9 +37,12 @@ from fleet_tools.baselines.federated.streaming.partial import EXCHANGES, Partial
 from fleet_tools.baselines.federated.streaming.vectors import sizes
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import packed
-from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    require_weights,
+    save_checkpoint,
+)
 from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.storage.atomic_files import write_file

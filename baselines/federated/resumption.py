@@ -10,8 +10,7 @@ from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
 from fleet_tools.baselines.federated.robot_summary import RobotSummary, Tally
 from fleet_tools.baselines.federated.server_optimizer import state_names
 from fleet_tools.baselines.merging.buffers import learned_tensors
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 
 
 def defects(plan: FleetPlan, progress: FleetProgress) -> str:

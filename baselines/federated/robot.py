@@ -25,10 +25,10 @@ from fleet_tools.baselines.federated.streaming.messages import (
 )
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.training.demonstrations import Trajectories, content_digest
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train
 from fleet_tools.baselines.training.state import Tensors, TrainingState
@@ -78,7 +78,7 @@ class FleetRobot:
         if is_request(message):
             request = decode_request(message)
             return encode_update(self._trained(request, self._first_weights(request.weights)))
-        return self._data_holder.answer(message)
+        return wire.encode(self._data_holder.answer(wire.decode(message)))
 
     def _change(self, message: bytes) -> bytes:
         """Returns the difference of the trained policy from a reference."""
@@ -93,7 +93,7 @@ class FleetRobot:
             update = self._trained(request.training, weights)
         # It may be asked again with another reference; training again would give the same bits.
         self._last = (asked, update) if config.asks_again else None
-        return change(self._assignment, request, reference, update, self)
+        return change(self._assignment, request, reference, update, self._data_holder)
 
     def _first_weights(self, given: Tensors | None) -> Tensors:
         """Returns given weights, or else the robot's own initial ones."""

@@ -3,7 +3,15 @@
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.transport import LostRobot, Transport
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.data_holder import Traffic, require_answer
+from fleet_tools.baselines.merging.queries import wire
+from fleet_tools.baselines.merging.queries.data_holder import Traffic
+from fleet_tools.baselines.merging.queries.query import (
+    DataAnswer,
+    DataQuery,
+    LossQuery,
+    checked_loss,
+    checked_moments,
+)
 
 
 class LostRobotError(MessageError):
@@ -36,20 +44,23 @@ class CountingDataHolder:
         self.robot, self.traffic = robot, Traffic()
         self._transport, self._maps = transport, plan.affine_maps
 
-    def answer(self, message: bytes) -> bytes:
-        """Sends a message, and waits for the answer; see `DataHolder`.
+    def answer(self, query: DataQuery) -> DataAnswer:
+        """Sends a query, and waits for the answer; see `DataHolder`.
 
         Raises:
             LostRobotError: The robot does not answer, or with something else.
         """
+        message = wire.encode(query)
         ((_, answer),) = self._transport.exchange({self.robot: message})
         if isinstance(answer, LostRobot):
             self.traffic += Traffic(1, len(message), 0)
             raise LostRobotError(self.robot, answer.reason)
         self.traffic += Traffic(1, len(message), len(answer))
         try:
-            require_answer(message, answer, self._maps)
+            found = wire.decode(answer)
+            if isinstance(query, LossQuery):
+                return checked_loss(found, query)
+            return checked_moments(found, query, self._maps)
         except MessageError as error:
             self._transport.end(self.robot)
             raise LostRobotError(self.robot, str(error)) from None
-        return answer

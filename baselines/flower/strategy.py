@@ -14,8 +14,7 @@ from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.layers import mlp
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 
 ASK_NOTHING = (
     "naive_average",

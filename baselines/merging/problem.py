@@ -51,6 +51,8 @@ class MergeProblem:
             that come from outside (not a recurrent layer's own state).
         inputs: Returns a pass over unlabelled inputs, each a tuple of arguments, for
             `distillation`.
+        arguments_of: Returns the arguments with which models read states of a gate, (n, size), for
+            `distillation`; None if the models read them as they are.
         wide: An architecture of the models' kind as wide as all models together, for `partition`.
         finish: Postprocesses every average before it is measured or stored, such as
             `batch_norm.recompute`.
@@ -76,6 +78,7 @@ class MergeProblem:
     output: Callable[[Any], Any] = lambda outputs: outputs
     state_size: int | None = None
     inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
+    arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
     wide: torch.nn.Module | None = None
     finish: Callable[[State], State] = dict
 

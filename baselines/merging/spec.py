@@ -23,7 +23,7 @@ from fleet_tools.baselines.merging.errors import (
 from fleet_tools.baselines.merging.modules import tensors_of, tied_to
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, ask
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.baselines.merging.symmetry.check import CheckReport, check
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
@@ -179,7 +179,9 @@ class ModelSpec:
             return None
 
         def loss(model: State) -> float:
-            answers = (ask(holder, model, None, gradient=False)[0] for holder in holders)
+            answers = (
+                TrafficMeter().ask(holder, model, None, gradient=False) for holder in holders
+            )
             return sum(
                 weight * answer.loss for weight, answer in zip(weights, answers, strict=True)
             )

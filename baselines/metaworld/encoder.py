@@ -159,7 +159,7 @@ def weights_digest(state: "dict[str, torch.Tensor]") -> str:
 def _network() -> "ResNetEncoder":
     import torch
 
-    from fleet_tools.baselines.policies.config import ResNet18Config
+    from fleet_tools.baselines.policies.part_configs import ResNet18Config
 
     with torch.random.fork_rng(devices=[]):
         network = ResNet18Config(frozen=True).create().float()

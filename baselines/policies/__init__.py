@@ -3,8 +3,8 @@
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
     from fleet_tools.baselines.policies.config import policy_config
+    from fleet_tools.baselines.policies.layout import Scaling
     from fleet_tools.baselines.policies.policy import load_checkpoint_policy
-    from fleet_tools.baselines.policies.scaling import Scaling
 
     blueprint = Blueprint.of(
         policy_config("pointnet_elman"),
@@ -19,11 +19,9 @@
     save_checkpoint(path, Checkpoint(blueprint, network.state_dict()))
     policy = load_checkpoint_policy(path, env)              # reset() and act(observation)
 
-`config`, `head_config`, `layout`, `scaling` and `blueprint` hold values and are imported without
-PyTorch. The PyTorch modules are in `mlp`, `recurrent` and `transformer` (bodies), `pointnet` and
-`resnet` (encoders), `heads`, and `network`, which joins them; `modules` has base classes.
-`denoising` has what heads learn that begin with noise, and `execution` what a policy executes of
-chunks of actions.
+`config`, `part_configs`, `layout` and `blueprint` hold values and are imported without PyTorch. The
+PyTorch modules are in `bodies` and `transformer`, `encoders` and `resnet`, `heads`, and `network`,
+which joins them. `policy` has what a policy executes of the chunks that a head gives.
 
 Raises:
     MissingLibraryError: PyTorch or safetensors is absent; the message holds the command that

@@ -8,14 +8,14 @@ import numpy as np
 import pydantic
 
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.errors import IncompatiblePoliciesError, LayoutError
 from fleet_tools.baselines.policies.layout import (
     Kind,
+    LayoutError,
+    Scaling,
     entries_read,
     kind_of,
     require_offered,
 )
-from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.config.values import Value, differences, parse
 from fleet_tools.envs.array_spec import (
     ArraySpec,
@@ -25,6 +25,7 @@ from fleet_tools.envs.array_spec import (
     describe_observation,
 )
 from fleet_tools.envs.observation_modes import EnvKwargs, observation_kwargs
+from fleet_tools.errors import FleetToolsError
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Version of the content and meaning of a blueprint; others are refused."""
+
+
+class IncompatiblePoliciesError(FleetToolsError, ValueError):
+    """Policies that are to be merged, but have different blueprints."""
 
 
 class Blueprint(Value):

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pydantic
 
 from fleet_tools.baselines.policies.blueprint import VERSION, Blueprint
-from fleet_tools.baselines.policies.errors import CheckpointError
 from fleet_tools.config.values import parse
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.storage.tensor_files import write_tensors
 
 if TYPE_CHECKING:
@@ -23,6 +22,10 @@ if TYPE_CHECKING:
 
 _KEY = "fleet_tools_policy"
 _JSON_OBJECT = pydantic.TypeAdapter(dict[str, pydantic.JsonValue])
+
+
+class CheckpointError(FleetToolsError, RuntimeError):
+    """A file that is not a complete checkpoint, or one that this version cannot read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +48,28 @@ class Checkpoint:
     def __post_init__(self) -> None:
         """Checks and copies the weights."""
         from fleet_tools.baselines.merging.queries.wire import packed
-        from fleet_tools.baselines.policies.weights import require_weights
 
         require_weights(self.blueprint.create_empty().state_dict(), self.weights)
         weights = {name: packed(tensor) for name, tensor in self.weights.items()}
         object.__setattr__(self, "weights", weights)
+
+
+def require_weights(
+    expected: Mapping[str, "torch.Tensor"], weights: Mapping[str, "torch.Tensor"]
+) -> None:
+    """Checks that weights are finite, and have the names, shapes and dtypes of a network.
+
+    Args:
+        expected: State dict of the network; its numbers do not matter.
+        weights: The weights to check.
+
+    Raises:
+        CheckpointError: They have `soundness.defects`; the message names the tensors.
+    """
+    from fleet_tools.baselines.merging.soundness import defects
+
+    if found := defects(weights, expected):
+        raise CheckpointError(f"The weights are not those of this network: {found}.")
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

@@ -1,181 +1,33 @@
-"""Configurations of policies: a body, and an encoder for each kind of entry that needs one.
+"""The configuration of a policy: a value with all that does not follow from what it observes."""
 
-A configuration is a frozen value with everything that does not follow from the shapes of
-observations; its parts create their modules.
-"""
-
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
-from fleet_tools.baselines.policies.head_config import (
+from fleet_tools.baselines.policies.part_configs import (
+    BodyConfig,
+    DiffusionHeadConfig,
+    EncoderConfig,
     EnsembleConfig,
     ExecutionConfig,
+    FlowHeadConfig,
     HeadConfig,
     HorizonConfig,
     LinearHeadConfig,
+    MLPConfig,
+    PointNetConfig,
+    RecurrentConfig,
+    ResNet18Config,
+    TransformerConfig,
 )
-from fleet_tools.config.values import (
-    Count,
-    CountOrZero,
-    NonNegative,
-    Positive,
-    Value,
-)
-from fleet_tools.errors import UnknownNameError
-
-if TYPE_CHECKING:
-    from fleet_tools.baselines.policies.mlp import MLPBody
-    from fleet_tools.baselines.policies.pointnet import PointNetEncoder
-    from fleet_tools.baselines.policies.recurrent import RecurrentBody
-    from fleet_tools.baselines.policies.resnet import ResNetEncoder
-    from fleet_tools.baselines.policies.transformer import TransformerBody
+from fleet_tools.config.values import Count, NonNegative, Value, parse
+from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.storage.strict_json import load
 
 EncodedKind = Literal["cloud", "image"]
 """Kind of an observation's entry that an encoder reads."""
-
-Depth = Annotated[Count, pydantic.Field(le=1000)]
-"""A number of layers, which are made one by one."""
-
-Width = Annotated[Count, pydantic.Field(le=100_000)]
-"""A number of units."""
-
-
-class MLPConfig(Value):
-    """Layers of ReLU units, without memory.
-
-    Attributes:
-        layers: Number of hidden layers; the default of all bodies is the paper's, 4. With none, the
-            policy is linear in what it reads.
-        width: Number of units of each layer.
-        task_conditioning: "input": the task is known from the features alone; "film": the task also
-            scales and shifts the units of every layer (FiLM, Perez et al. 2018).
-    """
-
-    type: Literal["mlp"] = "mlp"
-    layers: Annotated[CountOrZero, pydantic.Field(le=1000)] = 4
-    width: Width = 512
-    task_conditioning: Literal["input", "film"] = "input"
-
-    def create(self, inputs: int, task: int = 0) -> "MLPBody":
-        """Returns a new body.
-
-        Args:
-            inputs: Number of features that it reads.
-            task: Number of further features that say which task it is; 0 without conditioning.
-        """
-        from fleet_tools.baselines.policies.mlp import MLPBody
-
-        return MLPBody(self, inputs, task)
-
-
-class RecurrentConfig(Value):
-    """Stacked recurrent layers, whose state lasts for an episode.
-
-    Attributes:
-        type: Kind of the layers; "elman" has tanh units (the paper's eq. rnn).
-        layers: Number of layers; each reads the one below.
-        width: Number of units of each layer.
-    """
-
-    type: Literal["elman", "lstm", "gru"] = "elman"
-    layers: Depth = 4
-    width: Width = 512
-
-    def create(self, inputs: int) -> "RecurrentBody":
-        """Returns a new body.
-
-        Args:
-            inputs: Number of features that it reads.
-        """
-        from fleet_tools.baselines.policies.recurrent import RecurrentBody
-
-        return RecurrentBody(self, inputs)
-
-
-class TransformerConfig(Value):
-    """Causal self-attention over the steps of an episode.
-
-    Attributes:
-        layers: Number of layers; each attends to the one below.
-        width: Width of the residual stream.
-        heads: Number of heads of each layer, which divides the width.
-        feedforward: Number of units of each layer's feedforward part.
-        context: Number of steps that a layer attends to, including the present one.
-        task_conditioning: "input": the task is known from the features alone; "token": it is also
-            the first token of the sequence, to which all steps attend.
-    """
-
-    type: Literal["transformer"] = "transformer"
-    layers: Depth = 4
-    width: Width = 512
-    heads: Width = 8
-    feedforward: Width = 2048
-    context: Width = 32
-    task_conditioning: Literal["input", "token"] = "input"
-
-    @pydantic.model_validator(mode="after")
-    def _heads_divide_width(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
-        return self
-
-    def create(self, inputs: int, task: int = 0) -> "TransformerBody":
-        """Returns a new body; see `MLPConfig.create`."""
-        from fleet_tools.baselines.policies.transformer import TransformerBody
-
-        return TransformerBody(self, inputs, task)
-
-
-class PointNetConfig(Value):
-    """One MLP for every point of a cloud, and the maximum over points (Qi et al. 2017).
-
-    Attributes:
-        widths: Number of units of each layer.
-        unit_m: Length that counts as 1, m: about the size of a tool, so that coordinates are
-            neither much smaller nor much larger than the mask beside them.
-    """
-
-    widths: Annotated[tuple[Width, ...], pydantic.Field(min_length=1)] = (64, 128, 256)
-    unit_m: Positive = 0.1
-
-    def create(self) -> "PointNetEncoder":
-        """Returns a new encoder of point clouds."""
-        from fleet_tools.baselines.policies.pointnet import PointNetEncoder
-
-        return PointNetEncoder(self)
-
-
-class ResNet18Config(Value):
-    """The residual network of 18 layers (He et al. 2016), without its classifier.
-
-    Attributes:
-        width: Number of channels of the first stage; each further one doubles it, and halves
-            width and height.
-        stages: Number of stages; fewer than the original's four leave more pixels for `pooling`.
-        pooling: How channels become features: "mean" over pixels, as in the original, or
-            "position", the mean pixel of a channel's softmax over pixels (Levine et al. 2016),
-            which says where something is rather than how much of it there is.
-        frozen: Whether its weights and statistics stay as they are given, as in the paper's
-            Meta-World experiments; see `resnet.load_features`.
-    """
-
-    width: Width = 64
-    stages: Annotated[Count, pydantic.Field(le=4)] = 4
-    pooling: Literal["mean", "position"] = "mean"
-    frozen: bool = False
-
-    def create(self) -> "ResNetEncoder":
-        """Returns a new encoder of images."""
-        from fleet_tools.baselines.policies.resnet import ResNetEncoder
-
-        return ResNetEncoder(self)
-
-
-BodyConfig = Annotated[
-    MLPConfig | RecurrentConfig | TransformerConfig, pydantic.Field(discriminator="type")
-]
-EncoderConfig = PointNetConfig | ResNet18Config
 
 
 class GateConfig(Value):
@@ -283,3 +135,62 @@ def policy_config(name: str) -> PolicyConfig:
     if name not in ARCHITECTURES:
         raise UnknownNameError("architecture", name, ARCHITECTURES)
     return ARCHITECTURES[name]
+
+
+_TYPES: dict[str, type[Value]] = {
+    "mlp": MLPConfig,
+    **dict.fromkeys(("elman", "lstm", "gru"), RecurrentConfig),
+    "transformer": TransformerConfig,
+    "linear": LinearHeadConfig,
+    "flow": FlowHeadConfig,
+    "diffusion": DiffusionHeadConfig,
+    "ensemble": EnsembleConfig,
+    "horizon": HorizonConfig,
+}
+"""Classes by the key `type`."""
+
+
+def read_policy_config(
+    source: str,
+    settings: Sequence[tuple[str, Any]] = (),
+    observations: Sequence[str] | None = None,
+) -> PolicyConfig:
+    """Reads the configuration of a policy, as command lines give it.
+
+    Args:
+        source: Name of one of the `ARCHITECTURES`, or path of a JSON file.
+        settings: Values that differ from it, by keys such as "body.width". Another `type`, such as
+            that of "head.type", keeps the former values that it has, too.
+        observations: Names of the entries that the policy reads; as in the source if None.
+
+    Raises:
+        UnknownNameError, ConfigError: There is no such architecture, or it has no such key or
+            value.
+    """
+    config = _load_json(source) if source.endswith(".json") else policy_config(source)
+    data = config.model_dump(mode="json")
+    for key, value in settings:
+        *parents, last = key.split(".")
+        part: Any = data
+        for parent in parents:
+            part = part.get(parent) if isinstance(part, dict) else None
+        if not isinstance(part, dict):
+            raise ConfigError(
+                f"The architecture {source} has no key {key!r}, such as body.width. It is "
+                f"{config.to_json()}."
+            )
+        part[last] = value
+        if last == "type" and value in _TYPES:
+            for former in part.keys() - _TYPES[value].model_fields.keys():
+                del part[former]
+    if observations is not None:
+        data["reads"] = list(observations)
+    described = [f"{key}={value}" for key, value in settings]
+    return parse(PolicyConfig, data, " ".join(["The architecture", source, *described]))
+
+
+def _load_json(path: str) -> PolicyConfig:
+    try:
+        return parse(PolicyConfig, load(Path(path)), path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is not the JSON of a policy: {error}") from None

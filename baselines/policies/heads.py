@@ -1,12 +1,27 @@
-"""Heads: modules that turn units into chunks of actions."""
+"""Heads, which turn units into chunks of actions, and the processes that some learn to run.
+
+A process between noise and actions says two things: what its network is asked in training and what
+it should answer, and how its answers lead from noise to actions. Both are functions of all that
+they depend on; random numbers come from a generator that is given, so that training and sampling
+can be repeated.
+"""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.symmetry.layers import Table, linear, mlp
-from fleet_tools.baselines.policies.head_config import DenoisingConfig
+from fleet_tools.baselines.policies.part_configs import (
+    DenoisingConfig,
+    HeadConfig,
+    LinearHeadConfig,
+)
 
 _FREQUENCIES = 8
 
@@ -50,7 +65,7 @@ class DenoisingHead(nn.Module):
         noisy: torch.Tensor | None = None,
         time: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Computes chunks of actions, or the network's answer at one time; see `denoising`.
+        """Computes chunks of actions, or the network's answer at one time; see `regression`.
 
         Args:
             units: (..., width).
@@ -79,3 +94,126 @@ class DenoisingHead(nn.Module):
         names = [*(f"{module}.layers.{i}" for i in range(len(hidden))), f"{module}.output"]
         inputs = f"{units} | _noisy:{self._numbers} | _time:{2 * _FREQUENCIES}"
         return mlp(names, [inputs, *hidden, "_action"])
+
+
+Answer = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""answer(noisy, time): what the network says of noisy actions (..., n) at times (..., 1)."""
+
+
+class Regression(NamedTuple):
+    """What a head is asked, and what it should answer.
+
+    Attributes:
+        inputs: What it reads beside units: nothing, or noisy actions (..., n) and times (..., 1).
+        target: (..., n).
+        absolute: Whether its loss is the absolute error, or else the squared one.
+    """
+
+    inputs: tuple[torch.Tensor, ...]
+    target: torch.Tensor
+    absolute: bool = False
+
+    def losses(self, answers: torch.Tensor) -> torch.Tensor:
+        """Returns the losses of answers, (..., n)."""
+        errors = answers - self.target
+        return errors.abs() if self.absolute else errors.square()
+
+
+def regression(
+    head: HeadConfig, actions: torch.Tensor, generator: np.random.Generator
+) -> Regression:
+    """Returns what a head is to learn from demonstrated actions.
+
+    Args:
+        head: Configuration of the head.
+        actions: Chunks of actions, (..., n).
+        generator: Draws times and noise, on the CPU, so that they are the same on every device.
+    """
+    if isinstance(head, LinearHeadConfig):
+        return Regression((), actions, head.loss == "absolute")
+    return head.process().regression(actions, generator)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Straight paths x_t = (1 - t) z + t a from noise z to actions a (Liu et al. 2023, eq. 1).
+
+    The network answers with the velocity; the mean of a - z given x_t makes the flow that takes the
+    distribution of z to that of a (Lipman et al. 2023, theorem 2).
+
+    Attributes:
+        unit: Number of an action that counts as 1 on these paths; z is a standard normal.
+        steps: Number of Euler steps.
+    """
+
+    unit: float
+    steps: int
+
+    def regression(self, actions: torch.Tensor, generator: np.random.Generator) -> Regression:
+        """Draws times, uniformly, and noise; see the function `regression`."""
+        time = _to(actions, generator.random((*actions.shape[:-1], 1)))
+        z = _to(actions, generator.standard_normal(actions.shape))
+        a = actions / self.unit
+        return Regression((torch.lerp(z, a, time), time), a - z)
+
+    def sample(self, answer: Answer, noisy: torch.Tensor) -> torch.Tensor:
+        """Returns the actions to which the path leads that begins at `noisy`, (..., n)."""
+        for step in range(self.steps):
+            noisy = noisy + answer(noisy, _time(noisy, step / self.steps)) / self.steps
+        return self.unit * noisy
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """Gaussian diffusion x = sqrt(b) a + sqrt(1 - b) z (Ho et al. 2020, eq. 4).
+
+    The network answers with the noise z. b falls with the level by the cosine schedule of Nichol
+    and Dhariwal 2021 (eq. 17); time is the level's number divided by that of all.
+
+    Attributes:
+        unit: Number of an action that counts as 1; z is a standard normal.
+        levels: Number of levels.
+        steps: Number of levels that sampling visits.
+    """
+
+    unit: float
+    levels: int
+    steps: int
+
+    def regression(self, actions: torch.Tensor, generator: np.random.Generator) -> Regression:
+        """Draws levels, uniformly, and noise; see the function `regression`."""
+        level = generator.integers(1, self.levels + 1, (*actions.shape[:-1], 1))
+        time = _to(actions, level / self.levels)
+        z = _to(actions, generator.standard_normal(actions.shape))
+        b = _kept(time)
+        return Regression((b.sqrt() * actions / self.unit + (1 - b).sqrt() * z, time), z)
+
+    def sample(self, answer: Answer, noisy: torch.Tensor) -> torch.Tensor:
+        """Returns actions by DDIM without noise (Song et al. 2021, eq. 12), (..., n).
+
+        The actions that each step foresees are clipped to [-1, 1], where all actions lie.
+        """
+        visited = np.linspace(self.levels, 0, self.steps + 1).round() / self.levels
+        for now, then in pairwise(visited.tolist()):
+            time = _time(noisy, now)
+            b, b_then = _kept(time), _kept(_time(noisy, then))
+            a = (noisy - (1 - b).sqrt() * answer(noisy, time)) / b.sqrt()
+            a = a.clamp(-1 / self.unit, 1 / self.unit)
+            z = (noisy - b.sqrt() * a) / (1 - b).sqrt()
+            noisy = b_then.sqrt() * a + (1 - b_then).sqrt() * z
+        return self.unit * noisy
+
+
+def _kept(time: torch.Tensor) -> torch.Tensor:
+    """Returns b, the part of the actions' variance that is kept; 1 at time 0."""
+    offset = 0.008
+    cosine = ((time + offset) / (1 + offset) * math.pi / 2).cos()
+    return (cosine / math.cos(offset / (1 + offset) * math.pi / 2)).square().clamp(1e-4, 1.0)
+
+
+def _time(like: torch.Tensor, time: float) -> torch.Tensor:
+    return torch.full_like(like[..., :1], time)
+
+
+def _to(like: torch.Tensor, numbers: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(numbers).to(like)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.checkpoint import CheckpointError
 from fleet_tools.dataset.header import SCHEMA_VERSION, Header
 from fleet_tools.envs.lerobot_features import ACTION, FeatureNames
 from fleet_tools.envs.observation_modes import observation_kwargs

@@ -9,10 +9,12 @@ from torch import nn
 from fleet_tools.baselines.merging.symmetry.layers import Table
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.config import EncodedKind, RecurrentConfig
+from fleet_tools.baselines.policies.bodies import Body, Hidden
+from fleet_tools.baselines.policies.config import EncodedKind
+from fleet_tools.baselines.policies.encoders import Encoder
 from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
 from fleet_tools.baselines.policies.layout import entries_with_masks
-from fleet_tools.baselines.policies.modules import Body, Encoder, Hidden
+from fleet_tools.baselines.policies.part_configs import RecurrentConfig
 
 _MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 """Names of the encoders in state dicts, which checkpoints contain."""

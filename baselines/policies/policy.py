@@ -1,18 +1,72 @@
-"""A network that acts, by the protocol `fleet_tools.policies.policy.Policy`."""
+"""A network that acts, by the protocol `fleet_tools.policies.policy.Policy`, here or served.
 
-from collections.abc import Mapping
+It predicts a chunk of actions in each step; `execute` says what is done of them.
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import torch
 
+from fleet_tools.baselines.policies.bodies import Hidden
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
-from fleet_tools.baselines.policies.execution import Chunks, execute
-from fleet_tools.baselines.policies.head_config import LinearHeadConfig
 from fleet_tools.baselines.policies.layout import require_observed
-from fleet_tools.baselines.policies.modules import Hidden
+from fleet_tools.baselines.policies.part_configs import (
+    EnsembleConfig,
+    ExecutionConfig,
+    LinearHeadConfig,
+)
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
+from fleet_tools.policies.conversation import Served
+from fleet_tools.policies.sources import find_policy
+from fleet_tools.policies.wire_messages import Hello
+
+Chunks = tuple[np.ndarray, ...]
+"""Remembered chunks (n, 6), the oldest first; each has the action of its own step first."""
+
+
+def execute(
+    config: ExecutionConfig, former: Chunks, chunk: np.ndarray
+) -> tuple[np.ndarray, Chunks]:
+    """Returns the action of a step.
+
+    Args:
+        config: How chunks are executed.
+        former: What was remembered after the step before; nothing at the beginning of an episode.
+        chunk: The chunk of this step, (n, 6).
+
+    Returns:
+        The action (6,), and the chunks to remember.
+    """
+    if isinstance(config, EnsembleConfig):
+        chunks = (*former, chunk)[-len(chunk) :]
+        return ensemble(chunks, config.decay), chunks
+    chunks = (*former, chunk) if len(former) < config.steps else (chunk,)
+    return chunks[0][len(chunks) - 1], chunks
+
+
+def ensemble(chunks: Sequence[np.ndarray], decay: float) -> np.ndarray:
+    """Returns the weighted mean of all predictions for a step (Zhao et al. 2023, section IV-B).
+
+    Args:
+        chunks: Chunks of this step and those before it, the oldest first, (n, 6) each.
+        decay: See `EnsembleConfig`.
+
+    Returns:
+        (6,).
+    """
+    ages = range(len(chunks) - 1, -1, -1)
+    predictions = [chunk[age] for chunk, age in zip(chunks, ages, strict=True)]
+    weights = ensemble_weights(len(chunks), decay)
+    return (weights @ np.stack(predictions)).astype(chunks[0].dtype)
+
+
+def ensemble_weights(count: int, decay: float) -> np.ndarray:
+    """Returns the weights of predictions from the oldest on, (count,); their sum is 1."""
+    weights = np.exp(-decay * np.arange(count))
+    return weights / weights.sum()
 
 
 class NetworkPolicy:
@@ -99,3 +153,27 @@ def load_checkpoint_policy(
     if env is not None:
         checkpoint.blueprint.require_environment(env)
     return NetworkPolicy(checkpoint, device, env)
+
+
+def served_checkpoint(path: Path) -> Served:
+    """Reads a checkpoint that is to be served, see `fleet_tools.policies.policy_server`.
+
+    Args:
+        path: Path of the checkpoint.
+
+    Raises:
+        CheckpointError: See `load_checkpoint`.
+    """
+    checkpoint = load_checkpoint(path)
+    found = find_policy(str(path))
+    blueprint = checkpoint.blueprint
+    hello = Hello(
+        policy=found.name,
+        blueprint_digest=blueprint.digest(),
+        content_digest=str(found.content_digest),
+        observation=blueprint.observation,
+        action=blueprint.action,
+        control_period_s=1.0 / blueprint.control_rate_hz,
+        env_kwargs=blueprint.env_kwargs,
+    )
+    return Served(hello, lambda: NetworkPolicy(checkpoint))

@@ -17,10 +17,9 @@ import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.symmetry.layers import Table, batch_norm, conv
-from fleet_tools.baselines.policies.config import ResNet18Config
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.modules import Encoder
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
+from fleet_tools.baselines.policies.encoders import Encoder
+from fleet_tools.baselines.policies.part_configs import ResNet18Config
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and deviation of ImageNet's red, green and blue in [0, 1], which trained weights expect."""

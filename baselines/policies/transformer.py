@@ -20,8 +20,8 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from fleet_tools.baselines.merging.symmetry import attention, layers
 from fleet_tools.baselines.merging.symmetry.layers import Table
-from fleet_tools.baselines.policies.config import TransformerConfig
-from fleet_tools.baselines.policies.modules import Body, Hidden
+from fleet_tools.baselines.policies.bodies import Body, Hidden
+from fleet_tools.baselines.policies.part_configs import TransformerConfig
 
 
 class TransformerBody(Body):

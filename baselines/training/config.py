@@ -156,7 +156,7 @@ class PolicyOptions(OptionGroup):
     def read(self) -> tuple["PolicyConfig", "Blueprint | None"]:
         """Returns the policy's configuration, and the blueprint that it takes over, if any."""
         from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-        from fleet_tools.baselines.policies.reading import read_policy_config
+        from fleet_tools.baselines.policies.config import read_policy_config
 
         if self.like is not None:
             model = load_checkpoint(self.like).blueprint

@@ -9,7 +9,7 @@ import torch
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.scaling import Scaling
+from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.config.values import differences
 from fleet_tools.dataset.normalization import normalization_of
 from fleet_tools.dataset.samples import Samples, window_steps

@@ -10,8 +10,8 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.denoising import regression
-from fleet_tools.baselines.policies.head_config import HeadConfig
+from fleet_tools.baselines.policies.heads import regression
+from fleet_tools.baselines.policies.part_configs import HeadConfig
 from fleet_tools.baselines.training.augmentation import augmented
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
@@ -48,7 +48,7 @@ def imitation_losses(
 
     For a linear head it is the paper's loss (section 2), as a mean over the entries of an action,
     or that of absolute errors: the hidden state is the network's own from the first step of the
-    episode on. Other heads have theirs, see `denoising`. Of a chunk, it is the mean over the
+    episode on. Other heads have theirs, see `heads`. Of a chunk, it is the mean over the
     actions to imitate; a head does not read the others.
 
     Args:

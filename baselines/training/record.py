@@ -17,9 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    require_weights,
+    save_checkpoint,
+)
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import batches_of
 from fleet_tools.baselines.training.run import TrainingRunSpec

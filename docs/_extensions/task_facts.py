@@ -8,8 +8,7 @@ from model_docs import escape
 from fleet_tools.config.distributions import Choice, NameChoice, Uniform
 from fleet_tools.config.randomization import RandomPose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
-from fleet_tools.envs.actions import action_scale
-from fleet_tools.envs.array_spec import ArraySpec
+from fleet_tools.envs.array_spec import ArraySpec, action_scale
 from fleet_tools.envs.observation_modes import OBS_MODES, observables, observation_config
 from fleet_tools.envs.success import joint_units, sentences
 from fleet_tools.errors import UnknownNameError

@@ -185,7 +185,7 @@ class PerceivedState:
     Args:
         task: The task.
         candidates: Returns what tool and object can be, when an episode begins.
-        angle_error_deg: See `fleet_tools.experts.state_sources.StateSource`.
+        angle_error_deg: See `fleet_tools.experts.assessment.StateSource`.
     """
 
     def __init__(

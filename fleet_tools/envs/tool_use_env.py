@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.config.cameras import SensorName
-from fleet_tools.envs.actions import action_scale, action_spec, check_action
+from fleet_tools.envs.array_spec import action_scale, action_spec, check_action
 from fleet_tools.envs.observation_modes import observables, observation_config
 from fleet_tools.envs.observations import Observation, observation_space
 from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT

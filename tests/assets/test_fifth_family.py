@@ -106,9 +106,7 @@ def test_a_family_is_added_by_adding_files(tmp_path: Path) -> None:
     assert (found["cheats"], found["loosened"]) == (["rest"], 1.0)
 
 
-def test_a_module_that_declares_no_family_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_declares_no_family_is_named(tmp_path, monkeypatch):
     (tmp_path / "forgotten.py").touch()
     monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
     assert "forgotten" in families.family_names()
@@ -116,9 +114,7 @@ def test_a_module_that_declares_no_family_is_named(
         families.find_family("forgotten")
 
 
-def test_a_screw_advances_by_its_lead_within_its_limits_and_its_brake_holds(
-    tmp_path: Path,
-) -> None:
+def test_a_screw_advances_by_its_lead_within_its_limits_and_its_brake_holds(tmp_path):
     screw = runpy.run_path(str(FILES / "assets/families/steep_screw.py"))
     model = screw["FAMILY"].member("plain")
     bench, (drive,) = Bench(model), model.joints

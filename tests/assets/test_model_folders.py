@@ -233,9 +233,7 @@ def test_random_members_depend_only_on_seed_and_index(tmp_path: Path) -> None:
         assert model_files(sampled(family, 5)) == model_files(sampled(family, 5))
 
 
-def test_only_generated_folders_are_replaced(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_generated_folders_are_replaced(tmp_path, capsys):
     one, other = (SHIPPED[f"hammer/{name}"] for name in ("claw", "club"))
     directory = tmp_path / "tools/hammer/claw"
     write_model(other, directory)
@@ -263,9 +261,7 @@ def test_only_generated_folders_are_replaced(
         (["generat"], "generat.*generate, import"),
     ],
 )
-def test_bad_usage_is_named(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_usage_is_named(arguments, message, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     error = " ".join(capsys.readouterr().err.replace("│", " ").split())

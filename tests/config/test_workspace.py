@@ -30,9 +30,7 @@ def test_a_mixture_of_its_corners_is_inside(workspace: Workspace, shares: tuple)
 
 
 @given(workspaces(), SHARES, st.integers(0, 2), st.sampled_from([1e-9, 1.0, 1e300, math.inf]))
-def test_a_point_beyond_one_face_is_outside(
-    workspace: Workspace, shares: tuple, k: int, beyond: float
-):
+def test_a_point_beyond_one_face_is_outside(workspace, shares, k, beyond):
     corners = zip(workspace.lower_m, workspace.upper_m, shares, strict=True)
     point = [(1 - s) * a + s * b for a, b, s in corners]
     for outside in (workspace.lower_m[k] - beyond, workspace.upper_m[k] + beyond, math.nan):

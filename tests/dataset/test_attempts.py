@@ -3,27 +3,16 @@
 import errno
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_tools.dataset import attempts, episode_file
-from fleet_tools.dataset.attempts import (
-    attempt_record,
-    collect_episode,
-    make_attempts,
-    scene_seed,
-)
+from fleet_tools.dataset.attempts import attempt_record, collect_episode, make_attempts, scene_seed
 from fleet_tools.dataset.header import Header, describe
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import (
-    ConfigError,
-    DatasetError,
-    DiskError,
-    SimulationError,
-)
+from fleet_tools.errors import ConfigError, DatasetError, DiskError, SimulationError
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import attempt
@@ -63,7 +52,7 @@ def test_datasets_of_successive_seeds_share_no_scene():
     assert len(seeds) == 20 * 500
 
 
-def test_an_attempt_is_the_episode_of_its_seed(header: Header, tmp_path: Path):
+def test_an_attempt_is_the_episode_of_its_seed(header, tmp_path):
     record, content = make_attempts(header, EXPERT, verify=True)(5)
     assert (record.attempt, record.seed) == (5, scene_seed(3, 5))
     assert record.success
@@ -75,9 +64,7 @@ def test_an_attempt_is_the_episode_of_its_seed(header: Header, tmp_path: Path):
     assert record.steps == len(stored)
 
 
-def test_an_episode_that_is_not_reproducible_does_not_count(
-    header: Header, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_episode_that_is_not_reproducible_does_not_count(header, monkeypatch):
     rollout = attempts.rollout
 
     def rollout_that_varies(env, policy, *, seed=None, scene=None):
@@ -91,7 +78,7 @@ def test_an_episode_that_is_not_reproducible_does_not_count(
     assert content is None
 
 
-def test_other_versions_on_a_worker_are_refused(header: Header):
+def test_other_versions_on_a_worker_are_refused(header):
     packages = header.packages | {"drake": "1.0"}
     with pytest.raises(DatasetError, match="Install the same"):
         make_attempts(header.model_copy(update={"packages": packages}), EXPERT, verify=False)
@@ -104,7 +91,7 @@ def test_other_versions_on_a_worker_are_refused(header: Header):
         (ZeroDivisionError("by zero"), "worker_error", "ZeroDivisionError: by zero"),
     ],
 )
-def test_an_error_of_one_attempt_is_recorded(error: Exception, outcome: str, message: str):
+def test_an_error_of_one_attempt_is_recorded(error, outcome, message):
     made = attempt(failing(error))
     assert made.episode is None
     record = attempt_record(7, 2, made)

@@ -99,7 +99,7 @@ def test_attempts_are_the_fewest_from_the_first_on(fates, episodes, count, kille
         assert (r.outcome == "worker_error") is (fates[r.attempt] is None)
 
 
-def test_attempts_that_a_crash_left_out_are_made(tmp_path: Path):
+def test_attempts_that_a_crash_left_out_are_made(tmp_path):
     with DatasetWriter(tmp_path, a_header()) as writer:
         for attempt in (0, 1, 3):
             writer.add(a_record(attempt, True))
@@ -107,7 +107,7 @@ def test_attempts_that_a_crash_left_out_are_made(tmp_path: Path):
     assert [r.attempt for r in records] == [0, 1, 2, 3]
 
 
-def test_no_attempt_is_begun_after_the_stop(tmp_path: Path):
+def test_no_attempt_is_begun_after_the_stop(tmp_path):
     with DatasetWriter(tmp_path, a_header()) as writer:
         pool = worker_pool([True] * 9, 2, first_of_all)
         fill(writer, pool, 5, stop=lambda: len(writer.records) > 1)

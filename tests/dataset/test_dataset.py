@@ -66,7 +66,7 @@ def unchanged(folder: Path) -> Iterator[None]:
 # --- What is stored -------------------------------------------------------------------------
 
 
-def test_reads_what_was_written(tmp_path: Path):
+def test_reads_what_was_written(tmp_path):
     dataset = write(tmp_path / "new" / "set", 3)
     assert [record.attempt for record in dataset.manifest()] == [0, 1, 2]
     assert len(dataset) == 3
@@ -87,13 +87,13 @@ def test_the_seed_draws_stored_attempts_in_order(five, count, seed):
     assert drawn == [record.attempt for record in five.draw(count, seed)]
 
 
-def test_every_stored_attempt_is_drawn_equally_often(five: Dataset):
+def test_every_stored_attempt_is_drawn_equally_often(five):
     drawn = [record.attempt for seed in range(1000) for record in five.draw(2, seed)]
     rates = np.bincount(drawn, minlength=5) / 1000
     np.testing.assert_allclose(rates, 2 / 5, atol=0.06)  # four standard deviations
 
 
-def test_failed_attempt_is_recorded_without_a_file(tmp_path: Path):
+def test_failed_attempt_is_recorded_without_a_file(tmp_path):
     with DatasetWriter(tmp_path, a_header()) as writer:
         writer.add(a_record(0, an_episode()))
     dataset = Dataset(tmp_path)
@@ -109,7 +109,7 @@ def test_failed_attempt_is_recorded_without_a_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"attempt":2,"se', b"\x00\x00", b"{"])
-def test_what_a_crash_leaves_is_repaired(tmp_path: Path, torn: bytes):
+def test_what_a_crash_leaves_is_repaired(tmp_path, torn):
     write(tmp_path / "one", 2)
     with (tmp_path / "one" / "manifest.jsonl").open("ab") as manifest:
         manifest.write(torn)
@@ -124,7 +124,7 @@ def test_what_a_crash_leaves_is_repaired(tmp_path: Path, torn: bytes):
 # --- What is refused ------------------------------------------------------------------------
 
 
-def test_another_dataset_is_left_as_it_is(tmp_path: Path):
+def test_another_dataset_is_left_as_it_is(tmp_path):
     write(tmp_path, 1)
     with (tmp_path / "manifest.jsonl").open("ab") as manifest:
         manifest.write(b"torn")
@@ -135,9 +135,7 @@ def test_another_dataset_is_left_as_it_is(tmp_path: Path):
 
 
 @pytest.mark.parametrize("by_samples", [False, True])
-def test_missing_truncated_or_exchanged_episode_is_named_with_its_remedy(
-    tmp_path: Path, by_samples: bool
-):
+def test_missing_truncated_or_exchanged_episode_is_named_with_its_remedy(tmp_path, by_samples):
     dataset = write(tmp_path, 3)
     samples = Samples(tmp_path)
 

@@ -75,7 +75,7 @@ def test_same_episode_same_bytes_at_another_time():
     assert first == episode_file.to_bytes(an_episode(), 4)
 
 
-def test_arrays_are_contiguous_and_aligned(tmp_path: Path):
+def test_arrays_are_contiguous_and_aligned(tmp_path):
     path = tmp_path / "episode.hdf5"
     path.write_bytes(episode_file.to_bytes(an_episode(), 12))
     with h5py.File(path) as file:
@@ -110,7 +110,7 @@ def test_truncated_file_is_refused_wherever_it_ends(fraction):
             episode_file.read(path)
 
 
-def test_file_of_another_layout_is_refused(tmp_path: Path):
+def test_file_of_another_layout_is_refused(tmp_path):
     path = tmp_path / "other.hdf5"
     with h5py.File(path, "w") as file:
         file.create_group("episode_0/actions")  # a group where an array is expected

@@ -10,7 +10,7 @@ from support.small_datasets import Drawn, hammer_header, write
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset import AttemptRecord
 from fleet_tools.dataset.summary import as_text, summarize
-from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.rollouts.rollout import cause_lines, failure_causes
@@ -18,7 +18,7 @@ from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 HAMMER = load_task("hammer")
 
 
-def test_header_describes_every_array_of_a_step(hammer: ToolUseEnv):
+def test_header_describes_every_array_of_a_step(hammer):
     header = hammer_header()
     space = hammer.observation_space
     assert isinstance(space, gymnasium.spaces.Dict)
@@ -68,7 +68,7 @@ def interval(successes: int, trials: int) -> tuple[float, float]:
     return summarize(NOWHERE, hammer_header(), records)["success_rate_interval_95"]
 
 
-def test_summary_counts_what_the_dataset_holds(tmp_path: Path):
+def test_summary_counts_what_the_dataset_holds(tmp_path):
     dataset = write(tmp_path, Drawn([2, 3, 5], [True, False, True], 0))
     summary = summarize(tmp_path, dataset.header, dataset.manifest())
     assert (summary["attempts"], summary["successes"]) == (3, 2)
@@ -83,7 +83,7 @@ def test_summary_counts_what_the_dataset_holds(tmp_path: Path):
     assert "2 of 3 attempts succeeded: 66.7%" in as_text(summary)
 
 
-def test_summary_says_how_many_steps_are_not_to_be_imitated(tmp_path: Path):
+def test_summary_says_how_many_steps_are_not_to_be_imitated(tmp_path):
     dataset = write(tmp_path, Drawn([9, 8], [True, True], 0, labelled=True))
     summary = summarize(tmp_path, dataset.header, dataset.manifest())
     to_imitate = sum(each.labels.imitate(len(each)).sum() for each in dataset)

@@ -90,9 +90,7 @@ each_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), check=st.booleans())
-def test_behind_a_forged_digest_damaged_bytes_raise_nothing_but_typed_errors(
-    intact: Path, seed: int, check: bool
-) -> None:
+def test_behind_a_forged_digest_damaged_bytes_raise_nothing_but_typed_errors(intact, seed, check):
     with a_copy(intact) as folder:
         path = folder / FIRST
         path.write_bytes(damaged(path.read_bytes(), np.random.default_rng(seed)))
@@ -104,7 +102,7 @@ def test_behind_a_forged_digest_damaged_bytes_raise_nothing_but_typed_errors(
                 assert "000000.hdf5" in str(error)
 
 
-def test_a_heap_that_hdf5_reads_forever_is_refused(copy: Path) -> None:
+def test_a_heap_that_hdf5_reads_forever_is_refused(copy):
     with h5py.File(copy / FIRST, "r+") as file:
         file.require_group("episode_0").attrs["more"] = "a text of any length"
     content = bytearray((copy / FIRST).read_bytes())
@@ -123,9 +121,7 @@ def test_a_heap_that_hdf5_reads_forever_is_refused(copy: Path) -> None:
 @each_reader
 @pytest.mark.parametrize("name", ["actions", "observations/joint_position"])
 @pytest.mark.parametrize("structure", STRUCTURES, ids=lambda each: each.__name__)
-def test_hostile_structures_are_refused(
-    copy: Path, structure: Callable[..., None], name: str, reader: Reader
-) -> None:
+def test_hostile_structures_are_refused(copy, structure, name, reader):
     outside = copy.parent / "secret"
     outside.write_bytes(bytes(10_000))
     with h5py.File(copy / FIRST, "r+") as file:
@@ -135,7 +131,7 @@ def test_hostile_structures_are_refused(
         reader(copy)
 
 
-def test_another_file_is_no_longer_read_as_actions(copy: Path) -> None:
+def test_another_file_is_no_longer_read_as_actions(copy):
     """The attack as it was found: the raw bytes of any file of the machine, as actions."""
     secret = np.random.default_rng(0).uniform(-1, 1, (3, 6)).astype(np.float32)
     (copy.parent / "secret").write_bytes(secret.tobytes())
@@ -159,7 +155,7 @@ def test_another_file_is_no_longer_read_as_actions(copy: Path) -> None:
         *map(np.bytes_, (b"\xff", b"{", b"[]", b'"\\ud800"', b"[" * 9000)),
     ],
 )
-def test_hostile_attributes_are_refused(copy: Path, attribute: str, value: Any) -> None:
+def test_hostile_attributes_are_refused(copy, attribute, value):
     with h5py.File(copy / FIRST, "r+") as file:
         group = file.require_group("episode_0")
         del group.attrs[attribute]
@@ -186,9 +182,7 @@ def test_hostile_attributes_are_refused(copy: Path, attribute: str, value: Any) 
         ("observations/wrist_segmentation", 99, "wrist_segmentation' holds .* to 99"),
     ],
 )
-def test_impossible_values_are_refused_unless_unchecked(
-    tmp_path: Path, name: str, value: float, message: str
-) -> None:
+def test_impossible_values_are_refused_unless_unchecked(tmp_path, name, value, message):
     write_wide(tmp_path)
     with h5py.File(tmp_path / FIRST, "r+") as file:
         stored(file, name)[0] = value
@@ -213,7 +207,7 @@ def write_wide(folder: Path) -> None:
     read_samples(folder)
 
 
-def test_a_flag_is_true_or_false(copy: Path) -> None:
+def test_a_flag_is_true_or_false(copy):
     with h5py.File(copy / FIRST) as file:
         offset = stored(file, "terminations").id.get_offset()
     content = bytearray((copy / FIRST).read_bytes())
@@ -227,13 +221,13 @@ def test_a_flag_is_true_or_false(copy: Path) -> None:
 # --- Manifest and header --------------------------------------------------------------------
 
 
-def test_the_writer_lists_the_digest_of_each_file(intact: Path) -> None:
+def test_the_writer_lists_the_digest_of_each_file(intact):
     dataset = Dataset(intact)
     for record in dataset.stored():
         assert record.file_digest == file_digest(dataset.path(record))
 
 
-def test_digests_are_required_and_can_be_skipped(copy: Path, intact: Path) -> None:
+def test_digests_are_required_and_can_be_skipped(copy, intact):
     rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"file_digest": None})
     with pytest.raises(DatasetError, match="a file and its digest"):
         Dataset(copy)
@@ -247,14 +241,14 @@ def test_digests_are_required_and_can_be_skipped(copy: Path, intact: Path) -> No
 @pytest.mark.parametrize(
     "file", ["/etc/passwd", "../secret.hdf5", "episodes/../x.hdf5", "dataset.json", "episodes/a\0"]
 )
-def test_paths_out_of_the_folder_are_refused(copy: Path, file: str) -> None:
+def test_paths_out_of_the_folder_are_refused(copy, file):
     rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"file": file})
     with pytest.raises(DatasetError, match="file: String should match pattern"):
         Dataset(copy)
 
 
 @each_reader
-def test_symbolic_links_out_of_the_folder_are_refused(copy: Path, reader: Reader) -> None:
+def test_symbolic_links_out_of_the_folder_are_refused(copy, reader):
     (copy / FIRST).rename(copy.parent / "outside.hdf5")
     (copy / FIRST).symlink_to(copy.parent / "outside.hdf5")
     with pytest.raises(DatasetError, match="leads out of the dataset"):
@@ -262,14 +256,14 @@ def test_symbolic_links_out_of_the_folder_are_refused(copy: Path, reader: Reader
 
 
 @each_reader
-def test_what_is_no_file_is_not_waited_for(copy: Path, reader: Reader) -> None:
+def test_what_is_no_file_is_not_waited_for(copy, reader):
     (copy / FIRST).unlink()
     os.mkfifo(copy / FIRST)
     with pytest.raises(DatasetError, match="is missing"):
         reader(copy)
 
 
-def test_the_manifest_and_the_file_agree(copy: Path, intact: Path) -> None:
+def test_the_manifest_and_the_file_agree(copy, intact):
     for other in ({"outcome": "time_limit"}, {"state_digest": "0" * 16}, {"steps": 2}):
         rewrite_lines(copy / "manifest.jsonl", lambda line, other=other: line | other)
         for read in (read_episodes, read_samples):
@@ -283,9 +277,7 @@ def test_the_manifest_and_the_file_agree(copy: Path, intact: Path) -> None:
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(["dataset.json", "manifest.jsonl"]))
-def test_damaged_documents_raise_nothing_but_typed_errors(
-    intact: Path, seed: int, name: str
-) -> None:
+def test_damaged_documents_raise_nothing_but_typed_errors(intact, seed, name):
     generator = np.random.default_rng(seed)
     with a_copy(intact) as folder:
         path = folder / name

@@ -142,7 +142,7 @@ def test_subset_has_the_samples_of_its_episodes(content, length, data):
             assert_same(row(batch, k), row(everything, index))
 
 
-def test_failures_are_used_only_on_request(tmp_path: Path):
+def test_failures_are_used_only_on_request(tmp_path):
     dataset = write(tmp_path, Drawn([2, 3, 4], [True, False, True], 0))
     assert len(Samples(tmp_path)) == 6
     assert len(Samples(tmp_path, failures=True)) == 9
@@ -152,7 +152,7 @@ def test_failures_are_used_only_on_request(tmp_path: Path):
 
 
 @pytest.mark.parametrize("length", [None, 8, "episode"])
-def test_samples_of_a_collected_dataset(uninterrupted: Path, length: Length):
+def test_samples_of_a_collected_dataset(uninterrupted, length):
     dataset = Dataset(uninterrupted)
     names = tuple(dataset.header.observation)
     samples = Samples(dataset.folder, sequence_length=length)
@@ -186,7 +186,7 @@ def test_steps_are_read_in_any_order_and_shape(content, data):
 @pytest.mark.parametrize(
     ("workers", "start"), [(0, None), (2, "fork"), pytest.param(2, "spawn", marks=pytest.mark.slow)]
 )
-def test_a_loader_gives_tensors_of_the_samples(tmp_path: Path, length: Length, workers, start):
+def test_a_loader_gives_tensors_of_the_samples(tmp_path, length, workers, start):
     torch = pytest.importorskip("torch")
     from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset
 
@@ -210,7 +210,7 @@ def test_a_loader_gives_tensors_of_the_samples(tmp_path: Path, length: Length, w
             assert isinstance(batch["action"], torch.Tensor)
 
 
-def test_a_copy_in_another_process_has_read_nothing_and_gives_the_same(tmp_path: Path):
+def test_a_copy_in_another_process_has_read_nothing_and_gives_the_same(tmp_path):
     write(tmp_path, Drawn([3, 2], [True, True], 0))
     samples = Samples(tmp_path, sequence_length=2)
     batch = samples.gather(range(5))
@@ -219,7 +219,7 @@ def test_a_copy_in_another_process_has_read_nothing_and_gives_the_same(tmp_path:
     assert_same(copied.gather(range(5)), batch)
 
 
-def test_samples_need_no_pytorch(tmp_path: Path):
+def test_samples_need_no_pytorch(tmp_path):
     write(tmp_path, Drawn([1], [True], 0))
     assert (
         run_python(
@@ -239,7 +239,7 @@ print(json.dumps(normalization_of(Samples(sys.argv[1])).action.count))
 # --- Files ----------------------------------------------------------------------------------
 
 
-def test_no_episode_is_opened_before_it_is_used_nor_stays_open(tmp_path: Path):
+def test_no_episode_is_opened_before_it_is_used_nor_stays_open(tmp_path):
     dataset = write(tmp_path, Drawn([2, 2], [True, True], 0))
     dataset.path(dataset.stored()[1]).unlink()
     samples, before = Samples(tmp_path), os.listdir("/dev/fd")
@@ -251,7 +251,7 @@ def test_no_episode_is_opened_before_it_is_used_nor_stays_open(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["joint_position", "wrist_rgb"])
-def test_a_file_that_is_damaged_after_it_was_located_is_named(tmp_path: Path, name: str):
+def test_a_file_that_is_damaged_after_it_was_located_is_named(tmp_path, name):
     dataset = write(tmp_path, Drawn([2], [True], 0))
     samples = Samples(tmp_path, observations=[name])
     samples.gather([0])
@@ -266,7 +266,7 @@ def test_a_file_that_is_damaged_after_it_was_located_is_named(tmp_path: Path, na
         samples.gather([0])
 
 
-def test_an_array_that_the_header_describes_otherwise_is_refused(tmp_path: Path):
+def test_an_array_that_the_header_describes_otherwise_is_refused(tmp_path):
     write(tmp_path, Drawn([2], [True], 0))
     path = tmp_path / "dataset.json"
     path.write_text(path.read_text().replace('"float32"', '"float64"'))
@@ -277,7 +277,7 @@ def test_an_array_that_the_header_describes_otherwise_is_refused(tmp_path: Path)
 # --- What is refused ------------------------------------------------------------------------
 
 
-def test_datasets_that_differ_are_refused_unless_the_difference_is_not_used(tmp_path: Path):
+def test_datasets_that_differ_are_refused_unless_the_difference_is_not_used(tmp_path):
     content = Drawn([1], [True], 0)
     write(tmp_path / "one", content)
     layout = {**OBSERVATION, "point_cloud": ((6, 4), "float32"), "more": ((1,), "uint8")}
@@ -297,7 +297,7 @@ def test_datasets_that_differ_are_refused_unless_the_difference_is_not_used(tmp_
 
 
 @pytest.mark.parametrize("length", [0, -1, 2.0, True, "whole"])
-def test_length_or_stride_that_is_no_count_is_refused(tmp_path: Path, length: Any):
+def test_length_or_stride_that_is_no_count_is_refused(tmp_path, length):
     write(tmp_path, Drawn([1], [True], 0))
     with pytest.raises(ConfigError, match=f"sequence_length is a positive .*given: {length!r}"):
         Samples(tmp_path, sequence_length=length)
@@ -305,7 +305,7 @@ def test_length_or_stride_that_is_no_count_is_refused(tmp_path: Path, length: An
         Samples(tmp_path, stride=length)
 
 
-def test_datasets_without_samples_are_refused(tmp_path: Path):
+def test_datasets_without_samples_are_refused(tmp_path):
     write(tmp_path, Drawn([1, 2], [False, False], 0))
     with pytest.raises(DatasetError, match=r"no successful episode, 2 failed ones"):
         Samples(tmp_path)

@@ -51,7 +51,7 @@ def imported(code: str) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("page", pages_with("python", tests=PARSED), ids=name)
-def test_python_parses_and_imports_what_exists(page: Path) -> None:
+def test_python_parses_and_imports_what_exists(page):
     for block in blocks(page):
         if block.language != "python" or block.test not in PARSED:
             continue
@@ -62,7 +62,7 @@ def test_python_parses_and_imports_what_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", pages_with(*SHELL, tests=("run", "slow", "parse")), ids=name)
-def test_options_in_command_lines_exist(page: Path) -> None:
+def test_options_in_command_lines_exist(page):
     problems = [
         f"{name(page)}, line {block.line}: {' '.join(words)}: {found}"
         for block in blocks(page)
@@ -86,14 +86,14 @@ WHOLE = sorted({*pages_with(*SHELL, tests=("run", "slow")), *pages_with("python"
     ],
     ids=name,
 )
-def test_python_runs(page: Path, tmp_path: Path) -> None:
+def test_python_runs(page, tmp_path):
     chosen = [block for block in blocks(page) if (block.language, block.test) == ("python", "run")]
     expect_success(chosen, tmp_path / "empty", timeout_s=60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WHOLE, ids=name)
-def test_a_whole_page_runs(page: Path, tmp_path: Path) -> None:
+def test_a_whole_page_runs(page, tmp_path):
     chosen = [
         block
         for block in blocks(page)
@@ -113,7 +113,7 @@ def expect_success(chosen: list[Block], folder: Path, timeout_s: float) -> None:
 # --- The tests' own reading ------------------------------------------------------------------
 
 
-def test_scripts_hold_code_and_programs_in_order() -> None:
+def test_scripts_hold_code_and_programs_in_order():
     code = (
         "fleet-tools doctor\npython benchmarks/speed.py\npip install x\npython3 -m fleet_tools.view"
     )
@@ -125,7 +125,7 @@ def test_scripts_hold_code_and_programs_in_order() -> None:
     ]
 
 
-def test_a_page_is_split_into_its_blocks(tmp_path: Path) -> None:
+def test_a_page_is_split_into_its_blocks(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
         "# One\n\n<!-- test: skip: no network -->\n```bash\ncurl x\n```\n\n:::{note}\n"
@@ -142,7 +142,7 @@ def test_a_page_is_split_into_its_blocks(tmp_path: Path) -> None:
     assert links(page) == ["b.md"]
 
 
-def test_a_wrong_option_is_found() -> None:
+def test_a_wrong_option_is_found():
     (words,) = commands("cd x && fleet-tools collect --tool hammer --episode 2  # few\n")
     assert "--episode" in (problem(words) or "")
     (words,) = commands(
@@ -154,7 +154,7 @@ def test_a_wrong_option_is_found() -> None:
     assert not list(commands("pip install x; python own.py; python -m pytest"))
 
 
-def test_a_page_that_takes_too_long_is_ended_with_its_programs(tmp_path: Path) -> None:
+def test_a_page_that_takes_too_long_is_ended_with_its_programs(tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
     program = "[sys.executable, '-c', 'import time; time.sleep(60)']"

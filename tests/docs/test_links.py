@@ -28,12 +28,12 @@ def wrong(page: Path, link: str) -> str | None:
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     problems = [f"{name(page)}: {found}" for link in links(page) if (found := wrong(page, link))]
     assert not problems, "\n".join(problems)
 
 
-def test_every_page_is_in_a_table_of_contents() -> None:
+def test_every_page_is_in_a_table_of_contents():
     reached, waiting = set(), [DOCS / "index.md"]
     while waiting:
         page = waiting.pop()
@@ -43,7 +43,7 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert [name(page) for page in PAGES if page not in reached] == []
 
 
-def test_wrong_links_are_found() -> None:
+def test_wrong_links_are_found():
     page = DOCS / "index.md"
     assert wrong(page, "no_such_page.md") is not None
     assert wrong(page, "reference/cli.md#no-such-program") is not None

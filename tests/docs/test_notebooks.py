@@ -20,7 +20,7 @@ def read(page: Path) -> nbformat.NotebookNode:
 
 
 @pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
-def test_a_page_becomes_a_valid_notebook_with_all_its_cells(page: Path) -> None:
+def test_a_page_becomes_a_valid_notebook_with_all_its_cells(page):
     notebook = read(page)
     nbformat.validate(notebook)
     assert notebook.metadata.kernelspec.name == "python3"
@@ -30,13 +30,13 @@ def test_a_page_becomes_a_valid_notebook_with_all_its_cells(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
-def test_every_cell_of_code_follows_a_sentence(page: Path) -> None:
+def test_every_cell_of_code_follows_a_sentence(page):
     types = [cell.cell_type for cell in read(page).cells]
     assert types[0] == "markdown"
     assert ("code", "code") not in pairwise(types)
 
 
-def test_the_first_cell_installs_what_a_notebook_needs() -> None:
+def test_the_first_cell_installs_what_a_notebook_needs():
     for page in NOTEBOOKS:
         code = next(cell.source for cell in read(page).cells if cell.cell_type == "code")
         uses_torch = any("baselines" in block.code for block in blocks(page))
@@ -44,7 +44,7 @@ def test_the_first_cell_installs_what_a_notebook_needs() -> None:
         assert ("[learning]" in code) == uses_torch
 
 
-def test_a_notebook_names_the_pages_to_which_a_page_links(tmp_path: Path) -> None:
+def test_a_notebook_names_the_pages_to_which_a_page_links(tmp_path):
     page = tmp_path / "docs" / "a" / "page.md"
     page.parent.mkdir(parents=True)
     page.write_text("[Tasks](../tasks/index.md#b), [Drake](https://drake.mit.edu)\n")
@@ -54,7 +54,7 @@ def test_a_notebook_names_the_pages_to_which_a_page_links(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
-def test_a_notebook_runs(page: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs(page, tmp_path):
     resources = {"metadata": {"path": str(tmp_path)}}  # the kernel's working directory
     client = nbclient.NotebookClient(read(page), timeout=1800, resources=resources)
     client.execute()  # raises if a cell does

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from support.pages import TEXTS, blocks, links, name
@@ -29,7 +28,7 @@ def made(lines: Iterable[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_what_a_page_reads_has_been_made_on_it_or_on_a_page_that_it_names(page: Path) -> None:
+def test_what_a_page_reads_has_been_made_on_it_or_on_a_page_that_it_names(page):
     linked = [(page.parent / link.partition("#")[0]).resolve() for link in links(page)]
     linked = [each for each in linked if each.suffix == ".md"]
     known = [path for each in linked for path in made(block.code for block in blocks(each))]

@@ -1,7 +1,6 @@
 """What the references that are generated from the code must say."""
 
 import re
-from collections.abc import Callable
 from typing import get_args
 
 import pytest
@@ -40,9 +39,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_documented_options_are_those_of_the_parser(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_documented_options_are_those_of_the_parser(name, capsys):
     with pytest.raises(SystemExit):
         parse(COMMANDS[name], ["--help"], name)
     names = r"(--[a-z][a-z0-9-]*)"
@@ -53,7 +50,7 @@ def test_the_documented_options_are_those_of_the_parser(
     assert documented == parsed - {"--help"}
 
 
-def test_every_option_says_what_it_is() -> None:
+def test_every_option_says_what_it_is():
     silent = [
         f"{name} {option.names[0]}"
         for name, options in COMMANDS.items()
@@ -63,7 +60,7 @@ def test_every_option_says_what_it_is() -> None:
     assert silent == []
 
 
-def test_exit_codes_are_a_list() -> None:
+def test_exit_codes_are_a_list():
     assert (
         cli_reference.exit_codes("0: well,\n   all.\n130: Ctrl-C")
         == "- 0: well, all.\n- 130: Ctrl-C"
@@ -73,7 +70,7 @@ def test_exit_codes_are_a_list() -> None:
 # --- YAML -----------------------------------------------------------------------------------
 
 
-def test_every_link_of_the_yaml_reference_has_one_target() -> None:
+def test_every_link_of_the_yaml_reference_has_one_target():
     text = yaml_reference.reference()
     labels = re.findall(r"^\(([^)]+)\)=$", text, re.MULTILINE)
     assert len(labels) == len(set(labels))
@@ -81,19 +78,19 @@ def test_every_link_of_the_yaml_reference_has_one_target() -> None:
 
 
 @pytest.mark.parametrize("file", yaml_reference.FILES, ids=lambda file: file.title)
-def test_every_key_of_a_file_is_documented(file: yaml_reference.File) -> None:
+def test_every_key_of_a_file_is_documented(file):
     text = yaml_reference.reference([file])
     assert all(f"| `{key}` |" in text for key in file.model.model_fields)
 
 
-def test_every_key_has_a_description() -> None:
+def test_every_key_has_a_description():
     silent = re.findall(
         r"^\| `(?!type`)\w+` \|.*\|\s*\|$", yaml_reference.reference(), re.MULTILINE
     )
     assert silent == []
 
 
-def test_every_predicate_is_documented() -> None:
+def test_every_predicate_is_documented():
     text = yaml_reference.reference()
     union, _ = get_args(predicates.Predicate)
     for predicate in get_args(union):
@@ -101,7 +98,7 @@ def test_every_predicate_is_documented() -> None:
         assert f"#### {tag}\n" in text
 
 
-def test_types_and_limits_in_words() -> None:
+def test_types_and_limits_in_words():
     def words(annotation: object) -> str:
         return type_words(annotation, lambda _: None)
 
@@ -112,17 +109,17 @@ def test_types_and_limits_in_words() -> None:
     assert words(field_types(Randomization)["initial_joints_rad"]).startswith("text or list of:")
 
 
-def test_units_follow_from_names() -> None:
+def test_units_follow_from_names():
     names = ["within_m", "below_m_s", "posture_rad_s", "rpy_deg", "initial_joints_rad", "steps"]
     assert [unit(name) for name in names] == ["m", "m/s", "rad/s", "degrees", "rad", ""]
 
 
-def test_descriptions_come_from_strings_below_and_from_the_section_of_attributes() -> None:
+def test_descriptions_come_from_strings_below_and_from_the_section_of_attributes():
     assert attribute_docs(TaskConfig)["success"] == "Success requires all of these predicates."
     assert "Number of robots." in attribute_docs(yaml_reference.FleetConfig)["robots"]
 
 
-def test_markdown_shows_what_a_docstring_says() -> None:
+def test_markdown_shows_what_a_docstring_says():
     assert (
         escape("`a_b` or a_b of [1, 2], <x>, --like")
         == r"`a_b` or a\_b of \[1, 2\], \<x\>, `--like`"
@@ -139,9 +136,7 @@ def spaces_of(env: ToolUseEnv) -> dict[str, spaces.Space]:
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_observations_are_those_of_the_environment(
-    task: str, make: Callable[..., ToolUseEnv]
-) -> None:
+def test_observations_are_those_of_the_environment(task, make):
     text = task_facts.observations(load_task(task))
     for mode in ("state", "multitask_state"):
         env = make(env_id(task), obs_mode=mode)
@@ -153,7 +148,7 @@ def test_observations_are_those_of_the_environment(
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_every_success_predicate_and_group_of_randomization_is_listed(task: str) -> None:
+def test_every_success_predicate_and_group_of_randomization_is_listed(task):
     config = load_task(task)
     assert task_facts.success(config).count("\n- ") == len(config.success)
     drawn = task_facts.randomization(config)
@@ -178,7 +173,7 @@ PREDICATES = [
 
 
 @pytest.mark.parametrize("predicate", PREDICATES, ids=lambda predicate: predicate.type)
-def test_every_predicate_has_a_sentence_with_its_names(predicate: predicates.Predicate) -> None:
+def test_every_predicate_has_a_sentence_with_its_names(predicate):
     text = sentence(predicate, lambda joint: "rad")
     for field in ("joint", "tool", "object", "function"):
         named = getattr(predicate, field, ())
@@ -188,7 +183,7 @@ def test_every_predicate_has_a_sentence_with_its_names(predicate: predicates.Pre
     assert text in sentence(part, lambda joint: "rad")
 
 
-def test_the_sentences_are_of_all_predicates() -> None:
+def test_the_sentences_are_of_all_predicates():
     union, _ = get_args(predicates.Predicate)
     assert {type(each) for each in PREDICATES} | {predicates.CausedByPart} == set(get_args(union))
 
@@ -196,7 +191,7 @@ def test_the_sentences_are_of_all_predicates() -> None:
 # --- Python API -----------------------------------------------------------------------------
 
 
-def test_the_public_face_is_documented() -> None:
+def test_the_public_face_is_documented():
     documented = [
         line
         for page in (DOCS / "reference" / "api").glob("*.md")

@@ -40,7 +40,7 @@ def html(page: Path) -> str:
 
 
 @pytest.mark.slow
-def test_llms_txt_lists_every_page(site: Path) -> None:
+def test_llms_txt_lists_every_page(site):
     listed = re.findall(r"^- \[.+\]\((.+?)\)", (site / "llms.txt").read_text(), re.MULTILINE)
     assert sorted(["index.html", *listed]) == sorted(map(html, PAGES))
     assert all((site / page).is_file() for page in listed)
@@ -48,14 +48,14 @@ def test_llms_txt_lists_every_page(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_search_index_holds_every_page(site: Path) -> None:
+def test_the_search_index_holds_every_page(site):
     text = (site / "searchindex.js").read_text()
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     assert sorted(index["docnames"]) == sorted(html(page).removesuffix(".html") for page in PAGES)
 
 
 @pytest.mark.slow
-def test_every_page_is_reached_from_the_first_one(site: Path) -> None:
+def test_every_page_is_reached_from_the_first_one(site):
     reached, waiting = set(), [site / "index.html"]
     while waiting:
         page = waiting.pop()
@@ -68,13 +68,13 @@ def test_every_page_is_reached_from_the_first_one(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_the_site_loads_nothing_from_elsewhere(site):
     loaded = re.compile(r'<(?:script|img|iframe)[^>]+src="(?:https?:)?//|<link[^>]+href="https?://')
     assert [str(page) for page in site.rglob("*.html") if loaded.search(page.read_text())] == []
 
 
 @pytest.mark.slow
-def test_every_notebook_lies_beside_its_page(site: Path) -> None:
+def test_every_notebook_lies_beside_its_page(site):
     for page in NOTEBOOKS:
         file = (site / html(page)).with_suffix(".ipynb")
         assert file.read_text() == to_ipynb(page, ROOT)
@@ -84,30 +84,30 @@ def test_every_notebook_lies_beside_its_page(site: Path) -> None:
 # --- Parts ----------------------------------------------------------------------------------
 
 
-def test_pages_are_in_the_order_of_the_contents_each_once() -> None:
+def test_pages_are_in_the_order_of_the_contents_each_once():
     included = {"index": ["b/index", "a"], "b/index": ["b/x", "a"]}
     assert list(in_order("index", included)) == ["index", "b/index", "b/x", "a"]
 
 
-def test_llms_txt_has_a_section_for_each_folder() -> None:
+def test_llms_txt_has_a_section_for_each_folder():
     text = llms_text(
         Page("index", "Site", "About."), [Page("a/index", "A", "First."), Page("a/x", "X", "")]
     )
     assert text == ("# Site\n\n> About.\n\n## A\n\n- [A](a/index.html): First.\n- [X](a/x.html)\n")
 
 
-def test_a_description_has_whole_sentences() -> None:
+def test_a_description_has_whole_sentences():
     assert first_sentences("One\nline. Two.", length=100) == "One line. Two."
     assert first_sentences("One. Two.", length=3) == "One."
 
 
-def test_formulas_are_mathml() -> None:
+def test_formulas_are_mathml():
     assert "<mfrac>" in markup(r"\frac{1}{2}", block=False)
     assert 'display="block"' in markup("X_{WE}", block=True)
     assert "<code>" in markup(r"\nosuchcommand{", block=False)
 
 
-def test_a_docstring_has_one_entry_for_each_attribute() -> None:
+def test_a_docstring_has_one_entry_for_each_attribute():
     lines = ["Text (B, *shape).", "", "Attributes:", "    low, high: The", "        limits."]
     assert as_rst(lines) == [
         r"Text (B, \*shape).",
@@ -117,7 +117,7 @@ def test_a_docstring_has_one_entry_for_each_attribute() -> None:
     ]
 
 
-def test_links_leave_the_pages_only_for_what_exists() -> None:
+def test_links_leave_the_pages_only_for_what_exists():
     page = DOCS / "tasks" / "index.md"
     assert outside_path(page, "../../task_configs/hammer.yaml", DOCS) is not None
     assert outside_path(page, "../../examples/basket/README", DOCS) is not None

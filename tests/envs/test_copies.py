@@ -47,9 +47,7 @@ def future(env: gymnasium.Env, steps: int = 4) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("copied", COPIES)
-def test_a_copy_continues_in_contact_and_into_the_next_episodes(
-    hammer: ToolUseEnv, copied: Callable[[Any], Any]
-) -> None:
+def test_a_copy_continues_in_contact_and_into_the_next_episodes(hammer, copied):
     press_until_sliding(hammer, seed=4)
     hammer.action_space.seed(5)
     other = copied(hammer)
@@ -163,11 +161,7 @@ def stored(env: gymnasium.Env) -> Policy:
     "policy",
     [ExpertPolicy, NoisyExpert, learner, stored, RandomPolicy, ZeroPolicy, perceived_expert],
 )
-def test_a_policy_is_copied_with_its_environment_in_the_middle_of_an_episode(
-    make: Callable[..., ToolUseEnv],
-    policy: Callable[[gymnasium.Env], Policy],
-    copied: Callable[[Any], Any],
-) -> None:
+def test_a_policy_is_copied_with_its_environment_in_the_middle_of_an_episode(make, policy, copied):
     clouds = {"obs_mode": "point_cloud"} if policy is perceived_expert else {}
     env = gymnasium.Wrapper(make(tool="claw", object="round_nail", **clouds))
     observation, _ = env.reset(seed=3)

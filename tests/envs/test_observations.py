@@ -60,20 +60,6 @@ def test_the_tools_keypoints_do_not_move_in_the_hand(env, observation):
     np.testing.assert_allclose(later["tool_keypoints"], observation["tool_keypoints"], atol=1e-6)
 
 
-def test_contact_shows_in_every_measurement_of_force(observation):
-    assert np.linalg.norm(observation["joint_external_torque"]) > 1.0
-    assert np.linalg.norm(observation["end_effector_wrench"][3:]) > 5.0
-
-
-def test_wrench_and_joint_torques_are_one_force(env):
-    state = env.world_state()
-    model = env.simulation.world.adjustable.arm_model
-    dynamics, _ = model.dynamics(state.q, state.v)
-    R_WE = state.X_WE.rotation()
-    F_W = np.concatenate([R_WE @ state.F_E[:3], R_WE @ state.F_E[3:]])
-    np.testing.assert_allclose(dynamics.J.T @ F_W, state.tau_external, atol=1e-6)
-
-
 @pytest.fixture(scope="module", name="multitask")
 def _multitask():
     """An environment of each task, with the layout that all tasks share."""

@@ -130,9 +130,7 @@ STILL_IN_HAND = Still(type="still", seen_from="end_effector", below_m_s=0.01)
 
 
 @given(st.floats(0.01, 10.0), st.floats(0.01, 1.0))
-def test_progress_is_that_of_the_goals_times_that_of_the_conditions(
-    initial: WorldState, speed_m_s: float, distance_m: float
-) -> None:
+def test_progress_is_that_of_the_goals_times_that_of_the_conditions(initial, speed_m_s, distance_m):
     moving = replace(
         initial,
         V_WE=np.array([0.0, 0.0, 0.0, speed_m_s, 0.0, 0.0]),

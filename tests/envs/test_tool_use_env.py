@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from support.environments import bits, drive, press, press_until_sliding, same, with_velocity
+from support.environments import bits, drive, press, with_velocity
 from support.rendering import needs_gl
 
 from fleet_tools.config.predicates import JointDisplacement
@@ -216,18 +216,6 @@ def test_later_episodes_follow_from_the_seed(hammer):
 # --- Branching ------------------------------------------------------------------------------
 
 
-def test_branches_from_one_state_are_independent(hammer):
-    press_until_sliding(hammer, seed=0)
-    state = hammer.get_state()
-    observation = hammer.set_state(state)
-    down = hammer.step(press(hammer))[0]
-    hammer.set_state(state)
-    up = hammer.step(np.array([0, 0, -1, 0, 0, 0], np.float32))[0]
-    assert not same(down, up)
-    assert same(hammer.set_state(state), observation)
-    assert same(hammer.step(press(hammer))[0], down)
-
-
 def test_a_branch_keeps_outcome_and_success_once(hammer):
     hammer.reset(seed=0)
     drive(hammer)
@@ -237,16 +225,6 @@ def test_a_branch_keeps_outcome_and_success_once(hammer):
     assert hammer.get_state().success_once
     with pytest.raises(EpisodeOverError, match="ended as 'success'"):
         hammer.step(STILL)
-
-
-def test_progress_is_measured_from_the_episodes_start_in_a_branch(hammer):
-    press_until_sliding(hammer, seed=0)
-    state = hammer.get_state()
-    progress = hammer.step(STILL)[4]["progress"]
-    assert progress > 0.0
-    hammer.reset(seed=1)
-    hammer.set_state(state)
-    assert hammer.step(STILL)[4]["progress"] == progress
 
 
 def test_a_state_of_another_task_is_refused(hammer):

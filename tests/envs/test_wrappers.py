@@ -148,9 +148,7 @@ def test_the_expert_acts_through_wrappers_with_the_same_bits(hammer: ToolUseEnv,
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_acts_through_wrappers(
-    hammer: ToolUseEnv, policy: Callable[[gymnasium.Env], Policy]
-) -> None:
+def test_every_policy_acts_through_wrappers(hammer, policy):
     plain = own_actions(hammer, policy)
     np.testing.assert_array_equal(own_actions(rescaled(-2, 2)(hammer), policy), plain)
     first = own_actions(rescaled(0, 1)(hammer), policy)[0]
@@ -188,9 +186,7 @@ def test_a_wrapper_makes_the_meant_action(name: str, numbers: list[float]) -> No
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_cannot_be_acted_through_is_refused_by_name(
-    hammer: ToolUseEnv, name: str, policy: Callable[[gymnasium.Env], Policy]
-) -> None:
+def test_what_cannot_be_acted_through_is_refused_by_name(hammer, name, policy):
     for env in (refused := REFUSED[name](hammer), wrappers.ClipAction(refused)):
         with pytest.raises(ConfigError, match=f"the wrapper {name}"):
             policy(env)
@@ -208,9 +204,7 @@ def test_what_cannot_be_acted_through_is_refused_by_name(
         lambda action: None,
     ],
 )
-def test_functions_that_are_not_affine_in_each_entry_are_refused(
-    function: Callable[[np.ndarray], Any],
-) -> None:
+def test_functions_that_are_not_affine_in_each_entry_are_refused(function):
     with pytest.raises(ConfigError, match=r"not affine in each entry|no actions of shape"):
         ThroughWrappers(transformed(function)(Still()))
 

@@ -20,7 +20,7 @@ def keys(task: str | None = None, split: str | None = None, scenes: int | None =
     return {trial.key for trial in CURRENT.trials(task, split, scenes)}
 
 
-def test_complete_tasks_can_enter_and_all_of_them_have_a_rank() -> None:
+def test_complete_tasks_can_enter_and_all_of_them_have_a_rank():
     result = a_result(CURRENT)
     whole = admission(result, keys())
     assert whole.can_enter and not whole.absent_tasks
@@ -45,7 +45,7 @@ def test_complete_tasks_can_enter_and_all_of_them_have_a_rank() -> None:
         ),
     ],
 )
-def test_parts_of_tasks_cannot_enter(present: set[tuple[str, str, int]], missing: str) -> None:
+def test_parts_of_tasks_cannot_enter(present, missing):
     assert missing_scenes(CURRENT, present) == missing
     entry = admission(a_result(CURRENT), present)
     assert not entry.can_enter
@@ -53,7 +53,7 @@ def test_parts_of_tasks_cannot_enter(present: set[tuple[str, str, int]], missing
     assert "--preview" in str(entry)
 
 
-def test_results_of_another_robot_cannot_enter_and_do_not_compare() -> None:
+def test_results_of_another_robot_cannot_enter_and_do_not_compare():
     result = a_result(CURRENT)
     described = {"robot": "ur5e", **result.policy.env_kwargs}
     policy = result.policy.model_copy(update={"env_kwargs": described})
@@ -67,20 +67,20 @@ def test_results_of_another_robot_cannot_enter_and_do_not_compare() -> None:
 
 
 @pytest.mark.parametrize("robot", ["ur5", "/etc/passwd", 5])
-def test_a_result_names_a_robot_of_the_package(robot) -> None:
+def test_a_result_names_a_robot_of_the_package(robot):
     facts = a_result(CURRENT).policy.model_dump() | {"env_kwargs": {"robot": robot}}
     with pytest.raises(ValueError, match=r"robot.*panda, ur5e"):
         PolicyProvenance.model_validate(facts)
 
 
-def test_results_of_another_protocol_cannot_enter() -> None:
+def test_results_of_another_protocol_cannot_enter():
     entry = admission(a_result(SMALL), {trial.key for trial in TRIALS})
     assert not entry.can_enter
     assert "it follows 'small v1'" in str(entry) and CURRENT.title in str(entry)
     assert missing_scenes(SMALL, {trial.key for trial in TRIALS}) == ""
 
 
-def test_results_of_a_release_of_drake_that_has_no_row_cannot_enter() -> None:
+def test_results_of_a_release_of_drake_that_has_no_row_cannot_enter():
     for packages in ({"drake": "1.50.0"}, {}):
         entry = admission(a_result(CURRENT, packages=packages), keys())
         assert not entry.can_enter
@@ -90,7 +90,7 @@ def test_results_of_a_release_of_drake_that_has_no_row_cannot_enter() -> None:
         assert admission(a_result(CURRENT, packages={"drake": release}), keys()).can_enter
 
 
-def test_releases_compare_as_the_measured_table_says() -> None:
+def test_releases_compare_as_the_measured_table_says():
     table = ROOT / "docs" / "results" / "tables" / "drake_releases.md"
     _, _, *rows = table.read_text().splitlines()
     measured: dict[str, set[str]] = {}

@@ -63,7 +63,7 @@ def stored(protocol: Protocol, folder: Path) -> Path:
     return folder
 
 
-def test_a_protocol_names_its_tasks_and_holds_the_files_of_ones_own(own: Path) -> None:
+def test_a_protocol_names_its_tasks_and_holds_the_files_of_ones_own(own):
     protocol = load_protocol(str(own))
     assert protocol.tasks == ("hammer", "basket")
     assert {trial.task for trial in protocol.trials()} == {"hammer", "basket"}
@@ -73,14 +73,12 @@ def test_a_protocol_names_its_tasks_and_holds_the_files_of_ones_own(own: Path) -
     assert Protocol.model_validate_json(protocol.to_json()) == protocol
 
 
-def test_the_digest_of_the_protocol_is_that_of_the_stored_results() -> None:
+def test_the_digest_of_the_protocol_is_that_of_the_stored_results():
     stored = json.loads((ROOT / "leaderboard" / "results" / "expert" / RESULT).read_text())
     assert digest(PRESENT) == stored["protocol_digest"]
 
 
-def test_the_digest_depends_on_what_task_files_say_and_not_on_where_they_lie(
-    own: Path, tmp_path: Path
-) -> None:
+def test_the_digest_depends_on_what_task_files_say_and_not_on_where_they_lie(own, tmp_path):
     first = digest(load_protocol(str(own)))
     elsewhere = write_protocol(tmp_path / "a" / "b")
     assert digest(load_protocol(str(elsewhere))) == first
@@ -93,7 +91,7 @@ def test_the_digest_depends_on_what_task_files_say_and_not_on_where_they_lie(
     assert digest(load_protocol(str(elsewhere))) != first
 
 
-def test_the_path_of_a_file_of_the_package_is_its_task(tmp_path: Path) -> None:
+def test_the_path_of_a_file_of_the_package_is_its_task(tmp_path):
     path = write_protocol(tmp_path / "own", ("hammer",))
     by_name = load_protocol(str(path))
     edit(path, "- hammer", f"- {task_path('hammer')}")
@@ -111,9 +109,7 @@ def test_the_path_of_a_file_of_the_package_is_its_task(tmp_path: Path) -> None:
         (["protocol.yaml"], "not a valid TaskConfig"),
     ],
 )
-def test_tasks_that_are_none_or_have_the_names_of_others_are_refused(
-    own: Path, tasks: list[str], message: str
-) -> None:
+def test_tasks_that_are_none_or_have_the_names_of_others_are_refused(own, tasks, message):
     easier = task_path("hammer").read_text()
     (own.parent / "claimed.yaml").write_text(easier)
     content = yaml.safe_load(own.read_text()) | {"tasks": tasks}
@@ -122,7 +118,7 @@ def test_tasks_that_are_none_or_have_the_names_of_others_are_refused(
         load_protocol(str(own))
 
 
-def test_the_file_of_a_protocol_holds_no_task_files(own: Path) -> None:
+def test_the_file_of_a_protocol_holds_no_task_files(own):
     content = load_protocol(str(own)).model_dump(mode="json")
     own.write_text(yaml.safe_dump(content))
     with pytest.raises(ConfigError, match="task_files"):
@@ -132,7 +128,7 @@ def test_the_file_of_a_protocol_holds_no_task_files(own: Path) -> None:
 # --- evaluate --task ------------------------------------------------------------------------
 
 
-def test_a_task_file_alone_has_the_scenes_of_the_present_protocol() -> None:
+def test_a_task_file_alone_has_the_scenes_of_the_present_protocol():
     file = str(BASKET / "task.yaml")
     protocol, name = with_task(PRESENT, file)
     assert (name, protocol.title, protocol.tasks) == ("basket", "basket v1", ("basket",))
@@ -143,14 +139,14 @@ def test_a_task_file_alone_has_the_scenes_of_the_present_protocol() -> None:
         with_task(SMALL.model_copy(update={"splits": {"unseen_tools": only}}), file)
 
 
-def test_a_task_that_holds_models_out_has_splits_for_them(tmp_path: Path) -> None:
+def test_a_task_that_holds_models_out_has_splits_for_them(tmp_path):
     file = write_protocol(tmp_path / "own").parent / "basket" / "task.yaml"
     held_out = "held_out: {tools: [crook], pairs: [[gaff, trug]]}"
     edit(file, "assets: .", f"assets: .\n{held_out}")
     assert list(load_protocol(str(file)).splits) == ["train", "unseen_pairs", "unseen_tools"]
 
 
-def test_task_selects_by_name_or_file_as_tool_does_by_name(own: Path) -> None:
+def test_task_selects_by_name_or_file_as_tool_does_by_name(own):
     def requested(**options: Any) -> set[tuple[str, str, int]]:
         config = EvaluationConfig(policy="zero", protocol=str(own), **options)
         return {trial.key for trial in describe(config)[2]}
@@ -168,7 +164,7 @@ def test_task_selects_by_name_or_file_as_tool_does_by_name(own: Path) -> None:
         EvaluationConfig(policy="zero", tool="hammer", task="hammer")
 
 
-def test_the_answer_about_the_leaderboard_says_what_works(own: Path) -> None:
+def test_the_answer_about_the_leaderboard_says_what_works(own):
     protocol = load_protocol(str(own))
     entry = admission(a_result(protocol), {trial.key for trial in protocol.trials()})
     assert not entry.can_enter
@@ -178,7 +174,7 @@ def test_the_answer_about_the_leaderboard_says_what_works(own: Path) -> None:
 # --- Results of others ----------------------------------------------------------------------
 
 
-def test_a_result_alone_gives_its_protocol(own: Path, tmp_path: Path) -> None:
+def test_a_result_alone_gives_its_protocol(own, tmp_path):
     protocol = load_protocol(str(own))
     folder = stored(protocol, tmp_path / "result")
     own.unlink()
@@ -195,7 +191,7 @@ def test_a_result_alone_gives_its_protocol(own: Path, tmp_path: Path) -> None:
         protocol.make_env("basket")
 
 
-def test_a_result_of_former_task_files_cannot_be_followed(tmp_path: Path) -> None:
+def test_a_result_of_former_task_files_cannot_be_followed(tmp_path):
     digests = {**task_digests(SMALL), "hammer": "0" * 16}
     other = a_result(SMALL, task_digests=digests, protocol_digest=protocol_digest(SMALL, digests))
     with EvaluationWriter(tmp_path / "result", other) as writer:
@@ -231,9 +227,7 @@ def _renamed(result: dict[str, Any]) -> None:
         (lambda r: r["protocol"].update(task_files=[]), "task_files"),
     ],
 )
-def test_a_task_file_that_lies_is_refused(
-    own: Path, tmp_path: Path, tamper: Tamper, message: str
-) -> None:
+def test_a_task_file_that_lies_is_refused(own, tmp_path, tamper, message):
     folder = stored(load_protocol(str(own)), tmp_path / "result")
     content = json.loads((folder / RESULT).read_text())
     tamper(content)
@@ -243,14 +237,14 @@ def test_a_task_file_that_lies_is_refused(
             read(folder)
 
 
-def test_another_digest_of_the_file_in_a_result_is_refused(own: Path) -> None:
+def test_another_digest_of_the_file_in_a_result_is_refused(own):
     protocol = load_protocol(str(own))
     digests = {**task_digests(protocol), "basket": "0" * 16}
     with pytest.raises(ValueError, match="another hash of 'basket' than its file"):
         a_result(protocol, task_digests=digests, protocol_digest=protocol_digest(protocol, digests))
 
 
-def test_a_path_as_the_name_of_a_task_leads_to_no_file(own: Path, tmp_path: Path) -> None:
+def test_a_path_as_the_name_of_a_task_leads_to_no_file(own, tmp_path):
     file = str(own.parent / "basket" / "task.yaml")
     strange = SMALL.model_copy(update={"tasks": (file,)})
     digests = {file: load_task(file).digest()}
@@ -273,8 +267,8 @@ def test_a_path_as_the_name_of_a_task_leads_to_no_file(own: Path, tmp_path: Path
 
 
 def test_functions_of_a_strange_result_run_only_if_their_module_is_trusted(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    own, tmp_path, monkeypatch
+):
     module = tmp_path / "modules" / "strange_predicates.py"
     module.parent.mkdir()
     module.write_text(
@@ -304,9 +298,7 @@ def test_functions_of_a_strange_result_run_only_if_their_module_is_trusted(
 # --- Cheats ---------------------------------------------------------------------------------
 
 
-def test_a_result_of_an_easier_task_under_the_names_of_the_package_cannot_enter(
-    tmp_path: Path,
-) -> None:
+def test_a_result_of_an_easier_task_under_the_names_of_the_package_cannot_enter(tmp_path):
     """The protocol's name, version and tasks are the leaderboard's, and the task file is not."""
     hammer = task_path("hammer").read_text()
     easy = tmp_path / "easy.yaml"

@@ -1,8 +1,5 @@
 """Protocols: their scenes, none of which is collected for training."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import yaml
 from hypothesis import given
@@ -25,9 +22,7 @@ SCENES = st.builds(
 
 
 @given(st.dictionaries(st.sampled_from(SPLITS), SCENES, min_size=1))
-def test_a_protocol_has_each_seed_once_and_only_those_of_evaluation(
-    splits: dict[str, dict[str, int]],
-) -> None:
+def test_a_protocol_has_each_seed_once_and_only_those_of_evaluation(splits):
     data = SMALL.model_dump() | {"splits": splits}
     seeds = [s["first_seed"] + k for s in splits.values() for k in range(s["scenes"])]
     valid = len(set(seeds)) == len(seeds) and all(seed in EVALUATION for seed in seeds)
@@ -41,12 +36,12 @@ def test_a_protocol_has_each_seed_once_and_only_those_of_evaluation(
 
 
 @given(st.integers(0, 2**64), st.integers(0, 10**9))
-def test_scenes_of_collection_are_never_evaluated(seed: int, attempt: int) -> None:
+def test_scenes_of_collection_are_never_evaluated(seed, attempt):
     assert scene_seed(seed, attempt) in TRAINING
     assert scene_seed(seed, attempt) not in EVALUATION
 
 
-def test_seeds_are_exact_as_double_precision_numbers() -> None:
+def test_seeds_are_exact_as_double_precision_numbers():
     for seeds in (TRAINING, EVALUATION):
         assert all(int(float(seed)) == seed for seed in (seeds[0], seeds[-1]))
         assert float(seeds[-1]) != float(seeds[-2])
@@ -55,7 +50,7 @@ def test_seeds_are_exact_as_double_precision_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_protocols_of_the_package_cover_its_tasks(name: str) -> None:
+def test_protocols_of_the_package_cover_its_tasks(name):
     protocol = load_protocol(name)
     assert set(protocol.tasks) == set(task_names())
     assert f"v{protocol.version}" == name
@@ -63,7 +58,7 @@ def test_protocols_of_the_package_cover_its_tasks(name: str) -> None:
         assert len(protocol.trials(task)) == 120
 
 
-def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first() -> None:
+def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first():
     keys = [trial.key for trial in SMALL.trials()]
     assert len(set(keys)) == len(keys) == 14
     assert keys[:5] == [*(("hammer", "train", k) for k in range(4)), ("hammer", "unseen_tools", 0)]
@@ -75,7 +70,7 @@ def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first() -> No
         SMALL.trials(split="all")
 
 
-def test_the_digest_depends_on_all_that_determines_an_episode() -> None:
+def test_the_digest_depends_on_all_that_determines_an_episode():
     digests = task_digests(SMALL)
     first = protocol_digest(SMALL, digests)
     assert first == protocol_digest(Protocol(**SMALL.model_dump()), dict(digests))
@@ -101,9 +96,7 @@ def test_the_digest_depends_on_all_that_determines_an_episode() -> None:
         ({"scene": 3}, "key: 'scene'"),
     ],
 )
-def test_an_invalid_protocol_is_refused(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_protocol_is_refused(tmp_path, changes, message):
     data = {**SMALL.model_dump(mode="json", exclude={"task_files"}), **changes}
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(data))
@@ -111,7 +104,7 @@ def test_an_invalid_protocol_is_refused(
         load_protocol(str(path))
 
 
-def test_a_users_own_protocol_is_given_by_its_path(tmp_path: Path) -> None:
+def test_a_users_own_protocol_is_given_by_its_path(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(SMALL.model_dump(mode="json", exclude={"task_files"})))
     assert load_protocol(str(path)) == SMALL

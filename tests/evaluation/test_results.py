@@ -16,11 +16,7 @@ from support.evaluated import SMALL, TRIALS, a_result, an_episode
 from fleet_tools.config.values import parse
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.errors import ConfigError, ResultError
-from fleet_tools.evaluation.result import (
-    EpisodeResult,
-    decode_actions,
-    encode_actions,
-)
+from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_actions
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.scores import score
 
@@ -47,17 +43,17 @@ def _folder(tmp_path: Path) -> Path:
 
 
 @given(arrays.arrays(np.float32, st.tuples(st.integers(0, 9), st.just(6))))
-def test_decoded_actions_have_the_same_bits(actions: np.ndarray) -> None:
+def test_decoded_actions_have_the_same_bits(actions):
     assert decode_actions(encode_actions(actions)).tobytes() == actions.tobytes()
 
 
 @pytest.mark.parametrize("text", ["?", "AAAA", "AAAAAA==="])
-def test_text_that_holds_no_actions_is_refused(text: str) -> None:
+def test_text_that_holds_no_actions_is_refused(text):
     with pytest.raises(ConfigError, match="six float32"):
         decode_actions(text)
 
 
-def test_an_evaluation_is_read_as_written_in_the_order_of_the_protocol(folder: Path) -> None:
+def test_an_evaluation_is_read_as_written_in_the_order_of_the_protocol(folder):
     evaluation = load_evaluation(folder)
     assert [episode.key for episode in evaluation.episodes] == [trial.key for trial in TRIALS]
     assert evaluation.result.complete
@@ -66,7 +62,7 @@ def test_an_evaluation_is_read_as_written_in_the_order_of_the_protocol(folder: P
     assert scores.total.success.rate == pytest.approx((3 / 4 + 2 / 3) / 2)
 
 
-def test_complete_lines_of_a_cut_file_count_and_the_rest_is_resumed(folder: Path) -> None:
+def test_complete_lines_of_a_cut_file_count_and_the_rest_is_resumed(folder):
     content = (folder / EPISODES).read_bytes()
     ends = [k for k, byte in enumerate(content, 1) if byte == ord("\n")]
     for size in [0, 1, ends[0] - 1, ends[0], ends[0] + 5, ends[4] - 1, len(content)]:
@@ -81,7 +77,7 @@ def test_complete_lines_of_a_cut_file_count_and_the_rest_is_resumed(folder: Path
         assert len(load_evaluation(folder).episodes) == len(TRIALS)
 
 
-def test_a_result_has_no_scores_before_it_is_finished(folder: Path) -> None:
+def test_a_result_has_no_scores_before_it_is_finished(folder):
     with EvaluationWriter(folder, a_result()):
         present = load_evaluation(folder).result
         assert (present.scores, present.complete) == (None, False)
@@ -89,7 +85,7 @@ def test_a_result_has_no_scores_before_it_is_finished(folder: Path) -> None:
             EvaluationWriter(folder, a_result())
 
 
-def test_an_evaluation_is_resumed_only_with_the_same_policy_and_versions(folder: Path) -> None:
+def test_an_evaluation_is_resumed_only_with_the_same_policy_and_versions(folder):
     before = (folder / RESULT).read_bytes()
     other = a_result().policy.model_copy(update={"source": "random"})
     with pytest.raises(ResultError, match="the policy is 'zero', not 'random'"):
@@ -101,14 +97,14 @@ def test_an_evaluation_is_resumed_only_with_the_same_policy_and_versions(folder:
     EvaluationWriter(folder, a_result(policy=renamed)).close()
 
 
-def test_a_folder_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_and_unchanged(tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ResultError, match="neither empty nor an evaluation"):
         EvaluationWriter(tmp_path, a_result())
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_an_interrupted_creation_is_completed(tmp_path: Path) -> None:
+def test_an_interrupted_creation_is_completed(tmp_path):
     (tmp_path / EPISODES).touch()
     (tmp_path / ".result.77.aside.json").write_text("{")
     with EvaluationWriter(tmp_path, a_result()) as writer:
@@ -132,7 +128,7 @@ def test_an_interrupted_creation_is_completed(tmp_path: Path) -> None:
         (lambda line: line.update(_other(line)), "occurs twice"),
     ],
 )
-def test_an_invalid_line_is_refused(folder: Path, change: Change, message: str) -> None:
+def test_an_invalid_line_is_refused(folder, change, message):
     *others, last = map(json.loads, (folder / EPISODES).read_text().splitlines())
     lines = [*others[:2], last, *others[2:]]
     change(last)
@@ -150,7 +146,7 @@ def test_an_invalid_line_is_refused(folder: Path, change: Change, message: str) 
         (lambda data: data.pop("policy"), "policy: Field required"),
     ],
 )
-def test_an_invalid_result_is_refused(folder: Path, change: Change, message: str) -> None:
+def test_an_invalid_result_is_refused(folder, change, message):
     data = json.loads((folder / RESULT).read_text())
     change(data)
     (folder / RESULT).write_text(json.dumps(data))
@@ -158,7 +154,7 @@ def test_an_invalid_result_is_refused(folder: Path, change: Change, message: str
         load_evaluation(folder)
 
 
-def test_a_missing_or_damaged_result_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_or_damaged_result_is_refused(folder, tmp_path):
     with pytest.raises(ResultError, match="is not an evaluation"):
         load_evaluation(tmp_path)
     (folder / RESULT).write_text("{")
@@ -166,7 +162,7 @@ def test_a_missing_or_damaged_result_is_refused(folder: Path, tmp_path: Path) ->
         load_evaluation(folder)
 
 
-def test_messages_do_not_hold_a_whole_episode() -> None:
+def test_messages_do_not_hold_a_whole_episode():
     data = an_episode(TRIALS[0], steps=60).model_dump() | {"steps": 61}
     with pytest.raises(ConfigError) as raised:
         parse(EpisodeResult, data, "data")

@@ -1,6 +1,5 @@
 """Scores and comparisons, from invented episodes."""
 
-import random
 from collections.abc import Callable
 
 import pytest
@@ -27,9 +26,7 @@ MANY = st.lists(OUTCOMES, min_size=1, max_size=len(TRIALS))
 
 @FEW
 @given(MANY, st.randoms())
-def test_each_episode_counts_once_whatever_the_order(
-    outcomes: list[str], generator: random.Random
-) -> None:
+def test_each_episode_counts_once_whatever_the_order(outcomes, generator):
     episodes = an_evaluation(outcomes).episodes
     scores = score(SMALL, episodes)
     shuffled = episodes.copy()
@@ -49,7 +46,7 @@ def test_each_episode_counts_once_whatever_the_order(
             assert sum(map(count, groups.values())) == count(scores.total)
 
 
-def test_errors_of_the_policy_are_failed_trials_and_those_of_the_simulator_are_none() -> None:
+def test_errors_of_the_policy_are_failed_trials_and_those_of_the_simulator_are_none():
     outcomes = [SUCCESS, POLICY_ERROR, WORKER_ERROR, SIMULATION_ERROR]
     of_train = score(SMALL, an_evaluation(outcomes).episodes).strata["hammer"]["train"]
     assert (of_train.success.successes, of_train.success.trials) == (1, 3)
@@ -57,19 +54,19 @@ def test_errors_of_the_policy_are_failed_trials_and_those_of_the_simulator_are_n
     assert (of_train.policy_errors, of_train.worker_errors, of_train.simulation_errors) == (1, 1, 1)
 
 
-def test_success_once_is_counted_apart_from_the_outcome() -> None:
+def test_success_once_is_counted_apart_from_the_outcome():
     episodes = [an_episode(t, TIME_LIMIT, success_once=t.index == 0) for t in TRIALS[:4]]
     scores = score(SMALL, episodes)
     assert scores.total.success.successes == 0
     assert scores.total.success_once.successes == 1
 
 
-def test_the_total_gives_each_task_and_split_the_same_weight() -> None:
+def test_the_total_gives_each_task_and_split_the_same_weight():
     outcomes = [SUCCESS] * 4 + [TIME_LIMIT] * 3  # of 4 in train and 3 in unseen_tools
     assert score(SMALL, an_evaluation(outcomes).episodes).total.success.rate == 0.5
 
 
-def test_without_episodes_there_is_no_rate() -> None:
+def test_without_episodes_there_is_no_rate():
     scores = score(SMALL, [])
     assert scores.total.success.rate is None
     assert (scores.total.success.low, scores.total.success.high) == (0.0, 1.0)
@@ -78,9 +75,7 @@ def test_without_episodes_there_is_no_rate() -> None:
 
 @FEW
 @given(MANY, MANY)
-def test_exchanging_two_results_changes_the_signs_only(
-    outcomes: list[str], others: list[str]
-) -> None:
+def test_exchanging_two_results_changes_the_signs_only(outcomes, others):
     one, other = an_evaluation(outcomes, "one"), an_evaluation(others, "other")
     forward, backward = compare(one, other), compare(other, one)
     assert forward.left_out == backward.left_out
@@ -96,14 +91,14 @@ def test_exchanging_two_results_changes_the_signs_only(
     assert scenes + forward.left_out == max(len(outcomes), len(others))
 
 
-def test_a_result_does_not_differ_from_itself() -> None:
+def test_a_result_does_not_differ_from_itself():
     one = an_evaluation([SUCCESS, TIME_LIMIT] * 5)
     same = compare(one, one).total
     assert (same.difference, same.p_value, same.only_first) == (0.0, 1.0, 0)
     assert same.low < 0 < same.high
 
 
-def test_only_the_same_scenes_of_the_same_protocol_are_compared() -> None:
+def test_only_the_same_scenes_of_the_same_protocol_are_compared():
     one = an_evaluation([SUCCESS] * 3)
     with pytest.raises(ResultError, match="began in different scenes"):
         compare(one, an_evaluation([SUCCESS] * 3, scene_digest="11"))
@@ -112,7 +107,7 @@ def test_only_the_same_scenes_of_the_same_protocol_are_compared() -> None:
         compare(one, other)
 
 
-def test_the_table_has_counts_rates_and_differences() -> None:
+def test_the_table_has_counts_rates_and_differences():
     one = an_evaluation([SUCCESS, POLICY_ERROR, SUCCESS, SUCCESS], "learner")
     result = one.result.model_copy(update={"scores": score(SMALL, one.episodes)})
     other = an_evaluation([TIME_LIMIT] * 4, "zero")

@@ -11,7 +11,8 @@ from support.seeing_policies import CLOUDS, GreedyPolicy
 from support.small_checkpoints import SMALL_BODY, untrained
 
 from fleet_tools import collect
-from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.part_configs import PointNetConfig
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.replays import make_replays
 from fleet_tools.envs.observation_modes import canonical_kwargs, observation_kwargs

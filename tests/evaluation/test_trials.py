@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.evaluated import SMALL, TRIALS, FaultyPolicy, a_result, failing_factory, without_times
 
-from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
+from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import PolicyError, ResultError, SimulationError
 from fleet_tools.evaluation import trial as trials
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
@@ -56,7 +56,7 @@ def error_of(episode: EpisodeResult) -> str:
     return episode.error
 
 
-def test_a_trial_is_the_episode_of_its_seed_and_split(episode: EpisodeResult) -> None:
+def test_a_trial_is_the_episode_of_its_seed_and_split(episode):
     env = gymnasium.make("FleetTools/Hammer-v0", split="unseen_tools")
     direct = rollout(env, RandomPolicy(env, UNSEEN.seed), seed=UNSEEN.seed)
     assert direct.scene.digest() == episode.scene_digest
@@ -65,14 +65,12 @@ def test_a_trial_is_the_episode_of_its_seed_and_split(episode: EpisodeResult) ->
     assert episode.tool in unwrap(env).task.held_out.tools
 
 
-def test_a_trial_does_not_depend_on_the_trial_before(run: RunTrial, episode: EpisodeResult) -> None:
+def test_a_trial_does_not_depend_on_the_trial_before(run, episode):
     run(HAMMER)
     assert without_times(run(UNSEEN)) == without_times(episode)
 
 
-def test_an_episode_is_verified_without_its_policy(
-    make: Callable[..., ToolUseEnv], episode: EpisodeResult
-) -> None:
+def test_an_episode_is_verified_without_its_policy(make, episode):
     env = make(split="train")  # the trial's scene replaces the one that the environment draws
     assert verify(env, SMALL, episode) == IDENTICAL
     actions = decode_actions(episode.actions)
@@ -94,7 +92,7 @@ def test_an_episode_is_verified_without_its_policy(
     assert not verify(env, SMALL, claimed).agreement.same_outcome
 
 
-def test_an_error_of_a_policy_ends_its_own_episode(hammer: ToolUseEnv) -> None:
+def test_an_error_of_a_policy_ends_its_own_episode(hammer):
     policy = GuardedPolicy(lambda: FaultyPolicy(hammer))
     episodes = [run_trial(hammer, policy, SMALL, trial) for trial in TRIALS[:4]]
     assert [episode.outcome for episode in episodes] == ["policy_error"] * 4
@@ -117,7 +115,7 @@ def test_an_error_of_a_policy_ends_its_own_episode(hammer: ToolUseEnv) -> None:
     assert "SystemExit" in error_of(run_trial(hammer, policy, SMALL, exiting))
 
 
-def test_the_steps_before_an_error_are_kept_and_verified(hammer: ToolUseEnv) -> None:
+def test_the_steps_before_an_error_are_kept_and_verified(hammer):
     class ShortPolicy(ZeroPolicy):
         """A policy that raises an error after three steps."""
 
@@ -134,7 +132,7 @@ def test_the_steps_before_an_error_are_kept_and_verified(hammer: ToolUseEnv) -> 
     assert verify(hammer, SMALL, episode) == IDENTICAL
 
 
-def test_a_policy_that_could_not_be_made_is_made_at_the_next_reset(hammer: ToolUseEnv) -> None:
+def test_a_policy_that_could_not_be_made_is_made_at_the_next_reset(hammer):
     calls: list[None] = []
 
     def factory() -> ZeroPolicy:
@@ -153,9 +151,7 @@ def test_a_policy_that_could_not_be_made_is_made_at_the_next_reset(hammer: ToolU
     ("error", "outcome"),
     [(SimulationError("diverged"), "simulation_error"), (KeyError("defect"), "worker_error")],
 )
-def test_other_errors_are_not_counted_as_the_policys(
-    hammer: ToolUseEnv, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str
-) -> None:
+def test_other_errors_are_not_counted_as_the_policys(hammer, monkeypatch, error, outcome):
     def failing_rollout(*_: Any, **__: Any) -> None:
         raise error
 
@@ -165,7 +161,7 @@ def test_other_errors_are_not_counted_as_the_policys(
     assert episode.scene_digest is not None
 
 
-def test_other_versions_or_task_files_are_refused() -> None:
+def test_other_versions_or_task_files_are_refused():
     result = a_result(packages=installed_packages())
     require_same_versions(result)
     with pytest.raises(ResultError, match="fleet_tools 0, here"):
@@ -176,7 +172,7 @@ def test_other_versions_or_task_files_are_refused() -> None:
         )
 
 
-def test_the_provenance_of_a_policy_follows_from_its_source() -> None:
+def test_the_provenance_of_a_policy_follows_from_its_source():
     zero = PolicyProvenance.of(find_policy("zero"), name="nothing at all")
     assert (zero.name, zero.kind, zero.content_digest) == ("nothing at all", "built_in", None)
     faulty = PolicyProvenance.of(find_policy("support.evaluated:FaultyPolicy"), obs_mode="state")

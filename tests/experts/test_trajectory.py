@@ -6,22 +6,22 @@ from pydrake.math import RigidTransform
 from support.planning_problems import arm, planning_problem
 
 from fleet_tools.errors import InfeasibleError
-from fleet_tools.experts import keyframes, kpam, trajectory
+from fleet_tools.experts import keyframes, kpam, planner
 from fleet_tools.experts.conditions import AtPose
 from fleet_tools.experts.kinematics import Kinematics
-from fleet_tools.experts.trajectory import Knot
+from fleet_tools.experts.planner import Knot
 
 
 def keyframe_solution(seed: int) -> tuple[Kinematics, list[Knot], np.ndarray]:
     problem, robot = planning_problem(seed), arm()
     q_star = next(kpam.solve_joint_space(problem, robot)).q
     legs = keyframes.legs(problem, robot.forward(problem.q0), robot.forward(q_star))
-    knots = trajectory.keyframe_knots(legs, problem.q0, q_star)
-    return robot, knots, solve(robot, knots, trajectory.guess(robot, knots))
+    knots = planner.keyframe_knots(legs, problem.q0, q_star)
+    return robot, knots, solve(robot, knots, planner.first_guess(robot, knots))
 
 
 def solve(robot: Kinematics, knots: list[Knot], guess: np.ndarray) -> np.ndarray:
-    return trajectory.solve(robot, knots, guess, robot.velocity_limit / 6)
+    return planner.solve_trajectory(robot, knots, guess, robot.velocity_limit / 6)
 
 
 def cost(q: np.ndarray) -> float:
@@ -31,7 +31,7 @@ def cost(q: np.ndarray) -> float:
 @pytest.mark.parametrize("seed", range(2))
 def test_between_keyframes_the_papers_optimum_is_a_straight_line(seed):
     robot, knots, q = keyframe_solution(seed)
-    all_knots, line = trajectory.interpolate(knots, q)
+    all_knots, line = planner.interpolate(knots, q)
     optimum = solve(robot, all_knots, line)
     assert cost(optimum) == pytest.approx(cost(line), rel=1e-4)
     rough = line + np.random.default_rng(seed).normal(scale=0.02, size=line.shape)

@@ -14,13 +14,7 @@ from support.damage import damaged
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.studio.photographs import render_requests as server
 from fuzz.kernel import SECONDS, Subject, require
-from fuzz.mutations import (
-    JSON_TOKENS,
-    changed_json,
-    changed_text,
-    pick,
-    scalar,
-)
+from fuzz.mutations import JSON_TOKENS, changed_json, changed_text, pick, scalar
 
 _FORM_TOKENS = (
     *(

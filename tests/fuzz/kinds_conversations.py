@@ -90,11 +90,7 @@ def server_answers(folder: Path) -> Subject:
     action = np.zeros(6, np.float32)
     greeting = hello()
     zeros = {name: np.zeros(it.shape, it.dtype) for name, it in greeting.observation.items()}
-    own = [
-        greeting.to_bytes(),
-        Ready(session=0).to_bytes(),
-        Acted(seq=0, action=action).to_bytes(),
-    ]
+    own = [greeting.to_bytes(), Ready(session=0).to_bytes(), Acted(seq=0, action=action).to_bytes()]
     theirs = [openpi.encode({"name": "p"}), openpi.encode({"actions": np.zeros((3, 6))})]
 
     def close() -> None:

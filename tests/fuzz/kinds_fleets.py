@@ -1,6 +1,7 @@
 """Messages of fleets and of merging: what robots are sent, and what they answer."""
 
 import contextlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,12 +28,13 @@ from fleet_tools.baselines.federated.streaming.messages import (
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
-from fleet_tools.baselines.merging.queries.moment_wire import (
+from fleet_tools.baselines.merging.queries.query import (
+    LossQuery,
     MomentQuery,
-    decode_moments,
-    encode_moment_query,
+    checked_loss,
+    checked_moments,
 )
-from fleet_tools.baselines.merging.queries.wire import Query, decode_answer, encode_query
+from fleet_tools.baselines.merging.queries.wire import decode, encode
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_header, changed_json, pick, scalar
 
@@ -55,7 +57,8 @@ def changed_message(content: bytes, generator: np.random.Generator) -> bytes:
         tensors |= _changed(name, tensors.pop(name), generator)
         if not tensors:
             break
-    return save({name: each.clone().contiguous() for name, each in tensors.items()})
+    kept = {name: each.clone().contiguous() for name, each in tensors.items()}
+    return save(kept, json.loads(content[8 : 8 + size]).get("__metadata__"))
 
 
 def _changed(
@@ -105,7 +108,7 @@ class _Fleet:
         self.size = sum(each.numel() for each in self.weights.values())
         train = fleet_cases.request(self.plan)
         training = fleet_cases.training_request(self.plan)
-        self.query = Query(self.weights, 1, gradient=True)
+        self.query = LossQuery(self.weights, 1)
         model = self.assignment.blueprint.create()
         self.maps = list(affine_maps(model).values())
         self.moments = MomentQuery(self.weights, tuple(each.name for each in self.maps[:2]))
@@ -113,8 +116,8 @@ class _Fleet:
             "train": train,
             "change": encode_change_request(ChangeRequest(training, None, 1)),
             "aligned": encode_change_request(ChangeRequest(training, self.weights, 1)),
-            "loss": encode_query(self.query),
-            "moments": encode_moment_query(self.moments),
+            "loss": encode(self.query),
+            "moments": encode(self.moments),
         }
         self.answers = {name: self.robot.answer(each) for name, each in self.requests.items()}
         vector = torch.zeros(self.size)
@@ -158,8 +161,8 @@ def robot_answers(folder: Path) -> Subject:
         "vector": lambda answer: decode_vector(answer, 1, fleet.size),
         "change": lambda answer: decode_rounded(answer, 1, counts, _BITS),
         "aligned": lambda answer: decode_rounded(answer, 1, counts, _BITS),
-        "loss": lambda answer: decode_answer(answer, fleet.query),
-        "moments": lambda answer: decode_moments(answer, fleet.moments, fleet.maps),
+        "loss": lambda answer: checked_loss(decode(answer), fleet.query),
+        "moments": lambda answer: checked_moments(decode(answer), fleet.moments, fleet.maps),
     }
 
     def make(generator: np.random.Generator) -> tuple[str, bytes]:

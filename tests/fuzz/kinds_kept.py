@@ -21,7 +21,7 @@ from fleet_tools.baselines.federated.stored_replies import read_reply, store_rep
 from fleet_tools.baselines.federated.streaming import partial
 from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
-from fleet_tools.baselines.policies.config import ResNet18Config
+from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
 from fleet_tools.baselines.training.record import METRICS, TrainingWriter
 from fleet_tools.baselines.training.run import TrainingRunSpec

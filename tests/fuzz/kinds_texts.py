@@ -17,8 +17,8 @@ from support.task_files import whole_task
 
 from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.policies.config import PointNetConfig, PolicyConfig
-from fleet_tools.baselines.policies.reading import read_policy_config
+from fleet_tools.baselines.policies.config import PolicyConfig, read_policy_config
+from fleet_tools.baselines.policies.part_configs import PointNetConfig
 from fleet_tools.config.file_access import assets_root, task_configs_root
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names

@@ -15,7 +15,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.merging.model_files import read_model
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-from fleet_tools.baselines.policies.reading import read_policy_config
+from fleet_tools.baselines.policies.config import read_policy_config
 from fleet_tools.blender import VARIABLE
 from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import load_yaml

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from fleet_tools.baselines.federated.robot_host import RobotHost
 from fleet_tools.baselines.flower.records import NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery, encode_moment_query
-from fleet_tools.baselines.merging.queries.wire import Query, decode_query, encode_query, unpacked
-from fleet_tools.baselines.policies.config import ResNet18Config
-from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.merging.queries import wire
+from fleet_tools.baselines.merging.queries.query import LossQuery, MomentQuery
+from fleet_tools.baselines.policies.checkpoint import CheckpointError
+from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import load_features
 from fleet_tools.config.tasks import load_task
 from fleet_tools.dataset import Dataset
@@ -52,7 +51,9 @@ def _robot(plan: Any) -> FleetRobot:
 
 
 def _with(message: bytes, **others: Any) -> bytes:
-    return save({**load(message), **others})
+    size = int.from_bytes(message[:8], "little")
+    metadata = json.loads(message[8 : 8 + size]).get("__metadata__")
+    return save({**load(message), **others}, metadata)
 
 
 # --- Messages to robots -------------------------------------------------------------------------
@@ -60,27 +61,22 @@ def _with(message: bytes, **others: Any) -> bytes:
 
 @pytest.mark.parametrize("change", ["shape", "dtype"])
 @pytest.mark.parametrize("moments", [False, True])
-def test_a_query_about_weights_of_another_layout_is_refused(
-    plan: Any, robot: FleetRobot, change: str, moments: bool
-) -> None:
+def test_a_query_about_weights_of_another_layout_is_refused(plan, robot, change, moments):
     weights = dict(plan.blueprint.create(3).state_dict())
     name = next(iter(weights))
     weights[name] = weights[name].double() if change == "dtype" else weights[name][:1]
     if moments:
-        message = encode_moment_query(MomentQuery(weights, ("head",)))
+        message = wire.encode(MomentQuery(weights, ("head",)))
     else:
-        message = encode_query(Query(weights, 0, True))
+        message = wire.encode(LossQuery(weights, 0, True))
     with pytest.raises(MessageError, match=f"{name} have other shapes or dtypes"):
         robot.answer(message)
 
 
 @pytest.mark.parametrize(
-    "numbers",
-    [{"epochs": 2**62}, {"epochs": 0}, {"epoch": -1}, {"round": -1}, {"epochs": -1}],
+    "numbers", [{"epochs": 2**62}, {"epochs": 0}, {"epoch": -1}, {"round": -1}, {"epochs": -1}]
 )
-def test_a_request_to_train_is_for_a_possible_number_of_epochs(
-    plan: Any, robot: FleetRobot, numbers: dict[str, int]
-) -> None:
+def test_a_request_to_train_is_for_a_possible_number_of_epochs(plan, robot, numbers):
     tensors = {name: torch.tensor(number) for name, number in numbers.items()}
     with pytest.raises(MessageError, match=r"expected: 1 to|at least 0"):
         robot.answer(_with(fleet_cases.request(plan), **tensors))
@@ -90,23 +86,23 @@ def test_a_request_to_train_is_for_a_possible_number_of_epochs(
 @pytest.mark.parametrize(
     "seed", [torch.tensor([1, 2]), torch.tensor(float("nan")), torch.tensor(True)]
 )
-def test_a_seed_is_one_integer(seed: Any) -> None:
+def test_a_seed_is_one_integer(seed):
     with pytest.raises(MessageError, match="'seed'"):
-        decode_query(_with(encode_query(Query({}, 1, False)), seed=seed))
+        wire.decode(_with(wire.encode(LossQuery({}, 1, False)), seed=seed))
 
 
-def test_what_no_query_has_is_not_dropped(plan: Any, robot: FleetRobot) -> None:
+def test_what_no_query_has_is_not_dropped(plan, robot):
     weights = plan.blueprint.create(3).state_dict()
     for message in (
-        encode_query(Query(weights, 0, True)),
-        encode_moment_query(MomentQuery(weights, ("head",))),
+        wire.encode(LossQuery(weights, 0, True)),
+        wire.encode(MomentQuery(weights, ("head",))),
     ):
-        with pytest.raises(MessageError, match="'secret', which no message has"):
+        with pytest.raises(MessageError, match=r"'secret', which no (loss|moment) query has"):
             robot.answer(_with(message, secret=torch.ones(1)))
 
 
 @pytest.mark.parametrize("field", ["type", "protocol", "policy", "control_period_s"])
-def test_an_array_in_place_of_a_word_or_number_is_no_message(field: str) -> None:
+def test_an_array_in_place_of_a_word_or_number_is_no_message(field):
     words = {"type": "hello", "protocol": 1, "policy": "mine", "control_period_s": 0.1}
     with pytest.raises(ProtocolError):
         read_message(encode(words | {field: np.ones(2)}), Hello, Ready)
@@ -117,16 +113,16 @@ def _lacking_dtype() -> bytes:
     return len(header).to_bytes(8, "little") + header + bytes(4)
 
 
-def test_a_dtype_that_torch_lacks_is_refused(tmp_path: Path) -> None:
+def test_a_dtype_that_torch_lacks_is_refused(tmp_path):
     (tmp_path / "features.safetensors").write_bytes(_lacking_dtype())
     with pytest.raises(MessageError, match="F4"):
-        unpacked(_lacking_dtype(), "reply")
+        wire.unpacked(_lacking_dtype(), "reply")
     with pytest.raises(CheckpointError):
         load_features(ResNet18Config(width=4, stages=1).create(), tmp_path / "features.safetensors")
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"robot": NaN}', "[" * 5000])
-def test_assignments_and_values_over_flower_are_strict_json(text: str) -> None:
+def test_assignments_and_values_over_flower_are_strict_json(text):
     class Content(dict):
         config_records = {"value": {"value": text}}
 
@@ -143,7 +139,7 @@ def test_assignments_and_values_over_flower_are_strict_json(text: str) -> None:
 
 
 @pytest.mark.parametrize("notes", ['{"a": ', '{"a": 1, "a": 2}', "NaN", "[" * 5000])
-def test_damaged_notes_of_a_model_are_an_error_of_its_file(tmp_path: Path, notes: str) -> None:
+def test_damaged_notes_of_a_model_are_an_error_of_its_file(tmp_path, notes):
     path = tmp_path / "model.safetensors"
     write_model(path, {"w": torch.ones(2)}, {"a": 1})
     (key,) = _metadata(path)
@@ -159,15 +155,13 @@ def _metadata(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("files", [["a.obj"], "a.obj", 3, None, {"a.obj": 0}])
-def test_a_folder_with_a_damaged_record_of_its_import_is_left_alone(
-    tmp_path: Path, files: Any
-) -> None:
+def test_a_folder_with_a_damaged_record_of_its_import_is_left_alone(tmp_path, files):
     (tmp_path / "a.obj").write_text("v 0 0 0\n")
     (tmp_path / RECORD).write_text(json.dumps({"files": files}))
     assert "a.obj" in edited_files(tmp_path)
 
 
-def test_a_task_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_task_file_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "task.yaml"
     path.write_bytes(b"name: \xff\n")
     for read in (read_task_file, load_task):
@@ -190,19 +184,17 @@ def test_a_task_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         lambda name: read_model(Path(name)),
     ],
 )
-def test_a_name_longer_than_files_may_have_names_nothing(read: Callable[[str], Any]) -> None:
+def test_a_name_longer_than_files_may_have_names_nothing(read):
     with pytest.raises(FleetToolsError):
         read("x" * 5000)
 
 
-def test_a_value_that_is_nested_too_deeply_is_text() -> None:
+def test_a_value_that_is_nested_too_deeply_is_text():
     assert key_value("a=" + "[" * 100_000) == ("a", "[" * 100_000)
 
 
 @pytest.mark.parametrize("host", ["", "nonsense", "1.2.3.4"])
-def test_meshcat_listens_where_it_was_told_or_nowhere(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_meshcat_listens_where_it_was_told_or_nowhere(host, monkeypatch):
     import psutil
 
     def listeners() -> int:

@@ -3,8 +3,6 @@
 import copy
 import json
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -51,9 +49,7 @@ CHEAP = 2.0
         if kind.share >= CHEAP or marks
     ],
 )
-def test_no_input_leads_to_a_defect(
-    kind: Kind, trials: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_input_leads_to_a_defect(kind, trials, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     subject = kind.open(tmp_path)
     try:
@@ -64,13 +60,13 @@ def test_no_input_leads_to_a_defect(
     assert {each.outcome for each in ended} >= {Outcome.TYPED}
 
 
-def test_every_module_that_reads_is_tried_by_a_kind_or_says_why_not() -> None:
+def test_every_module_that_reads_is_tried_by_a_kind_or_says_why_not():
     assert reading_modules() == TRIED.keys() | NOT_TRIED.keys()
     assert not TRIED.keys() & NOT_TRIED.keys()
     assert set(TRIED.values()) <= KINDS.keys()
 
 
-def test_every_program_and_every_variable_is_tried_or_says_why_not() -> None:
+def test_every_program_and_every_variable_is_tried_or_says_why_not():
     programs = {line.split()[0] for line in LINES}
     assert programs | PROGRAMS_NOT_TRIED.keys() == PROGRAMS.keys()
     assert not programs & PROGRAMS_NOT_TRIED.keys()
@@ -78,7 +74,7 @@ def test_every_program_and_every_variable_is_tried_or_says_why_not() -> None:
     assert variables_of_the_package() == own | VARIABLES_NOT_TRIED.keys()
 
 
-def test_every_end_of_a_trial_is_noticed() -> None:
+def test_every_end_of_a_trial_is_noticed():
     kind = Kind("for tests", each_end, 1.0, 1)
     expected = dict(
         zip(ENDS, (*list(Outcome)[:2], Outcome.TRACEBACK, Outcome.TAKEN, *[None] * 2), strict=True)
@@ -91,7 +87,7 @@ def test_every_end_of_a_trial_is_noticed() -> None:
     assert ended[drawn.index("die")].detail == "the process ended with exit code 3"
 
 
-def test_shares_add_up_and_the_table_counts() -> None:
+def test_shares_add_up_and_the_table_counts():
     ranges = distributed(list(KINDS.values()), 100_000)
     assert abs(sum(map(len, ranges.values())) - 100_000) < len(KINDS)
     counts = {"a": Counter({Outcome.ACCEPTED: 1200}), "b": Counter({Outcome.TYPED: 3})}
@@ -103,7 +99,7 @@ def test_shares_add_up_and_the_table_counts() -> None:
 
 
 @given(PLAIN, SEEDS)
-def test_changes_of_data_leave_the_data_alone_and_are_the_same_again(data: Any, seed: int) -> None:
+def test_changes_of_data_leave_the_data_alone_and_are_the_same_again(data, seed):
     before = copy.deepcopy([data, 1])
     given_data = [data, 1]
     for change in (changed_data, nudged_data):
@@ -113,7 +109,7 @@ def test_changes_of_data_leave_the_data_alone_and_are_the_same_again(data: Any, 
 
 
 @given(PLAIN, SEEDS)
-def test_every_json_can_be_changed(data: Any, seed: int) -> None:
+def test_every_json_can_be_changed(data, seed):
     text = json.dumps(data)
     generator = np.random.default_rng(seed)
     assert isinstance(changed_json(text, generator), bytes)

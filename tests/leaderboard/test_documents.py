@@ -13,13 +13,13 @@ from fleet_tools.leaderboard.wording import SUBMITTING_PAGE
 PAGES = ROOT / "docs" / "benchmark"
 
 
-def test_every_kind_of_problem_is_documented() -> None:
+def test_every_kind_of_problem_is_documented():
     text = (PAGES / "leaderboard.md").read_text()
     table = text.partition("| kind | problem |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [*get_args(ProblemKind)]
 
 
-def test_the_sizes_of_the_protocol_are_those_of_its_page() -> None:
+def test_the_sizes_of_the_protocol_are_those_of_its_page():
     protocol, text = load_protocol(PROTOCOL), (PAGES / "protocol.md").read_text()
     assert f"protocols/{PROTOCOL}.yaml" in text
     (count,) = {scenes.scenes for scenes in protocol.splits.values()}
@@ -30,7 +30,7 @@ def test_the_sizes_of_the_protocol_are_those_of_its_page() -> None:
         assert f"| `{split}` |" in text
 
 
-def test_pages_link_to_how_to_submit() -> None:
+def test_pages_link_to_how_to_submit():
     assert (ROOT / SUBMITTING_PAGE).is_file()
     for page in ("leaderboard/README.md", "leaderboard/results/README.md", "CONTRIBUTING.md"):
         folder = (ROOT / page).parent

@@ -23,15 +23,15 @@ def _board() -> Board:
     return Board(CURRENT, digest, make_rankings(submissions, CURRENT))
 
 
-def test_every_entry_is_verified(board: Board) -> None:
+def test_every_entry_is_verified(board):
     assert [ranking.kind for ranking in board.rankings] == ["observations", "privileged"]
 
 
-def test_zero_never_succeeds_and_the_expert_always_does(board: Board) -> None:
+def test_zero_never_succeeds_and_the_expert_always_does(board):
     totals = {each.name: overall(each).total.rate for each in board.standings if each.overall}
     assert (totals["zero"], totals["expert"]) == (0, 1)
 
 
-def test_the_stored_page_follows_from_the_results(board: Board) -> None:
+def test_the_stored_page_follows_from_the_results(board):
     stored = (ROOT / "leaderboard" / "index.md").read_text()
     assert stored.splitlines() == as_markdown(board).splitlines()

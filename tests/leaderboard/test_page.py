@@ -115,13 +115,13 @@ def _page() -> Reader:
     return Reader(as_html(board(**EVERYTHING)))
 
 
-def test_the_same_results_give_the_same_bytes() -> None:
+def test_the_same_results_give_the_same_bytes():
     again = board(SUBMISSIONS[::-1], **EVERYTHING)
     assert as_html(again) == as_html(board(**EVERYTHING))
     assert as_markdown(again) == as_markdown(board(**EVERYTHING))
 
 
-def test_every_method_has_a_row_with_its_rank_and_numbers(page: Reader) -> None:
+def test_every_method_has_a_row_with_its_rank_and_numbers(page):
     _, names, *rows = page.rows
     assert names == [
         "Rank", "Method", "Total", "Hammer", "Knife", "Train", "Unseen tools", "Success once",
@@ -144,7 +144,7 @@ def test_every_method_has_a_row_with_its_rank_and_numbers(page: Reader) -> None:
     assert "3 training runs" in rows[2][1]
 
 
-def test_markdown_has_the_content_of_the_page(page: Reader) -> None:
+def test_markdown_has_the_content_of_the_page(page):
     text = as_markdown(board(**EVERYTHING)).replace("\\", "")
     _, names, *rows = page.rows
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
@@ -157,7 +157,7 @@ def test_markdown_has_the_content_of_the_page(page: Reader) -> None:
         assert expected in text and expected in page.text
 
 
-def test_ranks_are_within_tracks_and_of_what_is_verified() -> None:
+def test_ranks_are_within_tracks_and_of_what_is_verified():
     def privileged(evaluation: Evaluation) -> Evaluation:
         policy = evaluation.result.policy.model_copy(update={"track": "privileged"})
         return Evaluation(
@@ -191,7 +191,7 @@ def test_ranks_are_within_tracks_and_of_what_is_verified() -> None:
         assert places == sorted(places)
 
 
-def test_pages_show_results_with_other_cameras_apart() -> None:
+def test_pages_show_results_with_other_cameras_apart():
     noisy = random_evaluation(
         0.4, name="expert", obs_mode="point_cloud", cloud_source="rays", sensors="active_stereo"
     )
@@ -211,7 +211,7 @@ def test_pages_show_results_with_other_cameras_apart() -> None:
     ]
 
 
-def test_a_preview_has_no_rank_and_is_counted_nowhere_else(page: Reader) -> None:
+def test_a_preview_has_no_rank_and_is_counted_nowhere_else(page):
     partial = replace(SUBMISSIONS[3], folder="theirs", missing="only 2 of 3 scenes of <train>")
     apart = board(**EVERYTHING)
     both = board(**EVERYTHING, previews=[partial])
@@ -227,7 +227,7 @@ def test_a_preview_has_no_rank_and_is_counted_nowhere_else(page: Reader) -> None
     assert section.sub("", as_markdown(both)) == as_markdown(apart)
 
 
-def test_methods_say_what_they_are() -> None:
+def test_methods_say_what_they_are():
     theirs = replace(SUBMISSIONS[0], description="A *very* <b>good</b> method")
     zero = SUBMISSIONS[1].evaluation
     policy = zero.result.policy.model_copy(update={"kind": "built_in", "source": "zero"})
@@ -241,7 +241,7 @@ def test_methods_say_what_they_are() -> None:
         assert words.count("Zero actions: the arm stays") == 2
 
 
-def test_a_page_of_previews_alone_has_no_empty_sections() -> None:
+def test_a_page_of_previews_alone_has_no_empty_sections():
     runs = [replace(SUBMISSIONS[3], folder=f"theirs/{k}", missing="most") for k in range(2)]
     seeds = [with_training_seed(each, k) for k, each in enumerate(runs)]
     shown = board([], previews=seeds)
@@ -253,7 +253,7 @@ def test_a_page_of_previews_alone_has_no_empty_sections() -> None:
     assert "Preview: theirs/0 (no_hammer): knife" in as_text(shown, None)
 
 
-def test_how_to_submit_is_on_the_packages_own_page_only(page: Reader) -> None:
+def test_how_to_submit_is_on_the_packages_own_page_only(page):
     assert sum(tag == "pre" for tag, _ in page.tags) == 3
     for command in ("fleet_tools.evaluate", "fleet_tools.leaderboard", "git add"):
         assert command in page.text
@@ -261,7 +261,7 @@ def test_how_to_submit_is_on_the_packages_own_page_only(page: Reader) -> None:
     assert "How to submit" not in as_html(own) + as_markdown(own)
 
 
-def test_the_page_loads_nothing(page: Reader) -> None:
+def test_the_page_loads_nothing(page):
     allowed = re.compile(r"#|data:video/mp4;base64,")
     for _, attributes in page.tags:
         for name in ("src", "href", "action", "poster", "srcset"):
@@ -271,13 +271,13 @@ def test_the_page_loads_nothing(page: Reader) -> None:
     assert "url(" not in as_html(board()) and "@import" not in as_html(board())
 
 
-def test_a_clip_is_in_the_page(page: Reader) -> None:
+def test_a_clip_is_in_the_page(page):
     (video,) = (a for tag, a in page.tags if tag == "video")
     assert base64.b64decode((video["src"] or "").partition(",")[2]) == b"\0video"
     assert "controls" in video and "autoplay" not in video
 
 
-def test_tables_and_plots_are_accessible(page: Reader) -> None:
+def test_tables_and_plots_are_accessible(page):
     headers = [a for tag, a in page.tags if tag == "th"]
     assert all(a.get("scope") in ("row", "col", "colgroup") for a in headers)
     assert [a["aria-sort"] for a in headers if "aria-sort" in a] == ["ascending"]
@@ -293,7 +293,7 @@ NAMES = st.text(min_size=1, max_size=40) | st.sampled_from(
 
 @settings(max_examples=30)
 @given(NAMES)
-def test_a_name_is_never_more_than_text(name: str) -> None:
+def test_a_name_is_never_more_than_text(name):
     evaluation = SUBMISSIONS[0].evaluation
     page, same = (
         Reader(
@@ -353,9 +353,7 @@ CLICK = """(() => {
 
 
 @needs_chromium
-def test_a_click_sorts_and_a_second_one_reverses_the_order_and_a_phone_shows_it(
-    tmp_path: Path,
-) -> None:
+def test_a_click_sorts_and_a_second_one_reverses_the_order_and_a_phone_shows_it(tmp_path):
     clicks = ",".join(CLICK % column for column in (4, 2, 2, 1))
     expression = f"JSON.stringify([d.documentElement.scrollWidth,{clicks}])"
     page = as_html(board(**EVERYTHING))
@@ -375,7 +373,7 @@ def test_a_click_sorts_and_a_second_one_reverses_the_order_and_a_phone_shows_it(
 @pytest.mark.slow  # starts browsers
 @needs_chromium
 @pytest.mark.parametrize(("scheme", "dark"), [(0, True), (1, False)])
-def test_it_is_rendered_in_light_and_in_dark(tmp_path: Path, scheme: int, dark: bool) -> None:
+def test_it_is_rendered_in_light_and_in_dark(tmp_path, scheme, dark):
     image = pytest.importorskip("PIL.Image")
     (tmp_path / "page.html").write_text(as_html(board(**EVERYTHING)))
     screenshot = tmp_path / "page.png"
@@ -408,7 +406,7 @@ TOOL_USE = SMALL.model_copy(
 
 @pytest.mark.slow  # starts a browser
 @needs_chromium
-def test_all_columns_are_seen_at_a_width_of_1280(tmp_path: Path) -> None:
+def test_all_columns_are_seen_at_a_width_of_1280(tmp_path):
     submissions = [
         submission(evaluation_with(lambda trial: SUCCESS, "bc_pointnet_elman", TOOL_USE)),
         *(

@@ -30,19 +30,19 @@ OUTCOMES = st.sampled_from([SUCCESS, TIME_LIMIT, OBJECT_LOST, POLICY_ERROR, SIMU
 
 
 @given(INTERVALS)
-def test_a_rank_counts_the_intervals_wholly_above(intervals: list[Interval]) -> None:
+def test_a_rank_counts_the_intervals_wholly_above(intervals):
     for (_, high), rank in zip(intervals, ranks(intervals), strict=True):
         assert rank == 1 + sum(low > high for low, _ in intervals)
 
 
-def test_disjoint_intervals_are_ranked_from_one() -> None:
+def test_disjoint_intervals_are_ranked_from_one():
     assert ranks([(0.1, 0.2), (0.7, 0.8), (0.4, 0.5)]) == [3, 1, 2]
     assert ranks([(0.1, 0.4), (0.3, 0.6), (0.5, 0.8)]) == [2, 1, 1]
 
 
 @settings(max_examples=25)
 @given(st.lists(OUTCOMES, min_size=10, max_size=10))
-def test_success_rates_agree_with_counts_by_hand(outcomes: list[str]) -> None:
+def test_success_rates_agree_with_counts_by_hand(outcomes):
     trials = SMALL.trials()
     outcome_by_key = {trial.key: o for trial, o in zip(trials, outcomes, strict=True)}
     evaluation = evaluation_with(lambda trial: outcome_by_key[trial.key])
@@ -69,7 +69,7 @@ def test_success_rates_agree_with_counts_by_hand(outcomes: list[str]) -> None:
         assert numbers.total.low - 1e-6 <= numbers.total.rate <= numbers.total.high + 1e-6
 
 
-def test_results_of_single_tasks_are_one_training_run() -> None:
+def test_results_of_single_tasks_are_one_training_run():
     complete = random_evaluation(0.6, seed=5)
     outcomes = {episode.key: episode.outcome for episode in complete.episodes}
     parts = [
@@ -83,7 +83,7 @@ def test_results_of_single_tasks_are_one_training_run() -> None:
     assert (two.overall, two.tasks, two.strata) == (one.overall, one.tasks, one.strata)
 
 
-def test_a_method_without_every_tool_has_no_total_and_no_rank() -> None:
+def test_a_method_without_every_tool_has_no_total_and_no_rank():
     part = submission(random_evaluation(1.0, name="part", tasks=["knife"]))
     every = submission(random_evaluation(0.0, name="all"))
     first, last = rank_methods(make_standings([part, every], SMALL))
@@ -91,7 +91,7 @@ def test_a_method_without_every_tool_has_no_total_and_no_rank() -> None:
     assert (last.name, last.overall, list(last.tasks)) == ("part", None, ["knife"])
 
 
-def test_training_runs_are_averaged_and_the_order_of_results_does_not_matter() -> None:
+def test_training_runs_are_averaged_and_the_order_of_results_does_not_matter():
     evaluations = [random_evaluation(0.6, seed=k, training_seed=k) for k in range(3)]
     submissions = [submission(evaluation) for evaluation in evaluations]
     (standing,) = rank_methods(make_standings(submissions, SMALL))
@@ -112,9 +112,7 @@ OUTCOME_TABLES = st.integers(0, 2**32 - 1).map(
 
 @settings(max_examples=20)
 @given(OUTCOME_TABLES)
-def test_the_interval_of_several_training_runs_contains_their_mean(
-    tables: list[np.ndarray],
-) -> None:
+def test_the_interval_of_several_training_runs_contains_their_mean(tables):
     low, high = crossed_interval(tables)
     assert 0.0 <= low <= np.mean([table.mean() for table in tables]) <= high <= 1.0
     mirrored = crossed_interval([1.0 - table for table in tables])
@@ -122,7 +120,7 @@ def test_the_interval_of_several_training_runs_contains_their_mean(
 
 
 @pytest.mark.parametrize("successes", [(7, 12), (20, 3), (1, 24)])
-def test_training_runs_that_agree_tell_no_more_than_one(successes: tuple[int, int]) -> None:
+def test_training_runs_that_agree_tell_no_more_than_one(successes):
     scenes = [np.arange(25) < count for count in successes]
     expected = stratified_interval([(count, 25) for count in successes])
     for runs in (1, 4):
@@ -130,14 +128,14 @@ def test_training_runs_that_agree_tell_no_more_than_one(successes: tuple[int, in
         np.testing.assert_allclose(crossed_interval(tables), expected, atol=0.021)
 
 
-def test_training_runs_that_disagree_tell_less_than_their_scenes_alone() -> None:
+def test_training_runs_that_disagree_tell_less_than_their_scenes_alone():
     tables = [np.array([[1.0] * 40, [0.0] * 40, [1.0] * 40])]
     low, high = crossed_interval(tables)
     pooled = stratified_interval([(80, 120)])
     assert high - low > 3 * (pooled[1] - pooled[0])
 
 
-def test_runs_whose_rates_agree_by_chance_do_not_narrow_the_interval() -> None:
+def test_runs_whose_rates_agree_by_chance_do_not_narrow_the_interval():
     # The same rate in each run, in scenes that have nothing to do with each other.
     scattered = np.array([[1.0] * 5 + [0.0] * 5, [0.0] * 5 + [1.0] * 5, [1.0, 0.0] * 5])
     low, high = crossed_interval([scattered])
@@ -146,7 +144,7 @@ def test_runs_whose_rates_agree_by_chance_do_not_narrow_the_interval() -> None:
 
 
 @pytest.mark.parametrize("runs", [2, 3])
-def test_few_training_runs_that_differ_little_are_not_believed_too_much(runs: int) -> None:
+def test_few_training_runs_that_differ_little_are_not_believed_too_much(runs):
     generator = np.random.default_rng(4)
     draws, covered = 300, 0
     for _ in range(draws):
@@ -158,7 +156,7 @@ def test_few_training_runs_that_differ_little_are_not_believed_too_much(runs: in
     assert covered / draws > 0.945
 
 
-def test_without_variation_the_interval_is_wilsons_of_the_scenes() -> None:
+def test_without_variation_the_interval_is_wilsons_of_the_scenes():
     ones = np.ones((3, 20))
     np.testing.assert_allclose(crossed_interval([ones]), (wilson_interval(20, 20)[0], 1.0))
     assert crossed_interval([]) == (0.0, 1.0)
@@ -176,7 +174,7 @@ NOISY: dict[str, Any] = {
 }
 
 
-def test_results_with_other_cameras_are_ranked_apart() -> None:
+def test_results_with_other_cameras_are_ranked_apart():
     def of(name: str, rate: float, **env_kwargs: str) -> Submission:
         kwargs: dict[str, Any] = {"obs_mode": "point_cloud", "cloud_source": "rays", **env_kwargs}
         return submission(
@@ -202,7 +200,7 @@ def test_results_with_other_cameras_are_ranked_apart() -> None:
     assert alone == rankings[0]
 
 
-def test_a_result_that_is_not_verified_takes_no_rank_from_one_with_other_cameras() -> None:
+def test_a_result_that_is_not_verified_takes_no_rank_from_one_with_other_cameras():
     ideal = submission(random_evaluation(0.9, name="it"))
     noisy = submission(random_evaluation(0.9, name="it", **NOISY), "it/noisy", same_outcome=None)
     rankings = make_rankings([ideal, noisy], SMALL)

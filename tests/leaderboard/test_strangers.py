@@ -48,13 +48,13 @@ def accepted_and_rejected(root: Path) -> tuple[list[str], dict[str, str]]:
     return [each.folder for each in submissions], {each.folder: each.kind for each in rejections}
 
 
-def test_ours_is_accepted_and_verified(root: Path) -> None:
+def test_ours_is_accepted_and_verified(root):
     (ours,), rejections = read_submissions(root, SMALL)
     assert ours.verified() and ours.verified(4) and not ours.verified(5)
     assert rejections == []
 
 
-def test_a_result_that_has_changed_since_is_not_verified(root: Path) -> None:
+def test_a_result_that_has_changed_since_is_not_verified(root):
     with (root / "ours" / EPISODES).open("r+") as file:
         lines = file.readlines()
         file.seek(0)
@@ -63,7 +63,7 @@ def test_a_result_that_has_changed_since_is_not_verified(root: Path) -> None:
     assert ours.verification is None
 
 
-def test_a_result_whose_episodes_end_otherwise_is_out(root: Path) -> None:
+def test_a_result_whose_episodes_end_otherwise_is_out(root):
     write(named("forged"), root / "forged")
     digest = content_digest(root / "forged")
     refuted = verification("forged", same_outcome=3, content_digest=digest)
@@ -96,12 +96,12 @@ def test_a_result_whose_episodes_end_otherwise_is_out(root: Path) -> None:
         ("expert", "expert"),  # a policy of the package
     ],
 )
-def test_names_of_others_are_refused(root: Path, folder: str, name: str) -> None:
+def test_names_of_others_are_refused(root, folder, name):
     write(named(name), root / folder)
     assert accepted_and_rejected(root) == (["ours"], {folder: "name"})
 
 
-def test_a_lookalike_that_sorts_first_does_not_displace_what_is_verified(root: Path) -> None:
+def test_a_lookalike_that_sorts_first_does_not_displace_what_is_verified(root):
     write(named("OURS"), root / "OURS")
     assert "OURS" < "ours"
     assert accepted_and_rejected(root) == (["ours"], {"OURS": "name"})
@@ -109,7 +109,7 @@ def test_a_lookalike_that_sorts_first_does_not_displace_what_is_verified(root: P
     assert accepted_and_rejected(root) == (["OURS"], {"ours": "name"})
 
 
-def test_built_in_policies_have_their_names(root: Path) -> None:
+def test_built_in_policies_have_their_names(root):
     write(named("expert", kind="built_in", source="expert", track="privileged"), root / "expert")
     assert accepted_and_rejected(root) == (["expert", "ours"], {})
 
@@ -118,7 +118,7 @@ def unshowable_folder(root: Path) -> Path:
     return Path(os.fsdecode(os.fsencode(root) + b"/\xff\xfe"))
 
 
-def test_names_that_are_no_text_and_files_that_are_no_files_cost_themselves(root: Path) -> None:
+def test_names_that_are_no_text_and_files_that_are_no_files_cost_themselves(root):
     write(named("theirs"), root / "theirs")
     (root / "theirs" / EPISODES).unlink()
     os.mkfifo(root / "theirs" / EPISODES)  # which nobody ever writes
@@ -133,7 +133,7 @@ def test_names_that_are_no_text_and_files_that_are_no_files_cost_themselves(root
     assert rejected == {"theirs": "foreign", ".": "foreign"}
 
 
-def test_lone_surrogates_in_a_result_are_damage(root: Path) -> None:
+def test_lone_surrogates_in_a_result_are_damage(root):
     folder = write(named("theirs"), root / "theirs")
     text = (folder / RESULT).read_text()
     assert '"their_module:factory"' in text
@@ -141,7 +141,7 @@ def test_lone_surrogates_in_a_result_are_damage(root: Path) -> None:
     assert accepted_and_rejected(root) == (["ours"], {"theirs": "damaged"})
 
 
-def test_a_record_of_the_host_lies_at_the_root_only(root: Path) -> None:
+def test_a_record_of_the_host_lies_at_the_root_only(root):
     write(named("theirs"), root / "theirs")
     shutil.copy(root / VERIFIED, root / "theirs" / VERIFIED)
     assert accepted_and_rejected(root) == (["ours"], {"theirs": "foreign"})
@@ -151,7 +151,7 @@ NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,20}", fullmatch=True)
 
 
 @given(NAMES)
-def test_case_and_separators_make_no_other_name(name: str) -> None:
+def test_case_and_separators_make_no_other_name(name):
     assert likeness(name) == likeness(name.upper()) == likeness(name.replace("_", "-"))
     assert name_problem(name, "built_in", name) is None
     assert name_problem(name, "factory", name + "x") is not None

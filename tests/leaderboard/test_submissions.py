@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.submitted import (
-    SMALL,
-    evaluation_with,
-    random_evaluation,
-    renamed,
-    write,
-)
+from support.submitted import SMALL, evaluation_with, random_evaluation, renamed, write
 
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
 from fleet_tools.errors import ResultError
@@ -52,13 +46,13 @@ def kinds(folder: Path) -> set[str]:
     return {problem.kind for problem in problems(folder)}
 
 
-def test_a_genuine_result_is_accepted_as_it_is(folder: Path) -> None:
+def test_a_genuine_result_is_accepted_as_it_is(folder):
     assert read_checked(folder, SMALL) == GENUINE
     (submission,), rejections = read_submissions(folder.parent, SMALL)
     assert (submission.folder, submission.tasks, rejections) == ("theirs", SMALL.tasks, [])
 
 
-def test_the_order_of_the_lines_does_not_matter(folder: Path) -> None:
+def test_the_order_of_the_lines_does_not_matter(folder):
     lines = (folder / EPISODES).read_text().splitlines(keepends=True)
     (folder / EPISODES).write_text("".join(random.Random(0).sample(lines, len(lines))))
     assert read_checked(folder, SMALL) == GENUINE
@@ -66,9 +60,7 @@ def test_the_order_of_the_lines_does_not_matter(folder: Path) -> None:
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(file=st.sampled_from([RESULT, EPISODES]), data=st.data())
-def test_any_changed_byte_is_found_or_changes_no_score(
-    scratch: Path, file: str, data: st.DataObject
-) -> None:
+def test_any_changed_byte_is_found_or_changes_no_score(scratch, file, data):
     text = (scratch / file).read_bytes()
     digits = [k for k, byte in enumerate(text) if chr(byte).isdigit()]
     position = data.draw(st.sampled_from(digits) | st.integers(0, len(text) - 1))
@@ -88,9 +80,7 @@ def test_any_changed_byte_is_found_or_changes_no_score(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(file=st.sampled_from([RESULT, EPISODES]), data=st.data())
-def test_a_file_truncated_anywhere_is_rejected(
-    scratch: Path, file: str, data: st.DataObject
-) -> None:
+def test_a_file_truncated_anywhere_is_rejected(scratch, file, data):
     text = (scratch / file).read_bytes()
     size = data.draw(st.integers(0, len(text) - 1))
     try:
@@ -194,7 +184,7 @@ def _blame_simulator(lines: list[dict[str, Any]]) -> None:
         (lambda folder: (folder / RESULT).unlink(), "damaged"),
     ],
 )
-def test_a_tampered_result_is_rejected(folder: Path, tamper: Change, kind: str) -> None:
+def test_a_tampered_result_is_rejected(folder, tamper, kind):
     tamper(folder)
     assert kinds(folder) == {*kind.split()}
     accepted, rejections = read_submissions(folder.parent, SMALL)
@@ -205,7 +195,7 @@ def test_a_tampered_result_is_rejected(folder: Path, tamper: Change, kind: str) 
     assert not any(str(folder.parent) in rejection.reason for rejection in rejections)
 
 
-def test_wrong_scores_are_named_by_their_location(folder: Path) -> None:
+def test_wrong_scores_are_named_by_their_location(folder):
     change = {"successes": 9}
     _result(lambda r: r["scores"]["strata"]["knife"]["train"]["success"].update(change))(folder)
     (problem,) = problems(folder)
@@ -213,20 +203,20 @@ def test_wrong_scores_are_named_by_their_location(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 300, 900, 10_000])
-def test_deeply_nested_scores_are_rejected(folder: Path, depth: int) -> None:
+def test_deeply_nested_scores_are_rejected(folder, depth):
     nested = '{"x": ' * depth + "{}" + "}" * depth
     _result(lambda r: r.update(scores="NESTED"))(folder)
     _text(RESULT, '"NESTED"', nested)(folder)
     assert kinds(folder) == {"damaged"}
 
 
-def test_a_result_of_another_protocol_is_rejected(tmp_path: Path) -> None:
+def test_a_result_of_another_protocol_is_rejected(tmp_path):
     other = SMALL.model_copy(update={"version": 2})
     (problem,) = problems(write(random_evaluation(0.5, protocol=other), tmp_path / "theirs"))
     assert problem.kind == "protocol" and "required is 'small v1'" in problem.reason
 
 
-def test_all_problems_are_named_at_once(folder: Path) -> None:
+def test_all_problems_are_named_at_once(folder):
     def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         lines[0]["seed"] += 1
         return lines[:-1]
@@ -237,7 +227,7 @@ def test_all_problems_are_named_at_once(folder: Path) -> None:
     assert "episodes with other seeds than in the protocol: 1," in other_seed.reason
 
 
-def test_complete_tasks_are_enough_and_parts_of_tasks_are_not(tmp_path: Path) -> None:
+def test_complete_tasks_are_enough_and_parts_of_tasks_are_not(tmp_path):
     folder = write(random_evaluation(0.5, tasks=["knife"]), tmp_path / "knife")
     assert not problems(folder)
     (folder / EPISODES).write_text((folder / EPISODES).read_text().split("\n", 1)[1])
@@ -259,7 +249,7 @@ def without_last_scenes(evaluation: Evaluation, count: int) -> Evaluation:
     return Evaluation(evaluation.result.model_copy(update=update), kept)
 
 
-def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path: Path) -> None:
+def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path):
     partial = without_last_scenes(random_evaluation(0.5, name="partial"), 1)
     folder = write(partial, tmp_path / "partial")
     write(renamed(GENUINE, "genuine"), tmp_path / "genuine")
@@ -287,16 +277,14 @@ def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path: Pat
         (_episodes(lambda lines: lines + lines[:1]), "episodes"),
     ],
 )
-def test_a_preview_shows_no_incomplete_result_with_other_problems(
-    tmp_path: Path, tamper: Change, kind: str
-) -> None:
+def test_a_preview_shows_no_incomplete_result_with_other_problems(tmp_path, tamper, kind):
     tamper(write(without_last_scenes(GENUINE, 1), tmp_path / "theirs"))
     accepted, rejections = read_submissions(tmp_path, SMALL, preview=True)
     assert accepted == []
     assert {rejection.kind for rejection in rejections} == {"incomplete", kind}
 
 
-def test_a_preview_displaces_no_result_of_the_same_name(tmp_path: Path) -> None:
+def test_a_preview_displaces_no_result_of_the_same_name(tmp_path):
     write(without_last_scenes(GENUINE, 1), tmp_path / "theirs" / "a")
     write(GENUINE, tmp_path / "theirs" / "b")
     accepted, rejections = read_submissions(tmp_path, SMALL, preview=True)
@@ -318,9 +306,7 @@ def test_a_preview_displaces_no_result_of_the_same_name(tmp_path: Path) -> None:
         ("other/README.md", b"# Another", ""),
     ],
 )
-def test_the_heading_of_the_nearest_readme_describes_a_method(
-    tmp_path: Path, readme: str, content: bytes, expected: str
-) -> None:
+def test_the_heading_of_the_nearest_readme_describes_a_method(tmp_path, readme, content, expected):
     write(renamed(GENUINE, "mine"), tmp_path / "mine" / "0")
     (tmp_path / readme).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / readme).write_bytes(content)
@@ -330,7 +316,7 @@ def test_the_heading_of_the_nearest_readme_describes_a_method(
     assert (accepted.description, rejections) == (expected, [])
 
 
-def test_only_a_lost_worker_may_leave_the_scene_unknown(folder: Path) -> None:
+def test_only_a_lost_worker_may_leave_the_scene_unknown(folder):
     unknown: dict[str, Any] = {
         "success": False, "success_once": False, "steps": 0, "actions": "",
         "tool": None, "object": None, "scene_digest": None, "state_digest": None,
@@ -341,14 +327,12 @@ def test_only_a_lost_worker_may_leave_the_scene_unknown(folder: Path) -> None:
     assert kinds(folder) == {"scenes"}
 
 
-def test_a_success_needs_actions(folder: Path) -> None:
+def test_a_success_needs_actions(folder):
     _first(outcome=SUCCESS, success=True, success_once=True, steps=0, actions="")(folder)
     assert kinds(folder) == {"episodes"}
 
 
-def test_foreign_files_and_links_are_rejected_with_their_results(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_foreign_files_and_links_are_rejected_with_their_results(folder, tmp_path):
     (folder.parent / "README.md").write_text("Comments.")
     assert read_submissions(folder.parent, SMALL)[1] == []
     (folder / "run.sh").write_text("rm")
@@ -362,7 +346,7 @@ def test_foreign_files_and_links_are_rejected_with_their_results(
     }
 
 
-def test_a_copy_is_rejected_and_another_training_run_is_not(folder: Path, tmp_path: Path) -> None:
+def test_a_copy_is_rejected_and_another_training_run_is_not(folder, tmp_path):
     another = evaluation_with(lambda trial: SUCCESS, "theirs", training_seed=3)
     write(another, tmp_path / "all" / "theirs" / "another")
     for name in ("first", "second"):
@@ -372,7 +356,7 @@ def test_a_copy_is_rejected_and_another_training_run_is_not(folder: Path, tmp_pa
     assert [(each.folder, each.kind) for each in rejections] == [("theirs/second", "duplicate")]
 
 
-def test_a_result_with_other_cameras_is_no_copy_and_those_are_known(tmp_path: Path) -> None:
+def test_a_result_with_other_cameras_is_no_copy_and_those_are_known(tmp_path):
     noisy: dict[str, Any] = {"obs_mode": "point_cloud", "sensors": "active_stereo"}
     write(GENUINE, tmp_path / "theirs" / "ideal")
     seen = random_evaluation(0.4, seed=2, name="theirs", **noisy)
@@ -388,7 +372,7 @@ def test_a_result_with_other_cameras_is_no_copy_and_those_are_known(tmp_path: Pa
     assert rejection.kind == "damaged" and "perfect_stereo" in rejection.reason
 
 
-def test_a_missing_folder_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error_and_an_empty_one_is_not(tmp_path):
     with pytest.raises(ResultError, match="no folder"):
         read_submissions(tmp_path / "nowhere", SMALL)
     assert read_submissions(tmp_path, SMALL) == ([], [])

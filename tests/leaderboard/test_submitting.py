@@ -18,7 +18,7 @@ COMMANDS = [command for _, commands in SUBMITTING for command in commands]
 RESULTS = Path("leaderboard/results")
 
 
-def test_the_documentation_has_the_same_commands() -> None:
+def test_the_documentation_has_the_same_commands():
     lines = (ROOT / SUBMITTING_PAGE).read_text().splitlines()
     assert [line for line in lines if line in COMMANDS] == COMMANDS
 
@@ -53,7 +53,7 @@ def _clone(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow  # starts git and the program
-def test_the_commands_commit_the_results_and_nothing_else(clone: Path) -> None:
+def test_the_commands_commit_the_results_and_nothing_else(clone):
     """All but the first, which evaluates 480 scenes; of its result, two are run again here."""
     for command in COMMANDS[1:]:
         few = command.replace("--verify 10", "--verify 2 --workers 0 --quiet")

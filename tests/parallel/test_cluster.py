@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from support.processes import ROOT
@@ -61,7 +60,7 @@ def _without_ray(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("RAY_")}
 
 
-def test_no_cluster_of_this_machine_is_named_with_its_remedy(tmp_path: Path):
+def test_no_cluster_of_this_machine_is_named_with_its_remedy(tmp_path):
     """Ray looks for the processes of any cluster, so it gets process identifiers of its own."""
     pytest.importorskip("ray")
     alone = ["unshare", "--pid", "--fork", "--mount-proc"]
@@ -74,7 +73,7 @@ def test_no_cluster_of_this_machine_is_named_with_its_remedy(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_cluster_that_asks_for_another_token_is_named_with_its_remedy(tmp_path: Path):
+def test_a_cluster_that_asks_for_another_token_is_named_with_its_remedy(tmp_path):
     pytest.importorskip("ray")
     with subprocess.Popen(
         [sys.executable, "-c", OPEN],
@@ -102,9 +101,7 @@ def test_a_cluster_that_asks_for_another_token_is_named_with_its_remedy(tmp_path
     ("given", "variable"),
     [("127.0.0.1:{port}", "auto"), ("localhost:{port}", "auto"), (None, "127.0.0.1:{port}")],
 )
-def test_absent_cluster_is_named_with_its_remedy(
-    given: str | None, variable: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_absent_cluster_is_named_with_its_remedy(given, variable, monkeypatch):
     """It is that of the environment, unless another one is given."""
     pytest.importorskip("ray")
     with socket.socket() as closed:
@@ -120,17 +117,13 @@ def test_absent_cluster_is_named_with_its_remedy(
 
 
 @pytest.mark.parametrize("given", [None, "ray://head:10001"])
-def test_ray_client_is_refused_with_the_way_that_works(
-    given: str | None, monkeypatch: pytest.MonkeyPatch
-):
+def test_ray_client_is_refused_with_the_way_that_works(given, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
     with pytest.raises(WorkersError, match="ray job submit"), connected(1, given):
         pass
 
 
-def test_without_ray_this_process_works_alone_and_reports_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_without_ray_this_process_works_alone_and_reports_it(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     with connected(2, None) as ray:
         assert ray is None

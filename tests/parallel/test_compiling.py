@@ -90,7 +90,7 @@ def compiled_by_each(make: Callable[[], Callable[[int], int]]) -> list[int]:
 
 
 @pytest.mark.parametrize("decorator", [pytest.param(NUMBA, marks=pytest.mark.slow), LAZILY])
-def test_others_wait_for_the_first_that_compiles(folder: Path, decorator: str):
+def test_others_wait_for_the_first_that_compiles(folder, decorator):
     write_module(folder, decorator)
     for most, missed in ((FUNCTIONS, 1), (0, 0)):  # with an empty cache, and with a filled one
         for file in (folder / "present").iterdir():
@@ -101,6 +101,6 @@ def test_others_wait_for_the_first_that_compiles(folder: Path, decorator: str):
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_cached_others_wait_for_the_first_alone(folder: Path):
+def test_where_nothing_can_be_cached_others_wait_for_the_first_alone(folder):
     write_module(folder, "njit(cache=False)")
     assert compiled_by_each(partial(make_meeting, folder)) == [FUNCTIONS] * WORKERS

@@ -9,7 +9,7 @@ from fleet_tools.parallel.interrupts import deferred_interrupt, immediate_interr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_first_interrupt_is_recorded_and_the_second_is_raised(number: signal.Signals):
+def test_first_interrupt_is_recorded_and_the_second_is_raised(number):
     before = signal.getsignal(number)
     with deferred_interrupt(*{number} - {signal.SIGINT}) as interrupted:
         assert not interrupted()

@@ -48,9 +48,7 @@ times = st.floats(0, 100)
 
 
 @given(times, st.floats(0, 60), st.floats(0.1, 3))
-def test_death_is_noticed_after_the_grace_and_never_before(
-    begin: float, length: float, poll_s: float
-):
+def test_death_is_noticed_after_the_grace_and_never_before(begin, length, poll_s):
     clock = Clock()
     liveness = silent_between(clock, begin, begin + length)
     try:
@@ -66,7 +64,7 @@ def test_death_is_noticed_after_the_grace_and_never_before(
 
 
 @given(st.floats(0, 60))
-def test_a_lost_worker_waits_for_its_raylet(length: float):
+def test_a_lost_worker_waits_for_its_raylet(length):
     clock = Clock()
     liveness = silent_between(clock, 0.0, length)
     try:
@@ -77,7 +75,7 @@ def test_a_lost_worker_waits_for_its_raylet(length: float):
         assert at_once == (length == 0) and clock.now >= length
 
 
-def test_programs_end_as_after_a_full_disk(capsys: pytest.CaptureFixture[str]):
+def test_programs_end_as_after_a_full_disk(capsys):
     error = LostClusterError("Ray's raylet has not answered for 15 s")
     assert isinstance(error, OSError) and isinstance(error, WorkersError)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
@@ -136,7 +134,7 @@ def working(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["raylet", "gcs_server"])
-def test_a_killed_process_of_ray_ends_the_work_within_a_minute(tmp_path: Path, name: str):
+def test_a_killed_process_of_ray_ends_the_work_within_a_minute(tmp_path, name):
     pytest.importorskip("ray")
     with working(tmp_path) as (process, output):
         family = psutil.Process(process.pid).children(recursive=True)
@@ -151,7 +149,7 @@ def test_a_killed_process_of_ray_ends_the_work_within_a_minute(tmp_path: Path, n
 
 
 @pytest.mark.slow
-def test_a_cluster_of_our_own_listens_on_this_machine_alone(tmp_path: Path):
+def test_a_cluster_of_our_own_listens_on_this_machine_alone(tmp_path):
     pytest.importorskip("ray")
     with working(tmp_path) as (process, _):
         family = psutil.Process(process.pid).children(recursive=True)

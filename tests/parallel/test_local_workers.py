@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import cloudpickle
 import psutil
@@ -72,7 +71,7 @@ def runs(pid: int) -> bool:
     return False
 
 
-def test_a_script_needs_no_main_guard_and_stdout_is_its_own(tmp_path: Path):
+def test_a_script_needs_no_main_guard_and_stdout_is_its_own(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(NO_GUARD)
     done = subprocess.run(
@@ -89,7 +88,7 @@ def test_a_script_needs_no_main_guard_and_stdout_is_its_own(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path: Path):
+def test_nothing_is_left_of_a_driver_that_is_killed(tmp_path):
     """Neither a worker that is busy, stopped or idle, nor what a worker has forked."""
     with running_process([sys.executable, "-c", KILLED, str(tmp_path)]) as driver:
         wait_until(lambda: len(list(tmp_path.iterdir())) == 5, driver)

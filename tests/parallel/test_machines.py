@@ -124,17 +124,11 @@ class _Watch:
 
 
 @pytest.mark.parametrize("disturb", [kill, cut])
-def test_collection_loses_nothing(
-    disturb: Disturb, cluster: list[Machine], undisturbed: Path, tmp_path: Path
-) -> None:
+def test_collection_loses_nothing(disturb, cluster, undisturbed, tmp_path):
     folder = tmp_path / "hammer"
     command = ["fleet_tools.collect", "--task", "hammer", "--episodes", str(EPISODES)]
     report, _ = finished(
-        cluster,
-        [*command, "--output", str(folder)],
-        lambda: lines_of(folder),
-        disturb,
-        after=6,
+        cluster, [*command, "--output", str(folder)], lambda: lines_of(folder), disturb, after=6
     )
     assert report["complete"] and report["successes"] == EPISODES
     assert "worker_error" not in {record.outcome for record in Dataset(folder).manifest()}
@@ -143,9 +137,7 @@ def test_collection_loses_nothing(
 
 
 @pytest.mark.parametrize("disturb", [kill, cut])
-def test_a_fleet_ends_and_names_whom_it_left_out(
-    disturb: Disturb, cluster: list[Machine], tmp_path: Path
-) -> None:
+def test_a_fleet_ends_and_names_whom_it_left_out(disturb, cluster, tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("safetensors")
     from support.fleet_cases import arguments, write_data
@@ -172,7 +164,7 @@ def test_a_fleet_ends_and_names_whom_it_left_out(
         assert (f"Robot {number} is lost" in err) == bool(own)
 
 
-def test_nothing_is_left_of_machines() -> None:
+def test_nothing_is_left_of_machines():
     pytest.importorskip("ray")
     require_namespaces()
     with contextlib.ExitStack() as stack:

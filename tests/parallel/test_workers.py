@@ -173,7 +173,7 @@ def die() -> NoReturn:
     [("local", 0), ("local", 1), ("local", 2), ("ray", 2)],
     indirect=["address"],
 )
-def test_every_job_is_done_once_by_any_number_of_workers(count: int, address: str | None):
+def test_every_job_is_done_once_by_any_number_of_workers(count, address):
     assert results_of(range(20), make_square, count, address) == {k: k**2 for k in range(20)}
 
 
@@ -190,9 +190,7 @@ def test_options_run_jobs_that_are_listed_or_given_one_by_one():
     [("local", None), pytest.param("ray", CORES, marks=pytest.mark.slow)],
     indirect=["address"],
 )
-def test_by_default_there_are_as_many_workers_as_there_are_cores(
-    address: str | None, cores: int | None, tmp_path: Path
-):
+def test_by_default_there_are_as_many_workers_as_there_are_cores(address, cores, tmp_path):
     assert WorkerOptions().workers is None
     count = cluster.default_count() if cores is None else cores
     meeting = partial(make_meeting, tmp_path, count)
@@ -200,14 +198,14 @@ def test_by_default_there_are_as_many_workers_as_there_are_cores(
 
 
 @pytest.mark.parametrize("jobs", [0, 2])
-def test_there_are_no_more_workers_than_jobs(jobs: int, address: str | None, tmp_path: Path):
+def test_there_are_no_more_workers_than_jobs(jobs, address, tmp_path):
     results = results_of(range(jobs), partial(make_visit, tmp_path), CORES, address)
     assert len(results) == jobs
     assert len(list(tmp_path.iterdir())) <= jobs
 
 
 @pytest.mark.slow
-def test_a_worker_that_ray_does_not_reach_for_a_while_goes_on(cluster: Any, tmp_path: Path):
+def test_a_worker_that_ray_does_not_reach_for_a_while_goes_on(cluster, tmp_path):
     disconnections = workers.TRIES + 1  # more than a job survives whose workers die
     cut = partial(make_disconnection, tmp_path, os.getpid(), disconnections)
     (processes,) = results_of([0], cut, 1, None).values()
@@ -221,7 +219,7 @@ def test_a_worker_that_ray_does_not_reach_for_a_while_goes_on(cluster: Any, tmp_
     indirect=["address"],
 )
 def test_workers_that_die_or_freeze_are_replaced_and_a_job_that_lost_two_is_lost_alone(
-    address: str | None, death: str, tmp_path: Path
+    address, death, tmp_path
 ):
     jobs = ["well", "die once", "freeze", "die", "well again"]
     results = results_of(jobs, partial(make_trouble, tmp_path), 2, address, timeout_s=2.0)
@@ -235,7 +233,7 @@ def test_workers_that_die_or_freeze_are_replaced_and_a_job_that_lost_two_is_lost
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_typed_errors_are_raised_as_they_are(count: int, address: str | None):
+def test_typed_errors_are_raised_as_they_are(count, address):
     with pytest.raises(UnknownNameError, match="Did you mean 'hammer'"):
         results_of([1], make_unknown, count, address)
     with pytest.raises(InfeasibleError, match=r"No plan for 7\.") as raised:
@@ -243,19 +241,19 @@ def test_typed_errors_are_raised_as_they_are(count: int, address: str | None):
     assert raised.value.violations == {"distance": "1 m"}
 
 
-def test_unexpected_errors_keep_their_class_and_say_where_they_arose(address: str | None):
+def test_unexpected_errors_keep_their_class_and_say_where_they_arose(address):
     with pytest.raises(FileNotFoundError) as raised:
         results_of([Path("absent")], make_reader, 1, address)
     assert "make_reader" in "".join(traceback.format_exception(raised.value))
 
 
 @pytest.mark.parametrize("result", ["generator", "error"])
-def test_what_cannot_be_sent_is_an_error(result: str):
+def test_what_cannot_be_sent_is_an_error(result):
     with pytest.raises((TypeError, WorkersError), match=r"pickle|takes nothing"):
         results_of([result], make_unsendable, 1, "local")
 
 
-def test_worker_has_one_thread_and_its_own_process_group(address: str | None):
+def test_worker_has_one_thread_and_its_own_process_group(address):
     (result,) = results_of([0], make_surroundings, 1, address).values()
     assert not isinstance(result, LostJob)
     threads, process, group = result
@@ -264,7 +262,7 @@ def test_worker_has_one_thread_and_its_own_process_group(address: str | None):
     assert group != os.getpgrp()  # Ctrl-C at the terminal does not reach it
 
 
-def test_workers_that_cannot_start_are_an_error_and_not_a_loop(address: str | None):
+def test_workers_that_cannot_start_are_an_error_and_not_a_loop(address):
     with pytest.raises(WorkersError, match="Workers do not start: its worker died"):
         results_of([1], die, 1, address)
 

@@ -34,9 +34,7 @@ def shadow_of(p_W: np.ndarray) -> np.ndarray:
 
 
 @needs_gl
-def test_the_table_is_darker_where_a_body_keeps_the_light_away(
-    make: Callable[..., ToolUseEnv],
-) -> None:
+def test_the_table_is_darker_where_a_body_keeps_the_light_away(make):
     env = make(render_mode="rgb_array", randomization="off")
     env.reset(seed=0)
     picture = env.render()
@@ -65,9 +63,7 @@ def test_the_table_is_darker_where_a_body_keeps_the_light_away(
 
 @pytest.mark.slow
 @needs_gl
-def test_cameras_observe_the_same_with_and_without_pictures(
-    make: Callable[..., ToolUseEnv],
-) -> None:
+def test_cameras_observe_the_same_with_and_without_pictures(make):
     mode = {"obs_mode": "rgbd", "camera_size": (64, 48)}
     shown, other = make(render_mode="rgb_array", **mode), make(**mode)
     for seed in (0, 1):
@@ -135,9 +131,7 @@ def test_images_show_the_present_state(make: Callable[..., ToolUseEnv]) -> None:
 
 
 @pytest.mark.parametrize("mode", [pytest.param("rgb_array", marks=needs_gl), "human"])
-def test_pictures_and_meshcat_do_not_change_the_simulation(
-    make: Callable[..., ToolUseEnv], mode: str
-) -> None:
+def test_pictures_and_meshcat_do_not_change_the_simulation(make, mode):
     shown, other = make(render_mode=mode), make()
     for env in (shown, other):
         env.reset(seed=3)
@@ -148,9 +142,7 @@ def test_pictures_and_meshcat_do_not_change_the_simulation(
         assert shown.state_digest() == other.state_digest()
 
 
-def test_meshcat_serves_this_machine_alone_unless_it_is_told_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_meshcat_serves_this_machine_alone_unless_it_is_told_otherwise(monkeypatch):
     process = psutil.Process()
 
     def listeners() -> set[tuple[str, int]]:

@@ -46,7 +46,7 @@ def same(first: object, second: object) -> bool:
     return type(first) is type(second) and first == second
 
 
-def test_the_types_are_those_of_layouts() -> None:
+def test_the_types_are_those_of_layouts():
     for dtype in DTYPES:
         ArraySpec(kind="state", shape=(), dtype=dtype, unit="", frame=None)  # raises for others
     assert len(DTYPES) == 12
@@ -54,15 +54,13 @@ def test_the_types_are_those_of_layouts() -> None:
 
 @FORMS
 @given(st.dictionaries(st.text(max_size=3), PLAIN, max_size=3))
-def test_what_is_sent_is_read_bit_for_bit(form: ModuleType, message: dict) -> None:
+def test_what_is_sent_is_read_bit_for_bit(form, message):
     assert same(form.decode(form.encode(message)), message)
 
 
 @FORMS
 @given(ARRAYS, st.booleans())
-def test_neither_order_of_bytes_nor_of_axes_matters(
-    form: ModuleType, array: np.ndarray, swapped: bool
-) -> None:
+def test_neither_order_of_bytes_nor_of_axes_matters(form, array, swapped):
     other = array.astype(array.dtype.newbyteorder(">")) if swapped else array.T
     read = form.decode(form.encode({"a": other}))["a"]
     assert same(read, other.astype(array.dtype)) and read.flags.writeable and read.flags.owndata
@@ -77,7 +75,7 @@ def test_neither_order_of_bytes_nor_of_axes_matters(
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_only_numbers_are_sent(form: ModuleType, value: object) -> None:
+def test_only_numbers_are_sent(form, value):
     with pytest.raises(ProtocolError, match="cannot be sent"):
         form.encode({"a": value})
 
@@ -145,14 +143,14 @@ LIES: dict[ModuleType, list[bytes]] = {
     ("form", "content"),
     [(form, each) for form, own in LIES.items() for each in [*NO_MESSAGES, *own]],
 )
-def test_what_is_no_message_is_refused(form: ModuleType, content: bytes) -> None:
+def test_what_is_no_message_is_refused(form, content):
     with pytest.raises(ProtocolError, match="Not a message"):
         form.decode(content)
 
 
 @FORMS
 @given(st.binary(max_size=200))
-def test_random_bytes_are_refused_or_plain(form: ModuleType, content: bytes) -> None:
+def test_random_bytes_are_refused_or_plain(form, content):
     try:
         message = form.decode(content)
     except ProtocolError:
@@ -160,12 +158,12 @@ def test_random_bytes_are_refused_or_plain(form: ModuleType, content: bytes) -> 
     assert isinstance(message, dict)
 
 
-def test_the_largest_request_is_large_enough_and_not_much_larger() -> None:
+def test_the_largest_request_is_large_enough_and_not_much_larger():
     size = len(Act(seq=2**63 - 1, time_s=1 / 3, observation=observation()).to_bytes())
     assert size <= largest_request(LAYOUT) <= size + 2048
 
 
-def test_a_map_that_looks_like_an_array_is_read_as_one() -> None:
+def test_a_map_that_looks_like_an_array_is_read_as_one():
     array = np.arange(3, dtype=np.uint8)
     like = {"dtype": "uint8", "shape": [3], "data": array.tobytes()}
     assert same(decode(encode({"a": like}))["a"], array)
@@ -175,7 +173,7 @@ def test_a_map_that_looks_like_an_array_is_read_as_one() -> None:
 
 
 @given(ARRAYS)
-def test_arrays_are_packed_as_openpi_packs_them(array: np.ndarray) -> None:
+def test_arrays_are_packed_as_openpi_packs_them(array):
     assert same(openpi.decode(packed({"x": as_openpi(array)}))["x"], array)
     fields: Any = msgpack.unpackb(openpi.encode({"x": array}))["x"]
     again = np.ndarray(
@@ -185,6 +183,6 @@ def test_arrays_are_packed_as_openpi_packs_them(array: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("value", [np.float32(1.5), np.int64(-3), np.uint8(200), np.bool_(True)])
-def test_numbers_come_back(value: np.generic) -> None:
+def test_numbers_come_back(value):
     found = openpi.decode(openpi.encode({"x": value}))["x"]
     assert found == value and found.dtype == value.dtype

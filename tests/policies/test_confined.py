@@ -44,9 +44,7 @@ def found(name: str) -> PolicySource:
     return find_policy_apart(f"{MODULE}:{name}")
 
 
-def test_it_acts_on_observations_bit_for_bit(
-    hammer: ToolUseEnv, interface: EnvInterface, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_it_acts_on_observations_bit_for_bit(hammer, interface, capfd):
     observation, _ = hammer.reset(seed=0)
     source = found("Honest")
     assert (source.kind, source.env_kwargs) == ("factory", {"obs_mode": "state"})
@@ -62,9 +60,7 @@ def test_it_acts_on_observations_bit_for_bit(
 
 
 @pytest.mark.parametrize("name", ["Wrapping", "Planning"])
-def test_there_is_no_environment_to_ask(
-    name: str, hammer: ToolUseEnv, interface: EnvInterface
-) -> None:
+def test_there_is_no_environment_to_ask(name, hammer, interface):
     observation, _ = hammer.reset(seed=0)
     policy = confined(name, interface)
     with pytest.raises(PolicyError, match=r"given no environment, only its .* --track privileged"):
@@ -72,7 +68,7 @@ def test_there_is_no_environment_to_ask(
         policy.act(observation)
 
 
-def test_there_is_no_environment_to_find(hammer: ToolUseEnv, interface: EnvInterface) -> None:
+def test_there_is_no_environment_to_find(hammer, interface):
     observation, _ = hammer.reset(seed=0)
     policy = confined("Searching", interface)
     policy.reset()
@@ -90,9 +86,7 @@ def test_there_is_no_environment_to_find(hammer: ToolUseEnv, interface: EnvInter
         ("Missing", "Unknown factory of policies .*'Missing'"),
     ],
 )
-def test_its_failures_are_errors_of_its_own(
-    name: str, message: str, hammer: ToolUseEnv, interface: EnvInterface
-) -> None:
+def test_its_failures_are_errors_of_its_own(name, message, hammer, interface):
     observation, _ = hammer.reset(seed=0)
     policy = confined(name, interface)
     for _ in range(2):  # a new episode finds a new process, where the first one has ended
@@ -101,9 +95,7 @@ def test_its_failures_are_errors_of_its_own(
             policy.act(observation)
 
 
-def test_what_it_sends_is_never_run(
-    hammer: ToolUseEnv, interface: EnvInterface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_it_sends_is_never_run(hammer, interface, tmp_path, monkeypatch):
     monkeypatch.setenv("FLEET_TOOLS_TEST_MARK", str(tmp_path / "mark"))
     observation, _ = hammer.reset(seed=0)
     policy = confined("Smuggling", interface)
@@ -114,7 +106,7 @@ def test_what_it_sends_is_never_run(
 
 
 @pytest.mark.parametrize("answer", [pickle.dumps(0), Ready(session=1).to_bytes()], ids=range(2))
-def test_what_is_no_answer_ends_its_process(answer: bytes) -> None:
+def test_what_is_no_answer_ends_its_process(answer):
     """`Ready` with another number is one that is late, and the next answer does not come.
 
     More of it is fuzzed: the kind "answers of confined policies".
@@ -127,7 +119,7 @@ def test_what_is_no_answer_ends_its_process(answer: bytes) -> None:
 
 
 @given(arrays.arrays(DTYPES, arrays.array_shapes(min_dims=0, max_side=5)))
-def test_its_actions_are_arrays_of_any_numbers(action: np.ndarray) -> None:
+def test_its_actions_are_arrays_of_any_numbers(action):
     class Acting:
         def reset(self) -> None:
             pass
@@ -145,7 +137,7 @@ def test_its_actions_are_arrays_of_any_numbers(action: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("info", ["NaN", "[" * 10**5])
-def test_what_is_no_information_is_refused(info: str) -> None:
+def test_what_is_no_information_is_refused(info):
     channel = Answering(hello().to_bytes(), Informed(info=info).to_bytes())
     client = PolicyClient(channel, None, confined=True)
     with pytest.raises(PolicyError, match="answered something else"):
@@ -174,7 +166,7 @@ class Answering(PolicyProcess):
             raise EOFError from None
 
 
-def test_its_module_is_not_imported_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_module_is_not_imported_here(tmp_path, monkeypatch):
     (tmp_path / "stranger.py").write_text("import os\nos.environ['STRANGER'] = '1'\nmake = dict\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv("STRANGER", raising=False)
@@ -182,7 +174,7 @@ def test_its_module_is_not_imported_here(tmp_path: Path, monkeypatch: pytest.Mon
     assert "STRANGER" not in os.environ
 
 
-def test_its_process_ends_with_it() -> None:
+def test_its_process_ends_with_it():
     process = PolicyProcess("find", "zero")
     pid = process.pid
     del process
@@ -190,7 +182,7 @@ def test_its_process_ends_with_it() -> None:
         os.kill(pid, 0)
 
 
-def test_its_process_ends_with_whoever_started_it(tmp_path: Path) -> None:
+def test_its_process_ends_with_whoever_started_it(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(
         "import os\n"
@@ -210,6 +202,6 @@ def test_its_process_ends_with_whoever_started_it(tmp_path: Path) -> None:
         time.sleep(0.2)
 
 
-def test_it_is_not_copied(interface: EnvInterface) -> None:
+def test_it_is_not_copied(interface):
     with pytest.raises(PolicyError, match="ConfinedPolicy is not copied"):
         pickle.dumps(confined("Honest", interface))

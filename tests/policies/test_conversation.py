@@ -73,7 +73,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize("name", MISFITS)
-def test_a_refused_observation_leaves_the_state_as_it_is(name: str) -> None:
+def test_a_refused_observation_leaves_the_state_as_it_is(name):
     arrays, message = MISFITS[name]
     talk, other = begun(), begun()
     assert answered(talk, 0) == answered(other, 0)
@@ -104,11 +104,11 @@ def test_a_refused_observation_leaves_the_state_as_it_is(name: str) -> None:
     ],
     ids=range(15),
 )
-def test_what_is_no_request_is_malformed(content: bytes | str) -> None:
+def test_what_is_no_request_is_malformed(content):
     assert refused(begun(), content).code == "malformed"
 
 
-def test_requests_come_in_order() -> None:
+def test_requests_come_in_order():
     talk = conversation()
     assert refused(talk, act(0)).code == "order"  # before a reset
     talk.answer(Reset(session=0))
@@ -119,7 +119,7 @@ def test_requests_come_in_order() -> None:
     answered(talk, 6)
 
 
-def test_a_reset_forgets() -> None:
+def test_a_reset_forgets():
     talk = begun()
     first = answered(talk, 0)
     answered(talk, 1)
@@ -139,9 +139,7 @@ def test_a_reset_forgets() -> None:
     ],
     ids=repr,
 )
-def test_an_error_of_the_policy_ends_its_episode_and_tells_nothing(
-    value: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_of_the_policy_ends_its_episode_and_tells_nothing(value, caplog):
     def fail_once(step: int) -> Any:
         if step == 0 and isinstance(value, Exception):
             raise value

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -73,9 +73,7 @@ def motion(env: ToolUseEnv, points_m: np.ndarray) -> np.ndarray:
 
 
 @given(POINTS_M, TURNS)
-def test_the_servo_uses_no_directions_but_those_of_the_keypoints(
-    hammer: ToolUseEnv, points_m: np.ndarray, turn: Rotation
-) -> None:
+def test_the_servo_uses_no_directions_but_those_of_the_keypoints(hammer, points_m, turn):
     face, drive = points_m[0] - points_m[1], points_m[4] - points_m[3]
     lengths = np.linalg.norm(face), np.linalg.norm(drive)
     if min(lengths) < 1e-3 or face @ drive < -0.99 * np.prod(lengths):
@@ -87,13 +85,13 @@ def test_the_servo_uses_no_directions_but_those_of_the_keypoints(
     )
 
 
-def test_the_servo_hammers(hammer: ToolUseEnv) -> None:
+def test_the_servo_hammers(hammer):
     for seed in range(2):
         assert rollout(hammer, SERVO.make_policy(hammer), seed=seed).outcome == "success"
 
 
 @pytest.mark.slow
-def test_the_servo_is_evaluated_as_any_policy(tmp_path: Path) -> None:
+def test_the_servo_is_evaluated_as_any_policy(tmp_path):
     shutil.copy(ROOT / "examples/outside_policy/servo.py", tmp_path)
     success = total(tmp_path, "servo:make_policy", scenes=10)["success"]
     assert success["trials"] == 40
@@ -103,7 +101,7 @@ def test_the_servo_is_evaluated_as_any_policy(tmp_path: Path) -> None:
 # --- Outputs --------------------------------------------------------------------------------
 
 
-def test_examples_write_nothing_that_git_keeps(tmp_path: Path) -> None:
+def test_examples_write_nothing_that_git_keeps(tmp_path):
     """By default; else a first try would change the checkout."""
     code = """
 import json
@@ -142,7 +140,7 @@ def _learned(sac: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield sac
 
 
-def test_a_curve_has_its_points_and_references(learned: ModuleType) -> None:
+def test_a_curve_has_its_points_and_references(learned):
     curve = json.loads((learned.CURVES / "hammer.json").read_text())
     assert [point["steps"] for point in curve["points"]] == [0, 1]
     assert curve["references"].keys() == {"expert", "zero", "random"}
@@ -151,27 +149,23 @@ def test_a_curve_has_its_points_and_references(learned: ModuleType) -> None:
     assert np.abs(curve["references"]["zero"]["returns"]).max() < 0.01
 
 
-def test_an_agent_is_evaluated_at_start_and_end_and_between(
-    sac: ModuleType, make: Callable[..., ToolUseEnv]
-) -> None:
+def test_an_agent_is_evaluated_at_start_and_end_and_between(sac, make):
     env = make("FleetTools/Hammer-v0", reward="dense", tool="claw", object="round_nail")
     assert [steps for steps, _ in sac.learn(env, steps=5, every=2, seed=0)] == [0, 2, 4, 5]
 
 
-def test_curves_are_drawn(learned: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_curves_are_drawn(learned, capsys):
     assert learned.main(["draw"]) == 0
     assert learned.FIGURE.read_bytes().startswith(b"\x89PNG")
     assert "expert: return" in capsys.readouterr().out
 
 
-def test_without_a_curve_nothing_is_drawn(
-    learned: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_curve_nothing_is_drawn(learned, tmp_path, monkeypatch):
     monkeypatch.setattr(learned, "CURVES", tmp_path)
     assert learned.main(["draw"]) == 2
 
 
-def test_a_stored_agent_acts(learned: ModuleType, hammer: ToolUseEnv) -> None:
+def test_a_stored_agent_acts(learned, hammer):
     agent = learned.make_policy(hammer)
     observation, _ = hammer.reset(seed=0)
     agent.reset()
@@ -183,7 +177,7 @@ def test_a_stored_agent_acts(learned: ModuleType, hammer: ToolUseEnv) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_learns_to_hammer(tmp_path: Path) -> None:
+def test_an_agent_learns_to_hammer(tmp_path):
     pytest.importorskip("stable_baselines3")
     name = "examples/reinforcement_learning"
     shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("agents", "curves"))
@@ -232,7 +226,7 @@ LINKS = st.builds(
 
 
 @given(LINKS, st.integers(0, 1000))
-def test_actions_are_late_enough_and_never_out_of_order(link: Any, seed: int) -> None:
+def test_actions_are_late_enough_and_never_out_of_order(link, seed):
     found = executed(link, seed)
     acted = [(step, sent) for step, sent in enumerate(found) if sent is not None]
     assert [sent for _, sent in acted] == sorted({sent for _, sent in acted})
@@ -242,15 +236,15 @@ def test_actions_are_late_enough_and_never_out_of_order(link: Any, seed: int) ->
 
 
 @pytest.mark.parametrize("delay", range(4))
-def test_a_steady_link_shifts_every_action(delay: int) -> None:
+def test_a_steady_link_shifts_every_action(delay):
     assert executed(Link(delay)) == [None] * delay + list(range(STEPS - delay))
 
 
-def test_a_robot_that_waits_sees_the_outcome_before_it_asks_again() -> None:
+def test_a_robot_that_waits_sees_the_outcome_before_it_asks_again():
     assert executed(Link(2, waits=True))[:9] == [None, None, 0, None, None, 3, None, None, 6]
 
 
-def test_lost_messages_are_zero_actions() -> None:
+def test_lost_messages_are_zero_actions():
     assert executed(Link(loss=1.0)) == [None] * STEPS
     lost = executed(Link(loss=0.5)).count(None)
     assert 0 < lost < STEPS

@@ -4,7 +4,6 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -53,7 +52,7 @@ def asked(connection: Any, request: dict[str, Any]) -> dict[str, Any] | str:
     return answer if isinstance(answer, str) else openpi.decode(answer)
 
 
-def test_our_server_answers_with_the_policy_s_actions() -> None:
+def test_our_server_answers_with_the_policy_s_actions():
     with answering(Remembering) as client:
         metadata = openpi.decode(client.recv(timeout=10))
         assert metadata["action"]["shape"] == [6] and metadata["reset_entry"] == "reset"
@@ -78,7 +77,7 @@ REFUSED = {
 }
 
 
-def test_what_the_policy_cannot_read_is_refused_in_words() -> None:
+def test_what_the_policy_cannot_read_is_refused_in_words():
     with serving(Remembering, dialect=OpenpiConversation) as server:
         for name, (request, message) in REFUSED.items():
             with connect(server.url, compression=None) as client:
@@ -91,7 +90,7 @@ def test_what_the_policy_cannot_read_is_refused_in_words() -> None:
     OPENPI_PYTHON is None,
     reason="needs FLEET_TOOLS_OPENPI_PYTHON, the Python of an environment with openpi-client",
 )
-def test_the_client_of_openpi_is_answered(tmp_path: Path) -> None:
+def test_the_client_of_openpi_is_answered(tmp_path):
     script = """
 import sys, numpy as np
 from openpi_client.websocket_client_policy import WebsocketClientPolicy
@@ -156,7 +155,7 @@ def seen(env: gymnasium.Env) -> dict[str, np.ndarray]:
     return interface_of(env).observation_space.sample()
 
 
-def test_chunks_are_executed_and_asked_for_anew(env: gymnasium.Env) -> None:
+def test_chunks_are_executed_and_asked_for_anew(env):
     requests: list[dict[str, Any]] = []
 
     def act(request: dict[str, Any]) -> dict[str, Any]:
@@ -191,9 +190,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_a_server_must_not_answer_is_an_error_of_the_policy(
-    name: str, env: gymnasium.Env
-) -> None:
+def test_what_a_server_must_not_answer_is_an_error_of_the_policy(name, env):
     with foreign(lambda request: WRONG[name]) as url:
         policy = OpenpiPolicy(env, url)
         with pytest.raises(PolicyError, match="The policy's server"):
@@ -201,7 +198,7 @@ def test_what_a_server_must_not_answer_is_an_error_of_the_policy(
         policy.reset()  # connects anew
 
 
-def test_what_cannot_be_asked_for_is_refused(env: gymnasium.Env) -> None:
+def test_what_cannot_be_asked_for_is_refused(env):
     with pytest.raises(ConfigError, match=r"no feature observation\.images\.front"):
         OpenpiPolicy(env, "ws://127.0.0.1:1", names={"observation.images.front": "image"})
     with pytest.raises(ConfigError, match="given: 0"):
@@ -212,9 +209,7 @@ def test_what_cannot_be_asked_for_is_refused(env: gymnasium.Env) -> None:
         OpenpiPolicy(env, "ws://192.0.2.1:8000")
 
 
-def test_the_token_is_sent_as_an_api_key(
-    env: gymnasium.Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_token_is_sent_as_an_api_key(env, monkeypatch):
     with foreign(lambda _: {"actions": np.ones((1, 6))}, Access(token=TOKEN)) as url:
         with pytest.raises(PolicyError, match="asks for a token"):
             OpenpiPolicy(env, url)

@@ -2,7 +2,7 @@
 
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ from support.environments import IDS
 from support.evaluated import SMALL, FaultyPolicy, PresumptuousPolicy, a_result
 
 from fleet_tools.dataset.attempts import collect_episode
-from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import PolicyError, UnknownNameError
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.result import decode_actions
@@ -54,7 +53,7 @@ def _constant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("perceived_expert", "random")),
     ],
 )
-def test_an_episode_is_the_same_in_collection_and_evaluation(source: str) -> None:
+def test_an_episode_is_the_same_in_collection_and_evaluation(source):
     (trial,) = SMALL.trials("hammer", "train", 1)
     policy = find_policy(source)
     provenance = PolicyProvenance.of(policy, track="privileged")
@@ -66,9 +65,7 @@ def test_an_episode_is_the_same_in_collection_and_evaluation(source: str) -> Non
     assert evaluated.steps > 0
 
 
-def test_a_source_is_a_value_from_which_other_processes_make_the_policy(
-    hammer: ToolUseEnv, constant: Path
-) -> None:
+def test_a_source_is_a_value_from_which_other_processes_make_the_policy(hammer, constant):
     for source in ("random", "constant:Constant"):
         found = pickle.loads(pickle.dumps(find_policy(source)))
         assert found == find_policy(source)
@@ -76,7 +73,7 @@ def test_a_source_is_a_value_from_which_other_processes_make_the_policy(
         np.testing.assert_array_equal(first.act({}), again.act({}))
 
 
-def test_the_text_of_a_source_changes_with_its_content(constant: Path) -> None:
+def test_the_text_of_a_source_changes_with_its_content(constant):
     assert str(find_policy("expert")) == "expert"
     before = find_policy("constant:Constant")
     assert str(before) == f"constant:Constant ({before.content_digest})"
@@ -84,7 +81,7 @@ def test_the_text_of_a_source_changes_with_its_content(constant: Path) -> None:
     assert str(find_policy("constant:Constant")) != str(before)
 
 
-def test_a_policy_whose_file_has_changed_is_not_made(hammer: ToolUseEnv, constant: Path) -> None:
+def test_a_policy_whose_file_has_changed_is_not_made(hammer, constant):
     found = find_policy("constant:Constant")
     found.make(hammer)
     constant.write_text(MODULE.replace("0.25", "0.5"))
@@ -92,12 +89,12 @@ def test_a_policy_whose_file_has_changed_is_not_made(hammer: ToolUseEnv, constan
         found.make(hammer)
 
 
-def test_an_error_of_a_factory_is_the_policys_error(hammer: ToolUseEnv) -> None:
+def test_an_error_of_a_factory_is_the_policys_error(hammer):
     with pytest.raises(PolicyError, match=r"making it raised at evaluated.py:\d+: MemoryError"):
         find_policy("support.evaluated:failing_factory").make(hammer)
 
 
-def test_a_policy_chooses_its_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_chooses_its_observations(monkeypatch):
     assert find_policy("support.evaluated:FaultyPolicy").env_kwargs == {}
     kwargs = {"obs_mode": "point_cloud", "cloud_size": [8, 8]}
     monkeypatch.setattr(FaultyPolicy, "env_kwargs", kwargs, raising=False)
@@ -115,9 +112,7 @@ def test_a_policy_chooses_its_observations(monkeypatch: pytest.MonkeyPatch) -> N
         ("support.evaluated:PresumptuousPolicy", UnknownNameError, "may choose: 'randomization'"),
     ],
 )
-def test_unknown_and_invalid_sources_are_refused(
-    source: str, error: type[Exception], message: str
-) -> None:
+def test_unknown_and_invalid_sources_are_refused(source, error, message):
     assert PresumptuousPolicy.env_kwargs
     with pytest.raises(error, match=message):
         find_policy(source)
@@ -130,9 +125,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("environment_id", IDS)
-def test_a_robot_without_motion_never_succeeds(
-    make: Callable[..., ToolUseEnv], environment_id: str, seed: int
-) -> None:
+def test_a_robot_without_motion_never_succeeds(make, environment_id, seed):
     env = make(environment_id)
     episode = rollout(env, ZeroPolicy(env), seed=seed)
     assert episode.outcome == "time_limit"
@@ -140,9 +133,7 @@ def test_a_robot_without_motion_never_succeeds(
     assert not episode.success.any()
 
 
-def test_random_actions_fill_the_space_and_follow_from_the_seed(
-    make: Callable[..., ToolUseEnv],
-) -> None:
+def test_random_actions_fill_the_space_and_follow_from_the_seed(make):
     env = make(IDS[0])
     first, again, other = (RandomPolicy(env, seed) for seed in (1, 1, 2))
     actions = np.array([first.act({}) for _ in range(1000)])

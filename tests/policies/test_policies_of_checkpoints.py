@@ -4,7 +4,6 @@ import copy
 import json
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,10 @@ from support.rendering import needs_gl
 from support.small_checkpoints import SMALL_BODY, untrained
 
 from fleet_tools import collect, view
-from fleet_tools.baselines.policies.config import (
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.part_configs import (
     MLPConfig,
     PointNetConfig,
-    PolicyConfig,
     RecurrentConfig,
     ResNet18Config,
 )
@@ -51,7 +50,7 @@ def write_short_task(folder: Path, steps: int) -> str:
     return str(folder / "hammer.yaml")
 
 
-def test_results_name_the_file(mlp: str) -> None:
+def test_results_name_the_file(mlp):
     provenance = PolicyProvenance.of(find_policy(mlp))
     assert (provenance.name, provenance.source) == ("mlp", "mlp.safetensors")
     assert provenance.kind == "checkpoint"
@@ -68,8 +67,8 @@ def test_results_name_the_file(mlp: str) -> None:
     ],
 )
 def test_a_checkpoint_of_a_training_run_is_called_like_the_run(
-    mlp: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, name: str
-) -> None:
+    mlp, tmp_path, monkeypatch, file, name
+):
     (tmp_path / file).parent.mkdir(parents=True)
     shutil.copy(mlp, tmp_path / file)
     monkeypatch.chdir((tmp_path / file).parent)  # a relative path has no folder in it
@@ -78,7 +77,7 @@ def test_a_checkpoint_of_a_training_run_is_called_like_the_run(
     assert {Path(each).stem for each in (BEST, LAST)} == {"best", "last"}
 
 
-def test_the_hash_follows_from_the_content_and_not_from_the_name(mlp: str, tmp_path: Path) -> None:
+def test_the_hash_follows_from_the_content_and_not_from_the_name(mlp, tmp_path):
     digest = find_policy(mlp).content_digest
     other = tmp_path / "other.safetensors"
     assert find_policy(untrained(other)).content_digest == digest
@@ -87,9 +86,7 @@ def test_the_hash_follows_from_the_content_and_not_from_the_name(mlp: str, tmp_p
 
 
 @pytest.mark.slow
-def test_view_shows_the_episode_of_a_checkpoint(
-    mlp: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_view_shows_the_episode_of_a_checkpoint(mlp, tmp_path, capsys):
     file = tmp_path / "view.html"
     task = write_short_task(tmp_path, steps=10)
     options = ["--task", task, "--policy", mlp, "--seed", "3", "--output", str(file), "--json"]
@@ -104,7 +101,7 @@ def test_view_shows_the_episode_of_a_checkpoint(
 
 
 @needs_gl
-def test_view_shows_the_cloud_that_a_checkpoint_reads(tmp_path: Path) -> None:
+def test_view_shows_the_cloud_that_a_checkpoint_reads(tmp_path):
     config = PolicyConfig(body=SMALL_BODY, clouds=PointNetConfig(widths=(4,)))
     env_kwargs = {"obs_mode": "point_cloud", "cloud_size": [40, 24]}
     cloud = untrained(tmp_path / "cloud.safetensors", config, **env_kwargs)
@@ -115,9 +112,7 @@ def test_view_shows_the_cloud_that_a_checkpoint_reads(tmp_path: Path) -> None:
     assert any("/annotations/cloud/" in path for path, _ in tracks(file.read_text()))
 
 
-def test_a_dataset_is_resumed_only_with_the_same_checkpoint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dataset_is_resumed_only_with_the_same_checkpoint(tmp_path, capsys):
     policy, folder = untrained(tmp_path / "policy.safetensors"), tmp_path / "data"
     task = write_short_task(tmp_path, steps=3)
     options = ["--task", task, "--episodes", "1", "--workers", "0"]
@@ -138,9 +133,7 @@ def test_a_dataset_is_resumed_only_with_the_same_checkpoint(
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_nothing_begins_where_a_checkpoint_cannot_act(
-    mlp: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_begins_where_a_checkpoint_cannot_act(mlp, tmp_path, capsys):
     options = ["--tool", "knife", "--episodes", "1", "--policy", mlp, "--workers", "0"]
     assert collect.main([*options, "--output", str(tmp_path / "data")]) == 2
     assert "The policy reads another layout" in capsys.readouterr().err
@@ -165,14 +158,12 @@ def test_nothing_begins_where_a_checkpoint_cannot_act(
         ),
     ],
 )
-def test_a_policy_is_given_the_observations_of_training(
-    sees: dict, kwargs: dict, tmp_path: Path
-) -> None:
+def test_a_policy_is_given_the_observations_of_training(sees, kwargs, tmp_path):
     config = PolicyConfig(body=SMALL_BODY, **sees)
     assert find_policy(untrained(tmp_path / "policy", config, **kwargs)).env_kwargs == kwargs
 
 
-def test_a_checkpoint_acts_through_wrappers_or_names_them(mlp: str) -> None:
+def test_a_checkpoint_acts_through_wrappers_or_names_them(mlp):
     env = EnvSpec.of(task="hammer", split="train").make_tool_use()
     scaled = wrappers.RescaleAction(env, np.float32(-2), np.float32(2))
     episodes = [
@@ -191,7 +182,7 @@ def test_a_checkpoint_acts_through_wrappers_or_names_them(mlp: str) -> None:
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))]
 )
-def test_a_recurrent_policy_is_copied_with_its_memory(tmp_path: Path, copied: Callable) -> None:
+def test_a_recurrent_policy_is_copied_with_its_memory(tmp_path, copied):
     config = PolicyConfig(body=RecurrentConfig(type="gru", layers=1, width=8))
     env = EnvSpec.of(task="hammer", split="train").make_tool_use()
     policy = load_checkpoint_policy(untrained(tmp_path / "gru.safetensors", config), env)

@@ -16,7 +16,6 @@ from websockets.sync.server import serve
 
 from fleet_tools.errors import PolicyError
 from fleet_tools.policies.policy_client import PolicyClient
-from fleet_tools.policies.policy_server import PolicyServer
 from fleet_tools.policies.server_access import TOKEN_VARIABLE
 from fleet_tools.policies.wire_messages import Acted, Ready
 
@@ -57,7 +56,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_what_a_server_must_not_answer_is_an_error_of_the_policy(name: str) -> None:
+def test_what_a_server_must_not_answer_is_an_error_of_the_policy(name):
     with lying(Ready(session=0), LIES[name]) as client:
         client.reset()
         with pytest.raises(PolicyError):
@@ -67,7 +66,7 @@ def test_what_a_server_must_not_answer_is_an_error_of_the_policy(name: str) -> N
             client.reset()
 
 
-def test_answers_of_other_requests_are_dropped() -> None:
+def test_answers_of_other_requests_are_dropped():
     wrong = [Acted(seq=seq, action=constant(seq)) for seq in (9, 1, 2**62)]
     answers = [*wrong, Acted(seq=0, action=ACTION)]
     with lying([Ready(session=8), Ready(session=0)], answers) as client:
@@ -78,7 +77,7 @@ def test_answers_of_other_requests_are_dropped() -> None:
 @pytest.mark.parametrize(
     "first", [b"", b"\x80", "hello", hello().to_bytes().replace(b"protocol\x01", b"protocol\x02")]
 )
-def test_a_server_of_another_protocol_is_refused(first: Any) -> None:
+def test_a_server_of_another_protocol_is_refused(first):
     with (
         running(lambda connection: connection.send(first), compression=None) as url,
         pytest.raises(PolicyError, match="speaks otherwise"),
@@ -86,7 +85,7 @@ def test_a_server_of_another_protocol_is_refused(first: Any) -> None:
         PolicyClient.at(url, timeout_s=0.5)
 
 
-def test_redirects_are_not_followed(server: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redirects_are_not_followed(server, monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "0123456789abcdef")
 
     def redirect(connection: Any, request: Any) -> Any:
@@ -101,7 +100,7 @@ def test_redirects_are_not_followed(server: PolicyServer, monkeypatch: pytest.Mo
         PolicyClient.at(url)
 
 
-def test_there_is_no_server() -> None:
+def test_there_is_no_server():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(PolicyError, match="not answer in time"):

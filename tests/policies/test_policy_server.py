@@ -4,7 +4,6 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +39,7 @@ from fleet_tools.policies.wire_messages import (
 )
 
 
-def test_the_actions_are_those_of_the_policy_bit_for_bit(server: PolicyServer) -> None:
+def test_the_actions_are_those_of_the_policy_bit_for_bit(server):
     policy = Remembering()
     policy.reset()
     expected = [policy.act(observation(seed)).tobytes() for seed in range(6)]
@@ -50,7 +49,7 @@ def test_the_actions_are_those_of_the_policy_bit_for_bit(server: PolicyServer) -
     connection.close()
 
 
-def test_a_connection_outlives_a_pause(server: PolicyServer) -> None:
+def test_a_connection_outlives_a_pause(server):
     connection = PolicyClient.at(server.url, timeout_s=1.0)
     expected = actions(connection, range(2))
     time.sleep(1.2)  # more than the time of an answer
@@ -58,7 +57,7 @@ def test_a_connection_outlives_a_pause(server: PolicyServer) -> None:
     connection.close()
 
 
-def test_connections_do_not_share_state(server: PolicyServer) -> None:
+def test_connections_do_not_share_state(server):
     apart = [episode(server.url, range(5)), episode(server.url, range(50, 55))]
     both = [PolicyClient.at(server.url) for _ in range(2)]
     for connection in both:
@@ -76,9 +75,7 @@ def test_connections_do_not_share_state(server: PolicyServer) -> None:
 @pytest.mark.parametrize(
     "given", [{}, {"state": None}, {"state": np.zeros(3)}, {"state": np.full(3, np.nan, "f4")}]
 )
-def test_what_the_policy_cannot_read_is_not_sent(
-    given: dict[str, Any], server: PolicyServer
-) -> None:
+def test_what_the_policy_cannot_read_is_not_sent(given, server):
     connection = PolicyClient.at(server.url)
     connection.reset()
     wrong = {**observation(), **given} if given else {}
@@ -99,7 +96,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_no_request_ends_its_own_connection(name: str, server: PolicyServer) -> None:
+def test_what_is_no_request_ends_its_own_connection(name, server):
     other = PolicyClient.at(server.url)
     expected = actions(other, range(4))
     other.reset()
@@ -116,7 +113,7 @@ def test_what_is_no_request_ends_its_own_connection(name: str, server: PolicySer
     other.close()
 
 
-def test_a_request_that_is_too_large_ends_its_own_connection(server: PolicyServer) -> None:
+def test_a_request_that_is_too_large_ends_its_own_connection(server):
     with opened(server) as stranger:
         stranger.recv()
         stranger.send(bytes(largest_request(hello().observation) + 1))
@@ -126,12 +123,12 @@ def test_a_request_that_is_too_large_ends_its_own_connection(server: PolicyServe
     assert episode(server.url, range(3)) == episode(server.url, range(3))
 
 
-def test_compressed_requests_are_not_understood(server: PolicyServer) -> None:
+def test_compressed_requests_are_not_understood(server):
     with connect(server.url, compression="deflate", proxy=None) as stranger:
         assert stranger.protocol.extensions == []  # no bomb is unpacked
 
 
-def test_one_request_is_in_flight() -> None:
+def test_one_request_is_in_flight():
     with serving(lambda: Scripted(slow_at_first)) as server, opened(server) as client:
         client.recv()
         client.send(Reset(session=0).to_bytes())
@@ -145,7 +142,7 @@ def test_one_request_is_in_flight() -> None:
             client.recv(timeout=5)
 
 
-def test_connections_are_bounded_and_given_back() -> None:
+def test_connections_are_bounded_and_given_back():
     with serving(Remembering, max_connections=2) as server:
         kept = [PolicyClient.at(server.url) for _ in range(2)]
         with pytest.raises(PolicyError, match="says full"):
@@ -170,7 +167,7 @@ def connected_soon(server: PolicyServer) -> PolicyClient:
             time.sleep(0.05)
 
 
-def test_pages_of_browsers_are_refused(server: PolicyServer) -> None:
+def test_pages_of_browsers_are_refused(server):
     with pytest.raises(InvalidStatus) as refused, opened(server, origin="http://127.0.0.1"):
         pass
     assert refused.value.response.status_code == 403
@@ -183,7 +180,7 @@ SHORT_REQUEST = (
 PING = b"\x89\xfd\0\0\0\0" + b"x" * 125
 
 
-def test_clients_that_answer_nothing_do_not_hold_up_the_end() -> None:
+def test_clients_that_answer_nothing_do_not_hold_up_the_end():
     """One is silent, one sends half a frame, and one does not read the answers to its pings."""
     clients, others = [], set(threading.enumerate())  # such as of clients of earlier tests
     with serving(Remembering) as server:
@@ -206,7 +203,7 @@ def test_clients_that_answer_nothing_do_not_hold_up_the_end() -> None:
     assert not [each for each in started if "recv_events" in each.name]
 
 
-def test_an_occupied_port_is_refused(server: PolicyServer) -> None:
+def test_an_occupied_port_is_refused(server):
     port = int(server.url.rpartition(":")[2])
     with (
         pytest.raises(ConfigError, match=f"Cannot listen on 127.0.0.1:{port}"),

@@ -43,12 +43,12 @@ def step_of(command: RobotCommand) -> int | None:
     return round(100 * float(command.action[0])) - 1 if command.status == "answered" else None
 
 
-def test_answers_in_time_are_commands() -> None:
+def test_answers_in_time_are_commands():
     with robot(constant) as policy:
         assert [step_of(act(policy)) for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
-def test_while_a_late_answer_is_awaited_nothing_is_asked_and_it_is_not_taken_for_another() -> None:
+def test_while_a_late_answer_is_awaited_nothing_is_asked_and_it_is_not_taken_for_another():
     release = threading.Event()
     with robot(held({1}, release), max_misses=9) as policy:
         assert [step_of(act(policy)) for _ in range(4)] == [0, None, None, None]
@@ -56,7 +56,7 @@ def test_while_a_late_answer_is_awaited_nothing_is_asked_and_it_is_not_taken_for
         assert [step_of(act(policy)) for _ in range(3)] == [2, 3, 4]
 
 
-def test_misses_count_in_a_row() -> None:
+def test_misses_count_in_a_row():
     release = threading.Event()
     with robot(held({0, 2}, release), max_misses=2) as policy:
         for _ in range(2):
@@ -66,7 +66,7 @@ def test_misses_count_in_a_row() -> None:
             assert act(policy).status == "answered"
 
 
-def test_after_some_misses_it_stops_until_it_is_reset() -> None:
+def test_after_some_misses_it_stops_until_it_is_reset():
     release = threading.Event()
     with robot(held({1}, release)) as policy:
         statuses = [act(policy).status for _ in range(4)]
@@ -82,7 +82,7 @@ def test_after_some_misses_it_stops_until_it_is_reset() -> None:
 @pytest.mark.parametrize(
     "wrong", [np.full(6, np.nan, np.float32), np.zeros(5, np.float32), RuntimeError("broken")]
 )
-def test_what_is_no_action_stops_at_once(wrong: Any) -> None:
+def test_what_is_no_action_stops_at_once(wrong):
     def script(step: int) -> Any:
         if step == 1 and isinstance(wrong, Exception):
             raise wrong
@@ -94,20 +94,20 @@ def test_what_is_no_action_stops_at_once(wrong: Any) -> None:
         assert act(policy).status == "answered"
 
 
-def test_actions_are_clipped() -> None:
+def test_actions_are_clipped():
     with robot(lambda step: np.array([-2, -1, -0.5, 0.5, 1, 1e30], np.float32)) as policy:
         assert act(policy).action.tolist() == [-1, -1, -0.5, 0.5, 1, 1]
 
 
 @pytest.mark.parametrize("given", [{}, {"state": np.full(3, np.nan, np.float32)}, None])
-def test_an_observation_that_is_none_stops(given: Any) -> None:
+def test_an_observation_that_is_none_stops(given):
     with robot(constant) as policy:
         assert policy.act(given, 0.0).status == "stopped"
         policy.reset()
         assert act(policy).status == "answered"
 
 
-def test_a_lost_server_stops() -> None:
+def test_a_lost_server_stops():
     with serving(lambda: Scripted(constant)) as server:
         policy = RealTimePolicy(server.url, DEADLINE_S)
         assert act(policy).status == "stopped"  # reset comes first
@@ -121,7 +121,7 @@ def test_a_lost_server_stops() -> None:
     policy.close()
 
 
-def test_the_deadline_is_shorter_than_the_control_period() -> None:
+def test_the_deadline_is_shorter_than_the_control_period():
     with serving(lambda: Scripted(constant)) as server:
         for deadline_s in (0.0, -1.0, 5.0, 9.0, float("nan")):
             with pytest.raises(ConfigError, match="deadline lies between"):

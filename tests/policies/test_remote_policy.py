@@ -27,14 +27,17 @@ from support.served_policies import serving_as
 from support.small_checkpoints import untrained
 
 from fleet_tools import serve
-from fleet_tools.baselines.policies.config import PolicyConfig, RecurrentConfig
-from fleet_tools.baselines.policies.policy import NetworkPolicy, load_checkpoint_policy
-from fleet_tools.baselines.policies.serving import served_checkpoint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.part_configs import RecurrentConfig
+from fleet_tools.baselines.policies.policy import (
+    NetworkPolicy,
+    load_checkpoint_policy,
+    served_checkpoint,
+)
 from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.outcomes import POLICY_ERROR, TIME_LIMIT
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
@@ -76,9 +79,7 @@ def _checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", [pytest.param("mlp", marks=pytest.mark.slow), "elman"])
-def test_evaluations_and_collections_are_the_same_bit_for_bit(
-    name: str, checkpoints: dict[str, Path], task: str
-) -> None:
+def test_evaluations_and_collections_are_the_same_bit_for_bit(name, checkpoints, task):
     checkpoint = checkpoints[name]
     protocol, _ = with_task(SMALL, task)
     trials = protocol.trials(split="train", scenes=1)
@@ -106,9 +107,7 @@ def test_evaluations_and_collections_are_the_same_bit_for_bit(
     assert decode_actions(here[0].actions).tobytes() == direct.actions.tobytes()
 
 
-def test_interleaved_recurrent_episodes_are_those_of_separate_ones(
-    checkpoints: dict[str, Path], hammer: ToolUseEnv
-) -> None:
+def test_interleaved_recurrent_episodes_are_those_of_separate_ones(checkpoints, hammer):
     observations = []
     for seed in range(2):
         observation, _ = hammer.reset(seed=seed)
@@ -154,9 +153,7 @@ class Closing:
         return self._network.act(observation)
 
 
-def test_a_server_that_ends_costs_the_episode_and_not_the_evaluation(
-    checkpoints: dict[str, Path], task: str
-) -> None:
+def test_a_server_that_ends_costs_the_episode_and_not_the_evaluation(checkpoints, task):
     served = served_checkpoint(checkpoints["mlp"])
     closing: list[threading.Thread] = []
 
@@ -193,7 +190,7 @@ def test_a_server_that_ends_costs_the_episode_and_not_the_evaluation(
     assert other.outcome == POLICY_ERROR and "another policy than at the start" in str(other.error)
 
 
-def test_nothing_begins_where_the_policy_cannot_act(checkpoints: dict[str, Path]) -> None:
+def test_nothing_begins_where_the_policy_cannot_act(checkpoints):
     with serving_as(served_checkpoint(checkpoints["mlp"])) as server:
         with pytest.raises(PolicyError, match=r"cannot act in the task 'knife'.*tool_keypoints"):
             describe(EvaluationConfig(policy=server.url))
@@ -215,9 +212,7 @@ def test_nothing_begins_where_the_policy_cannot_act(checkpoints: dict[str, Path]
 # --- The program ----------------------------------------------------------------------------
 
 
-def test_the_program_serves_until_it_is_told_to_end(
-    checkpoints: dict[str, Path], hammer: ToolUseEnv
-) -> None:
+def test_the_program_serves_until_it_is_told_to_end(checkpoints, hammer):
     command = [sys.executable, "-m", "fleet_tools.serve", str(checkpoints["mlp"])]
     child = subprocess.Popen(
         [*command, "--port", "0", "--json"],
@@ -268,7 +263,7 @@ sys.exit(serve.main([sys.argv[1], "--port", "0"]))
 """
 
 
-def test_the_program_says_why_it_ends(checkpoints: dict[str, Path]) -> None:
+def test_the_program_says_why_it_ends(checkpoints):
     done = subprocess.run(
         [sys.executable, "-c", BROKEN, checkpoints["mlp"]],
         cwd=ROOT,
@@ -279,9 +274,7 @@ def test_the_program_says_why_it_ends(checkpoints: dict[str, Path]) -> None:
     assert "It listens no more" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_the_program_refuses_before_it_listens(
-    checkpoints: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_program_refuses_before_it_listens(checkpoints, tmp_path, capsys):
     given = str(checkpoints["mlp"])
     assert serve.main([given, "--port", "0", "--host", "0.0.0.0"]) == 2
     assert "Others than this machine" in capsys.readouterr().err
@@ -291,9 +284,7 @@ def test_the_program_refuses_before_it_listens(
     assert "is not a checkpoint" in capsys.readouterr().err
 
 
-def test_it_acts_through_wrappers_and_is_not_copied(
-    checkpoints: dict[str, Path], hammer: ToolUseEnv
-) -> None:
+def test_it_acts_through_wrappers_and_is_not_copied(checkpoints, hammer):
     scaled = wrappers.RescaleAction(hammer, np.float32(-2), np.float32(2))
     with serving_as(served_checkpoint(checkpoints["mlp"])) as server:
         for hiding in (wrappers.FlattenObservation(hammer), wrappers.StickyAction(hammer, 0.1)):

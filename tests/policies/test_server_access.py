@@ -14,14 +14,13 @@ from websockets.exceptions import InvalidStatus
 
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.policy_client import PolicyClient
-from fleet_tools.policies.policy_server import PolicyServer
 from fleet_tools.policies.server_access import TOKEN_VARIABLE, Access, read_token, require_url
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.mark.parametrize("given", [None, "0" * 32, TOKEN + "0", TOKEN[:-1], TOKEN.upper()])
-def test_a_wrong_token_is_refused(given: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_token_is_refused(given, monkeypatch):
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     if given is not None:
         monkeypatch.setenv(TOKEN_VARIABLE, given)
@@ -35,9 +34,7 @@ def test_a_wrong_token_is_refused(given: str | None, monkeypatch: pytest.MonkeyP
         assert len(episode(server.url, range(2))) == 2
 
 
-def test_a_token_is_in_a_file_or_in_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_is_in_a_file_or_in_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     file = tmp_path / "token"
     assert read_token() is None
@@ -56,9 +53,7 @@ def test_a_token_is_in_a_file_or_in_the_environment(
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "localhost.example.org", "lo"])
-def test_nothing_listens_beyond_this_machine_without_token_and_tls(
-    host: str, tmp_path: Path
-) -> None:
+def test_nothing_listens_beyond_this_machine_without_token_and_tls(host, tmp_path):
     files: dict[str, Any] = {"certificate": tmp_path / "a", "key": tmp_path / "b"}
     without: list[dict[str, Any]] = [{}, {"token": TOKEN}, files]
     for given in without:
@@ -86,7 +81,7 @@ def test_nothing_listens_beyond_this_machine_without_token_and_tls(
         "http://127.0.0.1",
     ],
 )
-def test_nothing_is_sent_to_an_address_that_may_not_be_used(url: str) -> None:
+def test_nothing_is_sent_to_an_address_that_may_not_be_used(url):
     with pytest.raises(ConfigError):
         require_url(url)
     with pytest.raises(ConfigError):
@@ -110,7 +105,7 @@ def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
     return certificate, key
 
 
-def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: PolicyServer) -> None:
+def test_tls(tmp_path, monkeypatch, server):
     certificate, key = make_certificate(tmp_path, "IP:127.0.0.1")
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     # On all addresses, as beyond this machine.

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import termios
-from pathlib import Path
 
 import pytest
 from support.collected import (
@@ -25,7 +24,7 @@ from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter
 
 
 def test_more_episodes_are_added_to_those_present_with_the_same_bytes(
-    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    uninterrupted, tmp_path, capsys
 ):
     for episodes in (2, EPISODES):
         assert collect.main(options(tmp_path, "--quiet", "--json", episodes=episodes)) == 0
@@ -33,9 +32,7 @@ def test_more_episodes_are_added_to_those_present_with_the_same_bytes(
     assert without_times(tmp_path) == without_times(uninterrupted)
 
 
-def test_other_options_leave_the_folder_as_it_was(
-    uninterrupted: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_other_options_leave_the_folder_as_it_was(uninterrupted, capsys):
     before = without_times(uninterrupted)
     for more in (["--seed", "1"], ["--keep-failures"]):
         assert collect.main(options(uninterrupted, *more)) == 2
@@ -45,7 +42,7 @@ def test_other_options_leave_the_folder_as_it_was(
     assert without_times(uninterrupted) == before
 
 
-def test_gives_up_and_reports_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_gives_up_and_reports_why(tmp_path, capsys):
     policy = "support.collected:InfeasiblePolicy"
     more = ["--policy", policy, "--keep-failures", *ONE_PAIR]
     assert collect.main(options(tmp_path, *more, episodes=1)) == 1
@@ -62,7 +59,7 @@ def test_gives_up_and_reports_why(tmp_path: Path, capsys: pytest.CaptureFixture[
 # --- Interruptions --------------------------------------------------------------------------
 
 
-def test_killed_it_keeps_finished_episodes_and_resumes(uninterrupted: Path, tmp_path: Path):
+def test_killed_it_keeps_finished_episodes_and_resumes(uninterrupted, tmp_path):
     terminal, stderr = os.openpty()
     termios.tcsetwinsize(stderr, (24, 100))
     with running(*options(tmp_path), stderr=stderr) as process:
@@ -76,12 +73,7 @@ def test_killed_it_keeps_finished_episodes_and_resumes(uninterrupted: Path, tmp_
     assert without_times(tmp_path) == without_times(uninterrupted)
 
 
-def test_ctrl_c_waits_for_the_episode_in_progress(
-    uninterrupted: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_ctrl_c_waits_for_the_episode_in_progress(uninterrupted, tmp_path, capsys, monkeypatch):
     add = DatasetWriter.add
 
     def interrupt_and_add(
@@ -103,7 +95,7 @@ def test_ctrl_c_waits_for_the_episode_in_progress(
 # --- The command line -----------------------------------------------------------------------
 
 
-def test_json_is_one_object_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_json_is_one_object_and_nothing_else(tmp_path, capfd):
     assert collect.main(options(tmp_path, "--json", episodes=1)) == 0
     summary = json.loads(capfd.readouterr().out)
     assert summary["successes"] == 1 <= summary["attempts"]
@@ -112,9 +104,7 @@ def test_json_is_one_object_and_nothing_else(tmp_path: Path, capfd: pytest.Captu
     assert summary["bytes"] == sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())
 
 
-def test_keyword_arguments_of_the_environment_are_passed_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_keyword_arguments_of_the_environment_are_passed_on(tmp_path, capsys):
     env_kwargs = ["--env", "tool=claw", 'randomization={"object_pose": false}']
     assert collect.main(options(tmp_path / "claw", "--quiet", *env_kwargs, episodes=1)) == 0
     dataset = Dataset(tmp_path / "claw")
@@ -142,7 +132,7 @@ def test_keyword_arguments_of_the_environment_are_passed_on(
         ["--tool", "hammer", "--episodes", "1", "--timeout", "nan"],
     ],
 )
-def test_bad_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+def test_bad_usage_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         collect.main(arguments)
     assert stopped.value.code == 2

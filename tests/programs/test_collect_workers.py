@@ -41,13 +41,13 @@ def busy_workers(process: subprocess.Popen[str], folder: Path) -> list[psutil.Pr
     return workers
 
 
-def test_any_number_of_workers_gives_the_same_bytes(uninterrupted: Path, tmp_path: Path):
+def test_any_number_of_workers_gives_the_same_bytes(uninterrupted, tmp_path):
     assert collect.main(options(tmp_path, "--quiet", *TWO)) == 0
     assert without_times(tmp_path) == without_times(uninterrupted)
 
 
 @pytest.mark.slow
-def test_nothing_starts_for_a_collection_that_is_complete(uninterrupted: Path, tmp_path: Path):
+def test_nothing_starts_for_a_collection_that_is_complete(uninterrupted, tmp_path):
     shutil.copytree(uninterrupted, tmp_path / "complete")
     with running(*options(tmp_path / "complete", *TWO, "--json")) as process:
         started = []
@@ -60,7 +60,7 @@ def test_nothing_starts_for_a_collection_that_is_complete(uninterrupted: Path, t
 
 
 @pytest.mark.slow
-def test_driver_killed_and_started_again(uninterrupted: Path, tmp_path: Path):
+def test_driver_killed_and_started_again(uninterrupted, tmp_path):
     with running(*options(tmp_path, *TWO)) as process:
         orphans = busy_workers(process, tmp_path)
         os.kill(process.pid, signal.SIGKILL)
@@ -71,7 +71,7 @@ def test_driver_killed_and_started_again(uninterrupted: Path, tmp_path: Path):
 
 
 @pytest.mark.slow  # of workers alone: tests/parallel; of the program alone: test_collect.py
-def test_workers_killed_and_stopped_change_nothing(uninterrupted: Path, tmp_path: Path):
+def test_workers_killed_and_stopped_change_nothing(uninterrupted, tmp_path):
     with running(*options(tmp_path, *TWO, "--timeout", "15")) as process:
         stopped, killed = busy_workers(process, tmp_path)
         stopped.suspend()
@@ -83,7 +83,7 @@ def test_workers_killed_and_stopped_change_nothing(uninterrupted: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_ctrl_c_waits_for_the_episodes_in_progress(tmp_path: Path):
+def test_ctrl_c_waits_for_the_episodes_in_progress(tmp_path):
     episodes = 6  # more than those in progress and finished when it is interrupted
     with running(*options(tmp_path / "one", *TWO, episodes=episodes)) as process:
         wait_until(lambda: lines_of(tmp_path / "one") >= 1, process)
@@ -100,7 +100,7 @@ def test_ctrl_c_waits_for_the_episodes_in_progress(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_on_a_running_cluster(uninterrupted: Path, tmp_path: Path):
+def test_on_a_running_cluster(uninterrupted, tmp_path):
     pytest.importorskip("ray")
     with cluster.connected(2, None) as ray:
         address = ray.get_runtime_context().gcs_address

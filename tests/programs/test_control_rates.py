@@ -51,7 +51,7 @@ def test_policies_know_the_rate_of_their_demonstrations(folder, hammer):
     pytest.importorskip("torch")
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.config import policy_config
-    from fleet_tools.baselines.policies.errors import LayoutError
+    from fleet_tools.baselines.policies.layout import LayoutError
 
     header = Dataset(folder).header
     blueprint = Blueprint.of(policy_config("mlp"), header.observation, header.action)

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,14 +28,14 @@ def _report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_this_machine_can_collect(report: dict[str, Any]) -> None:
+def test_this_machine_can_collect(report):
     assert report["ok"]
     checks = {check["name"]: check for check in report["checks"]}
     assert all(check["status"] == "ok" for check in checks.values() if check["needed"])
 
 
 @pytest.mark.slow
-def test_every_library_is_checked_and_absent_ones_have_a_remedy(report: dict[str, Any]) -> None:
+def test_every_library_is_checked_and_absent_ones_have_a_remedy(report):
     checks = {check["name"]: check for check in report["checks"]}
     for library in OPTIONAL:
         check = checks.pop(library.distribution)
@@ -47,9 +46,7 @@ def test_every_library_is_checked_and_absent_ones_have_a_remedy(report: dict[str
         assert check["remedy"] is None or check["status"] != "ok"
 
 
-def test_without_drake_nothing_can_be_collected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_drake_nothing_can_be_collected(tmp_path, monkeypatch, capsys):
     # The other libraries are hidden because their imports take long.
     others = [library.module for library in OPTIONAL]
     hide_modules(monkeypatch, tmp_path, "pydrake", "ray", *others)
@@ -60,9 +57,7 @@ def test_without_drake_nothing_can_be_collected(
     assert "cannot be collected" in printed
 
 
-def test_a_crash_of_the_simulation_is_told_with_the_versions_that_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_of_the_simulation_is_told_with_the_versions_that_work(tmp_path, monkeypatch):
     crash = "import sys\nif sys.argv[-1] in ('_reset', '_rendering_time'): import os; os.abort()"
     (tmp_path / "sitecustomize.py").write_text(crash)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -73,9 +68,7 @@ def test_a_crash_of_the_simulation_is_told_with_the_versions_that_work(
     assert (images.status, images.remedy) == ("broken", None)
 
 
-def test_an_untested_release_of_drake_is_broken_unless_it_is_admitted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_untested_release_of_drake_is_broken_unless_it_is_admitted(tmp_path, monkeypatch):
     record = tmp_path / "drake-1.40.0.dist-info"
     record.mkdir()
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: drake\nVersion: 1.40.0\n")
@@ -89,9 +82,7 @@ def test_an_untested_release_of_drake_is_broken_unless_it_is_admitted(
 
 @needs_gl
 @pytest.mark.slow
-def test_images_without_a_driver_are_missing_with_a_remedy(
-    report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_without_a_driver_are_missing_with_a_remedy(report, monkeypatch):
     status = {check["name"]: check["status"] for check in report["checks"]}
     assert status["Images (EGL)"] == "ok"
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", "/nonexistent")

@@ -61,8 +61,8 @@ def _two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow  # of `collect`: test_collect.py
 def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
-    two: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    two, tmp_path, capsys, monkeypatch
+):
     append = EvaluationWriter.append
 
     def append_and_interrupt(writer: EvaluationWriter, record: EpisodeResult) -> None:
@@ -95,7 +95,7 @@ def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
 
 
 @pytest.mark.slow  # starts the program; of `collect`: test_collect.py
-def test_episodes_before_a_kill_are_kept(two: Path, tmp_path: Path) -> None:
+def test_episodes_before_a_kill_are_kept(two, tmp_path):
     process = subprocess.Popen([*COMMAND, *options(tmp_path, "--quiet", scenes=20)], cwd=ROOT)
     log = tmp_path / EPISODES
     while process.poll() is None and not (log.exists() and b"\n" in log.read_bytes()):
@@ -112,7 +112,7 @@ def test_episodes_before_a_kill_are_kept(two: Path, tmp_path: Path) -> None:
 # --- Output ---------------------------------------------------------------------------------
 
 
-def test_the_summary_counts_the_requested_trials(two: Path, capsys: Capture) -> None:
+def test_the_summary_counts_the_requested_trials(two, capsys):
     assert evaluate.main(options(two, "--json", "--quiet", scenes=1)) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["requested"], summary["done"], summary["done_now"]) == (1, 1, 0)
@@ -120,7 +120,7 @@ def test_the_summary_counts_the_requested_trials(two: Path, capsys: Capture) -> 
     assert not summary["complete"]
 
 
-def test_the_summary_has_scores_and_speed(two: Path, capsys: Capture) -> None:
+def test_the_summary_has_scores_and_speed(two, capsys):
     assert evaluate.main(options(two, scenes=2)) == 0
     out = capsys.readouterr().out
     assert out.startswith("expert, protocol tool-use v2 (")
@@ -128,7 +128,7 @@ def test_the_summary_has_scores_and_speed(two: Path, capsys: Capture) -> None:
     assert "0 episodes now" in out
 
 
-def test_output_of_a_policy_is_not_in_the_json(tmp_path: Path, capsys: Capture) -> None:
+def test_output_of_a_policy_is_not_in_the_json(tmp_path, capsys):
     more = ["--json", "--quiet", "--track", "privileged"]
     assert evaluate.main(options(tmp_path, *more, policy=FAULTY)) == 1
     printed = capsys.readouterr()
@@ -139,14 +139,12 @@ def test_output_of_a_policy_is_not_in_the_json(tmp_path: Path, capsys: Capture) 
     assert "ended as policy_error: PolicyError: act raised at evaluated.py" in printed.err
 
 
-def test_the_summary_lists_failures_with_an_example(tmp_path: Path, capsys: Capture) -> None:
+def test_the_summary_lists_failures_with_an_example(tmp_path, capsys):
     assert evaluate.main(options(tmp_path, policy="zero")) == 0
     assert "  1 ended as time_limit, such as hammer " in capsys.readouterr().out
 
 
-def test_it_says_at_its_start_whether_the_result_can_enter_the_leaderboard(
-    two: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_it_says_at_its_start_whether_the_result_can_enter_the_leaderboard(two, tmp_path, capsys):
     assert evaluate.main(options(two, "--json", scenes=2)) == 0
     printed = capsys.readouterr()
     entry = json.loads(printed.out)["leaderboard"]
@@ -178,7 +176,7 @@ class LosingWorkers(WorkerOptions):
             yield job, LostJob("its worker died")
 
 
-def test_a_lost_trial_is_stored_and_reported_as_an_error(tmp_path: Path, capsys: Capture) -> None:
+def test_a_lost_trial_is_stored_and_reported_as_an_error(tmp_path, capsys):
     config = EvaluationConfig(policy="expert", tool="hammer", split="train", scenes=1)
     (episode,) = evaluate_policy(config, tmp_path, LosingWorkers()).episodes
     assert (episode.outcome, episode.success, episode.steps) == ("worker_error", False, 0)
@@ -203,7 +201,7 @@ OUTCOMES_AND_ERRORS = {
 
 
 @pytest.mark.slow
-def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path: Path) -> None:
+def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path):
     pytest.importorskip("ray")
     scenes = {"train": {"scenes": len(FaultyPolicy.FAULTS), "first_seed": FIRST}}
     protocol = write_protocol(tmp_path / "faulty.yaml", splits=scenes)
@@ -240,24 +238,20 @@ def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path: Pa
         (["--compare", "nowhere"], "nowhere is not an evaluation"),
     ],
 )
-def test_invalid_options_are_refused_before_anything_is_made(
-    tmp_path: Path, capsys: Capture, changes: list[str], message: str
-) -> None:
+def test_invalid_options_are_refused_before_anything_is_made(tmp_path, capsys, changes, message):
     assert exit_code(evaluate.main)([*options(tmp_path / "result"), *changes]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "result").exists()
 
 
-def test_an_unknown_observation_mode_is_a_bad_command_line(tmp_path: Path, capsys: Capture) -> None:
+def test_an_unknown_observation_mode_is_a_bad_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([*options(tmp_path / "result"), "--obs-mode", "sonar"])
     assert "Unknown obs_mode: 'sonar'" in capsys.readouterr().err
     assert not (tmp_path / "result").exists()
 
 
-def test_a_result_of_another_protocol_is_refused_before_anything_is_run(
-    two: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_result_of_another_protocol_is_refused_before_anything_is_run(two, tmp_path, capsys):
     protocol = write_protocol(tmp_path / "own.yaml")
     more = ["--protocol", protocol, "--compare", str(two)]
     assert evaluate.main(options(tmp_path / "result", *more)) == 2

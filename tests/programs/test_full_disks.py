@@ -171,11 +171,7 @@ def everything_in(folder: Path) -> dict[str, Any]:
 
 
 def run_in(
-    disk: Disk,
-    beside: Path,
-    program: str,
-    capsys: pytest.CaptureFixture[str],
-    count: int,
+    disk: Disk, beside: Path, program: str, capsys: pytest.CaptureFixture[str], count: int
 ) -> None:
     """Runs a program in some rooms, from none to enough, and then again with more room."""
     output = disk.folder / ("output.hdf5" if program == "export to robomimic" else "output")
@@ -209,15 +205,11 @@ QUICK = ("merge", "export to minari")  # the others store as these do
     "program",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS],
 )
-def test_a_program_resumes_after_the_disk_was_full(
-    program: str, disk: Disk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_resumes_after_the_disk_was_full(program, disk, tmp_path, capsys):
     run_in(disk, tmp_path, program, capsys, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_resumes_in_whatever_room(
-    program: str, disk: Disk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_resumes_in_whatever_room(program, disk, tmp_path, capsys):
     run_in(disk, tmp_path, program, capsys, 12)

@@ -18,12 +18,7 @@ from support.submitted import renamed, write
 from fleet_tools import evaluate
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
-from fleet_tools.evaluation.result import (
-    EpisodeResult,
-    Evaluation,
-    decode_actions,
-    encode_actions,
-)
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, decode_actions, encode_actions
 from fleet_tools.evaluation.result_folder import RESULT, load_evaluation
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.__main__ import main
@@ -111,9 +106,7 @@ def remove_actions(episode: EpisodeResult) -> dict[str, Any]:
     return {"actions": encode_actions(actions), "steps": 3}
 
 
-def test_genuine_results_are_ranked_once_they_are_verified(
-    root: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_genuine_results_are_ranked_once_they_are_verified(root, results, tmp_path, capsys):
     page = tmp_path / "page.html"
     options = ["--quiet", "--output", str(page)]
     assert run(root, results, "--json", *options) == 0
@@ -151,9 +144,7 @@ def test_genuine_results_are_ranked_once_they_are_verified(
     assert (results / VERIFIED).read_bytes() != records  # another draw
 
 
-def test_consistent_forgeries_are_out_once_they_run_again(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_consistent_forgeries_are_out_once_they_run_again(root, tmp_path, capsys):
     forgeries: dict[str, tuple[Change, str]] = {
         "claimed": (claim_success, "outcome: success in the file"),
         "blamed": (blame_simulator, "outcome: simulation_error in the file"),
@@ -185,9 +176,7 @@ def test_consistent_forgeries_are_out_once_they_run_again(
 
 
 @pytest.mark.slow  # policies in processes of their own
-def test_checkpoints_are_verified_by_their_policies(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoints_are_verified_by_their_policies(root, tmp_path, capsys):
     pytest.importorskip("torch")
     from support.small_checkpoints import untrained
 
@@ -225,7 +214,7 @@ def test_checkpoints_are_verified_by_their_policies(
     assert verified() == {"code": 1, "kind": "refuted"}
 
 
-def test_the_seed_alone_draws_what_is_verified(root: Path) -> None:
+def test_the_seed_alone_draws_what_is_verified(root):
     expert, failing = submissions(root)
     assert draw_episodes(expert, 9, seed=0) == expert.evaluation.episodes
     assert draw_episodes(expert, 1, seed=0) == draw_episodes(expert, 1, seed=0)
@@ -233,9 +222,7 @@ def test_the_seed_alone_draws_what_is_verified(root: Path) -> None:
     assert len(draw_episodes(failing, 1, seed=0)) == 1
 
 
-def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(root, tmp_path, capsys):
     genuine = load_evaluation(root / "results/failing")
     write(genuine, tmp_path / "results" / "failing")
     write(renamed(genuine, "bad"), tmp_path / "results" / "bad")
@@ -251,8 +238,8 @@ def test_a_rejected_result_is_on_the_page_and_the_others_are_ranked(
 
 
 def test_an_incomplete_result_is_rejected_with_a_hint_and_shown_by_a_preview(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    root, tmp_path, capsys
+):
     options = evaluation_options(root, tmp_path / "results/expert", "expert")
     assert evaluate.main([*options, "--scenes", "1"]) == 0
     capsys.readouterr()
@@ -284,25 +271,17 @@ def test_an_incomplete_result_is_rejected_with_a_hint_and_shown_by_a_preview(
         ([".", "--output", "nowhere/page.html"], "no folder nowhere"),
     ],
 )
-def test_what_cannot_begin_is_reported_at_once(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_cannot_begin_is_reported_at_once(arguments, message, tmp_path, monkeypatch, capsys):
     require_refusal(main, arguments, message, tmp_path, monkeypatch, capsys)
 
 
-def test_an_empty_folder_gives_an_empty_page(root: Path, tmp_path: Path) -> None:
+def test_an_empty_folder_gives_an_empty_page(root, tmp_path):
     page = tmp_path / "page.html"
     assert run(root, tmp_path, "--quiet", "--output", str(page)) == 0
     assert "0 methods" not in page.read_text() and "tiny v1" in page.read_text()
 
 
-def test_a_result_holds_one_training_seed(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_result_holds_one_training_seed(root, tmp_path, capsys):
     options = evaluation_options(root, tmp_path / "out", "support.submitted:QuittingPolicy")
     options += ["--scenes", "1", "--track", "privileged"]
     assert evaluate.main([*options, "--training-seed", "3"]) == 1
@@ -313,7 +292,7 @@ def test_a_result_holds_one_training_seed(
 
 @needs_gl
 @pytest.mark.slow
-def test_clips_show_stored_episodes_and_are_the_same_again(root: Path, tmp_path: Path) -> None:
+def test_clips_show_stored_episodes_and_are_the_same_again(root, tmp_path):
     av = pytest.importorskip("av")
     pytest.importorskip("PIL")
     from fleet_tools.studio.pictures.clips import make_clips
@@ -335,11 +314,8 @@ def test_clips_show_stored_episodes_and_are_the_same_again(root: Path, tmp_path:
 
 @pytest.mark.parametrize("module", ["av", "PIL"])
 def test_clips_without_their_libraries_name_the_installation_command(
-    module: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    module, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setitem(sys.modules, module, None)
     assert main([str(tmp_path), "--clips"]) == 2
     assert install_command("video") in capsys.readouterr().err

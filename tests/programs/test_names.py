@@ -118,21 +118,19 @@ def through_the_programs(root: Path) -> str:
 
 
 @pytest.mark.slow  # runs every program
-def test_the_programs_take_a_name_with_all_characters(outcome: str, tmp_path: Path) -> None:
+def test_the_programs_take_a_name_with_all_characters(outcome, tmp_path):
     assert through_the_programs(tmp_path / ALL_AT_ONCE) == outcome
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
-def test_the_programs_take_any_name(name: str, outcome: str, tmp_path: Path) -> None:
+def test_the_programs_take_any_name(name, outcome, tmp_path):
     assert through_the_programs(tmp_path / name) == outcome
 
 
 @pytest.mark.parametrize("name", [ALL_AT_ONCE, "%d", "%s%%", "x" * 200])
 @pytest.mark.parametrize("format_name", ["lerobot", "minari", "robomimic", "zarr"])
-def test_exports_are_read_whatever_they_are_called(
-    format_name: str, name: str, tmp_path: Path
-) -> None:
+def test_exports_are_read_whatever_they_are_called(format_name, name, tmp_path):
     """HDF5 takes a percent sign in the name of a virtual array's file for a series of files."""
     dataset, output = random_dataset(tmp_path / name), tmp_path / f"out{name}"
     export = export_dataset(dataset, format_name, output)
@@ -149,9 +147,7 @@ def test_exports_are_read_whatever_they_are_called(
         assert str(output) in [n.value for n in ast.walk(line) if isinstance(n, ast.Constant)]
 
 
-def test_printed_commands_can_be_copied(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_printed_commands_can_be_copied(tmp_path, capsys, monkeypatch):
     folder = tmp_path / ALL_AT_ONCE
     assert new_task.main(["press", f"--output={folder}"]) == 0
     command = capsys.readouterr().out.partition("Try it: ")[2]
@@ -180,9 +176,7 @@ def test_printed_commands_can_be_copied(
 
 
 @pytest.mark.parametrize("name", ["12:30.mp4", "%d.mp4", f"{'x' * 251}.mp4"])
-def test_videos_are_written_below_the_working_folder(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_videos_are_written_below_the_working_folder(name, tmp_path, monkeypatch):
     """FFmpeg takes a relative name with a colon for the address of a server."""
     av, numpy = pytest.importorskip("av"), pytest.importorskip("numpy")
     monkeypatch.chdir(tmp_path)
@@ -192,7 +186,7 @@ def test_videos_are_written_below_the_working_folder(
     assert os.listdir() == [name]
 
 
-def test_the_longest_name_is_written(tmp_path: Path) -> None:
+def test_the_longest_name_is_written(tmp_path):
     for name in ("x" * 255, "日" * 85):
         with atomic_write(tmp_path / name) as aside:
             aside.write_bytes(b"")
@@ -203,9 +197,7 @@ def test_the_longest_name_is_written(tmp_path: Path) -> None:
     ("name", "said"),
     [("caf\udce9", "'caf\\udce9' is not UTF-8"), ("a\nb", "a path has no line break")],
 )
-def test_names_that_drake_cannot_read_are_refused(
-    name: str, said: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_drake_cannot_read_are_refused(name, said, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with contextlib.suppress(SystemExit):
         assert new_task.main(["press", "--output", name]) == 2
@@ -218,9 +210,7 @@ def test_names_that_drake_cannot_read_are_refused(
     [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
     ids=["locale", "output"],
 )
-def test_programs_take_accents_in_a_locale_of_ascii(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_programs_take_accents_in_a_locale_of_ascii(environment, tmp_path):
     """In this locale Drake cannot be imported."""
     command = [
         sys.executable,
@@ -253,7 +243,7 @@ def started(*arguments: str) -> Iterator[dict]:
 
 
 @pytest.mark.slow
-def test_servers_take_such_names(tmp_path: Path) -> None:
+def test_servers_take_such_names(tmp_path):
     root = tmp_path / ALL_AT_ONCE
     through_the_programs(root)
     merged, task = root / f"merged{root.name}.safetensors", str(root / "quick.yaml")

@@ -51,7 +51,7 @@ def options(folder: Path, policy: str, *more: str, output: str = "results") -> l
     return [*given, "--protocol", str(folder / "protocol.yaml"), *more]
 
 
-def test_policies_are_scored_and_compared(mine: Path, capsys: Capture) -> None:
+def test_policies_are_scored_and_compared(mine, capsys):
     compared = ["--json", "--compare", str(mine / "results" / "zero")]
     assert evaluate.main(options(mine, "expert", *compared)) == 0
     printed = capsys.readouterr()
@@ -63,9 +63,7 @@ def test_policies_are_scored_and_compared(mine: Path, capsys: Capture) -> None:
     assert "leaderboard DIR --protocol FILE" in printed.err
 
 
-def test_the_file_alone_is_a_protocol_and_says_how_to_rank(
-    mine: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_the_file_alone_is_a_protocol_and_says_how_to_rank(mine, tmp_path, capsys):
     task = str(mine / "task" / "task.yaml")
     command = ["--policy", "expert", "--task", task, "--scenes", "1", "--workers", "0"]
     assert evaluate.main([*command, "--output", str(tmp_path / "expert"), "--json"]) == 0
@@ -78,7 +76,7 @@ def test_the_file_alone_is_a_protocol_and_says_how_to_rank(
     assert "1 of 30 scenes" in json.dumps(preview)
 
 
-def test_results_are_ranked_over_ones_own_protocol(moved: Path, capsys: Capture) -> None:
+def test_results_are_ranked_over_ones_own_protocol(moved, capsys):
     """They ran where the host has no folder, so its own task file and models are used."""
     results, page = str(moved / "results"), moved / "page.html"
     ranked = [results, "--workers", "0", "--quiet", "--json", "--output", str(page)]
@@ -94,7 +92,7 @@ def test_results_are_ranked_over_ones_own_protocol(moved: Path, capsys: Capture)
     assert "Rejected: expert (protocol)" in capsys.readouterr().err
 
 
-def test_a_moved_task_resumes_where_it_was(moved: Path, capsys: Capture) -> None:
+def test_a_moved_task_resumes_where_it_was(moved, capsys):
     assert evaluate.main(options(moved, "zero", "--json", "--quiet")) == 0
     assert json.loads(capsys.readouterr().out)["done_now"] == 0
     file = load_evaluation(moved / "results" / "zero").result.protocol.task_files["basket"]
@@ -107,9 +105,7 @@ def test_a_moved_task_resumes_where_it_was(moved: Path, capsys: Capture) -> None
     assert "already holds an evaluation, but another one" in capsys.readouterr().err
 
 
-def test_a_result_alone_is_enough_to_score_compare_and_run_again(
-    mine: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_result_alone_is_enough_to_score_compare_and_run_again(mine, tmp_path, capsys):
     results = Path(shutil.copytree(mine / "results", tmp_path / "results"))
     alone = ["--workers", "0", "--json", "--quiet", "--protocol", str(results / "expert")]
     assert rank([str(results), *alone, "--verify", "1"]) == 0
@@ -123,7 +119,7 @@ def test_a_result_alone_is_enough_to_score_compare_and_run_again(
     assert verdict.agreement.identical
 
 
-def test_a_result_carries_the_models_of_its_task(moved: Path, capsys: Capture) -> None:
+def test_a_result_carries_the_models_of_its_task(moved, capsys):
     """The task's own folder is gone; the models of another result are the same, once each."""
     shutil.rmtree(moved / "task")
     expert = moved / "results" / "expert"
@@ -142,7 +138,7 @@ def test_a_result_carries_the_models_of_its_task(moved: Path, capsys: Capture) -
     assert not (moved / "newer").exists()
 
 
-def test_results_with_other_models_are_not_compared(moved: Path, capsys: Capture) -> None:
+def test_results_with_other_models_are_not_compared(moved, capsys):
     """A lighter basket under the same name would make another task of it."""
     model = next((moved / "task" / "objects").rglob("model.sdf"))
     model.write_text(model.read_text() + "\n")
@@ -156,8 +152,8 @@ def test_results_with_other_models_are_not_compared(moved: Path, capsys: Capture
 
 
 def test_a_policy_that_solves_only_an_easy_task_of_its_own_stays_off_the_leaderboard(
-    tmp_path: Path, capsys: Capture
-) -> None:
+    tmp_path, capsys
+):
     task, results = tmp_path / "hammer.yaml", tmp_path / "results"
     content = yaml.safe_load(task_path("hammer").read_text())
     near = {"type": "keypoints_near", "tool": "head", "object": "head", "within_m": 100}

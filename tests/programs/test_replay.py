@@ -65,7 +65,7 @@ def rates(summary: dict[str, Any]) -> tuple[float, float, float]:
     return summary["identical_share"], summary["same_outcome_share"], summary["within_share"]
 
 
-def test_unchanged_dataset_is_identical_in_another_process(folder: Path, tmp_path: Path) -> None:
+def test_unchanged_dataset_is_identical_in_another_process(folder, tmp_path):
     output = tmp_path / "report.jsonl"
     options = [str(folder), "--json", "--output", str(output), *HERE]
     finished = subprocess.run(
@@ -89,9 +89,7 @@ def test_unchanged_dataset_is_identical_in_another_process(folder: Path, tmp_pat
 @needs_gl
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["point_cloud", "rgbd"])
-def test_images_and_clouds_are_identical_in_another_process(
-    mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_images_and_clouds_are_identical_in_another_process(mode, tmp_path, capsys):
     folder = tmp_path / mode
     options = ["--tool", "hammer", "--episodes", "1", "--obs-mode", mode, "--quiet", *HERE]
     command = [sys.executable, "-m", "fleet_tools.collect", *options, "--output", str(folder)]
@@ -106,9 +104,7 @@ def test_images_and_clouds_are_identical_in_another_process(
 
 
 @pytest.mark.parametrize("step", [1, 4])
-def test_altered_action_is_found_at_its_step(
-    folder: Path, altered: Altered, step: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_altered_action_is_found_at_its_step(folder, altered, step, capsys):
     path, alter = altered
     actions = episode_file.read(path).actions
     actions[step - 1, 2] = np.nextafter(actions[step - 1, 2], np.float32(0))
@@ -120,9 +116,7 @@ def test_altered_action_is_found_at_its_step(
     assert "2 of 2 have the same outcome within 0.001 m" in out
 
 
-def test_other_bits_of_the_same_motion_have_no_distance(
-    folder: Path, altered: Altered, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_bits_of_the_same_motion_have_no_distance(folder, altered, capsys):
     path, alter = altered
     digests = episode_file.read(path).digests
     digests[:-1] ^= np.uint64(1)  # the manifest holds the last one
@@ -132,9 +126,7 @@ def test_other_bits_of_the_same_motion_have_no_distance(
     assert (rates(summary), summary["largest_distance_m"]) == ((0.5, 1.0, 1.0), 0.0)
 
 
-def test_the_distance_is_how_far_other_actions_lead(
-    folder: Path, altered: Altered, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_distance_is_how_far_other_actions_lead(folder, altered, tmp_path, capsys):
     path, alter = altered
     actions = episode_file.read(path).actions
     actions[:3, 0] = np.where(actions[:3, 0] < 0, 1, -1)
@@ -153,9 +145,7 @@ def test_the_distance_is_how_far_other_actions_lead(
     assert rates(summary_of(capsys)) == (0.5, *[1.0 if same else 0.5] * 2)
 
 
-def test_altered_scene_and_outcome_are_found(
-    folder: Path, altered: Altered, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_altered_scene_and_outcome_are_found(folder, altered, capsys):
     path, alter = altered
     scene = episode_file.read(path).scene
     assert isinstance(scene, Scene)
@@ -169,9 +159,7 @@ def test_altered_scene_and_outcome_are_found(
     assert "differs from step 0 on, in digests" in capsys.readouterr().out
 
 
-def test_truncated_episode_is_named_and_the_others_are_replayed(
-    folder: Path, altered: Altered, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_truncated_episode_is_named_and_the_others_are_replayed(folder, altered, capsys):
     path, _ = altered
     path.write_bytes(path.read_bytes()[:-1])
     assert replay.main([str(folder), *HERE]) == 1
@@ -182,7 +170,7 @@ def test_truncated_episode_is_named_and_the_others_are_replayed(
     assert "Copy it here from" in out
 
 
-def test_the_seed_selects_the_episodes(folder: Path, tmp_path: Path) -> None:
+def test_the_seed_selects_the_episodes(folder, tmp_path):
     def selected(seed: int) -> list[int]:
         output = tmp_path / "report.jsonl"
         options = ["--episodes", "1", "--seed", str(seed), "--output", str(output), "--quiet"]
@@ -194,18 +182,14 @@ def test_the_seed_selects_the_episodes(folder: Path, tmp_path: Path) -> None:
     assert len(first) == 1
 
 
-def test_a_folder_without_dataset_is_bad_usage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_dataset_is_bad_usage(tmp_path, capsys):
     assert replay.main([str(tmp_path), *HERE]) == 2
     message = capsys.readouterr().err
     assert "has no dataset.json" in message
     assert "Traceback" not in message
 
 
-def test_a_users_task_is_replayed_without_its_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_users_task_is_replayed_without_its_file(tmp_path, capsys):
     task = tmp_path / "tap.yaml"
     text = (task_configs_root() / "hammer.yaml").read_text()
     task.write_text(

@@ -14,7 +14,7 @@ import pytest
 from support.chromium import open_page
 from support.processes import run_python, running_process
 from support.refusals import exit_code
-from support.small_disks import Disk, SmallDisk
+from support.small_disks import SmallDisk
 from support.teleoperated import end_and_save, wait_for_phase
 
 from fleet_tools import collect, replay, teleop
@@ -39,14 +39,11 @@ def started(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], s
 
 
 @pytest.mark.slow  # starts the program twice
-def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: Path):
+def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path):
     pytest.importorskip("viser", reason="the extra `browser` is not installed")
     folder, ended = tmp_path / "by_hand", []
     for attempt, ending in enumerate([signal.SIGKILL, signal.SIGTERM]):
-        with (
-            started(folder) as (process, url),
-            open_page(url, width=600, height=400) as page,
-        ):
+        with started(folder) as (process, url), open_page(url, width=600, height=400) as page:
             wait_for_phase(page, "Move to begin")
             page.get_by_text(f"attempt {attempt}:").wait_for()
             page.keyboard.down("KeyE")
@@ -69,7 +66,7 @@ def test_what_is_saved_survives_a_crash_and_the_same_command_resumes(tmp_path: P
 
 
 @pytest.mark.slow  # starts the program
-def test_what_does_not_fit_on_the_disk_waits_for_room(disk: Disk):
+def test_what_does_not_fit_on_the_disk_waits_for_room(disk):
     pytest.importorskip("viser", reason="the extra `browser` is not installed")
     if not isinstance(disk, SmallDisk):
         pytest.skip("no file system may be mounted, and a limit would be of this process")
@@ -92,9 +89,7 @@ def test_what_does_not_fit_on_the_disk_waits_for_room(disk: Disk):
         assert Dataset(disk.folder / "by_hand").manifest()[0].steps > 0
 
 
-def test_a_dataset_of_another_policy_is_left_alone(
-    uninterrupted: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_dataset_of_another_policy_is_left_alone(uninterrupted, capsys):
     before = sorted(uninterrupted.rglob("*"))
     arguments = ["--tool", "hammer", "--output", str(uninterrupted), "--port", "0"]
     assert teleop.main(arguments) == 2
@@ -111,9 +106,7 @@ def test_a_dataset_of_another_policy_is_left_alone(
         (["--tool", "hammer", "--obs-mode", "stat"], "Did you mean 'state'?"),
     ],
 )
-def test_what_cannot_begin_exits_with_2(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_what_cannot_begin_exits_with_2(arguments, message, tmp_path, capsys):
     assert exit_code(teleop.main)([*arguments, "--output", str(tmp_path / "none")]) == 2
     out, err = capsys.readouterr()
     assert message in err
@@ -122,9 +115,7 @@ def test_what_cannot_begin_exits_with_2(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_space_mouse_without_its_library_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_space_mouse_without_its_library_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspacemouse", None)
     arguments = ["--tool", "hammer", "--spacemouse", "--port", "0", "--output", str(tmp_path)]
     assert teleop.main(arguments) == 2
@@ -135,14 +126,14 @@ def test_a_space_mouse_without_its_library_is_refused(
     "arguments",
     [[], ["--tool", "hammer", "--port", "65536"], ["--tool", "hammer", "--episodes", "0"]],
 )
-def test_bad_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+def test_bad_usage_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         teleop.main(arguments)
     assert stopped.value.code == 2
     assert "python -m fleet_tools.teleop --help" in capsys.readouterr().err
 
 
-def test_collections_do_not_know_the_person(capsys: pytest.CaptureFixture[str]):
+def test_collections_do_not_know_the_person(capsys):
     arguments = ["--tool", "hammer", "--episodes", "1", "--policy", "teleoperation"]
     assert collect.main(arguments) == 2
     assert "Unknown policy" in capsys.readouterr().err

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ def _episode() -> Episode:
     return collect_episode("hammer", 3)
 
 
-def test_keypoints_move_with_the_tool(recording: str) -> None:
+def test_keypoints_move_with_the_tool(recording):
     moved = tracks(recording)
     (tool,) = {path for path, _ in moved if path.startswith("/drake/visualizer/tool/")}
     body = dict(moved[tool, "position"])
@@ -64,7 +63,7 @@ def test_keypoints_move_with_the_tool(recording: str) -> None:
         assert np.linalg.norm(np.subtract(positions[0][1], positions[-1][1])) > 0.1
 
 
-def test_points_of_the_tool_move_with_it_in_every_frame(recording: str) -> None:
+def test_points_of_the_tool_move_with_it_in_every_frame(recording):
     """Each frame of a cloud has the motion of the tool since the cloud was observed."""
     moved = tracks(recording)
     (tool,) = {path for path, _ in moved if path.startswith("/drake/visualizer/tool/")}
@@ -79,7 +78,7 @@ def test_points_of_the_tool_move_with_it_in_every_frame(recording: str) -> None:
             assert X.IsNearlyEqualTo(X_WT[time] @ X_WT[first].inverse(), 1e-6)
 
 
-def test_table_keeps_its_texture_and_tint(recording: str, episode: Episode) -> None:
+def test_table_keeps_its_texture_and_tint(recording, episode):
     (table,) = (
         message["object"]["object"]
         for message in messages(recording)
@@ -111,7 +110,7 @@ def quaternion(xyzw: list[float]) -> Quaternion:
     return Quaternion(w, x, y, z)
 
 
-def test_keypoints_are_where_the_episode_had_them(recording: str, episode: Episode) -> None:
+def test_keypoints_are_where_the_episode_had_them(recording, episode):
     X_WE = episode.observations["end_effector_pose"]
     p_EHead = episode.observations["tool_keypoints"][:, 0]
     positions = tracks(recording)["/drake/annotations/keypoints/tool/head", "position"]
@@ -121,7 +120,7 @@ def test_keypoints_are_where_the_episode_had_them(recording: str, episode: Episo
         np.testing.assert_allclose(p_W, X_WE[k, :, :3] @ p_EHead[k] + X_WE[k, :, 3], atol=1e-5)
 
 
-def test_slider_shows_the_path_as_it_is_travelled(recording: str, episode: Episode) -> None:
+def test_slider_shows_the_path_as_it_is_travelled(recording, episode):
     shown = sorted(
         max(time for time, visible in track if visible)
         for (path, name), track in tracks(recording).items()
@@ -133,9 +132,7 @@ def test_slider_shows_the_path_as_it_is_travelled(recording: str, episode: Episo
     assert len(plans) == episode.info["plans"]
 
 
-def test_stored_episode_is_shown_again(
-    quick_task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stored_episode_is_shown_again(quick_task, tmp_path, capsys):
     folder, file = tmp_path / "data", tmp_path / "again.html"
     collected = ["--task", quick_task, "--policy", "zero", "--episodes", "1", "--workers", "0"]
     assert collect.main([*collected, "--output", str(folder), "--quiet"]) == 0
@@ -147,7 +144,7 @@ def test_stored_episode_is_shown_again(
     assert "from attempt 7" in capsys.readouterr().err
 
 
-def test_live_view_plays_until_ctrl_c(quick_task: str) -> None:
+def test_live_view_plays_until_ctrl_c(quick_task):
     command = [sys.executable, "-m", "fleet_tools.view", "--task", quick_task, "--policy", "zero"]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -181,23 +178,14 @@ def test_live_view_plays_until_ctrl_c(quick_task: str) -> None:
         ([], "give one of"),
     ],
 )
-def test_invalid_options_are_reported_at_once(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_invalid_options_are_reported_at_once(arguments, message, tmp_path, monkeypatch, capsys):
     require_refusal(exit_code(view.main), arguments, message, tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("module", ["av", "PIL"])
 def test_video_without_its_libraries_is_refused_with_the_command_that_installs_them(
-    module: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    module, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setitem(sys.modules, module, None)
     assert view.main(["--tool", "hammer", "--output", str(tmp_path / "rollout.mp4")]) == 2
     assert install_command("video") in capsys.readouterr().err
@@ -209,9 +197,7 @@ def test_video_without_its_libraries_is_refused_with_the_command_that_installs_t
     ("options", "fps"),
     [pytest.param([], 30, marks=pytest.mark.slow), (["--fps", "6", "--annotated"], 6)],
 )
-def test_video_shows_every_frame(
-    options: list[str], fps: int, quick_task: str, tmp_path: Path
-) -> None:
+def test_video_shows_every_frame(options, fps, quick_task, tmp_path):
     av = pytest.importorskip("av")
     pytest.importorskip("PIL")
     file = tmp_path / "rollout.mp4"

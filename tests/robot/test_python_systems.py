@@ -16,11 +16,7 @@ from pydrake.systems.framework import (
 )
 
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.robot.python_systems import (
-    REFERENCES,
-    drake_frees_python_systems,
-    release_cycles,
-)
+from fleet_tools.robot.python_systems import REFERENCES, drake_frees_python_systems, release_cycles
 
 
 class Counter(LeafSystem):

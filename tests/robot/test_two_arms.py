@@ -7,8 +7,9 @@ import pytest
 import fleet_tools
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig
-from fleet_tools.baselines.policies.errors import LayoutError
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.layout import LayoutError
+from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.envs.array_spec import describe_action, describe_observation

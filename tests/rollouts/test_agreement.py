@@ -61,7 +61,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 @given(SEEDS, SEEDS, SEEDS)
-def test_it_is_a_metric_of_what_is_observed(a: int, b: int, c: int) -> None:
+def test_it_is_a_metric_of_what_is_observed(a, b, c):
     one, two, three = map(an_episode, (a, b, c))
     assert known(one, one) == 0.0
     assert known(one, two) == known(two, one)
@@ -70,7 +70,7 @@ def test_it_is_a_metric_of_what_is_observed(a: int, b: int, c: int) -> None:
 
 
 @given(SEEDS, SEEDS)
-def test_the_frame_of_the_world_does_not_matter(a: int, b: int) -> None:
+def test_the_frame_of_the_world_does_not_matter(a, b):
     R, p = Rotation.random(rng=np.random.default_rng(a)).as_matrix(), np.ones((3, 1))
 
     def moved(episode: Episode) -> Episode:
@@ -82,9 +82,7 @@ def test_the_frame_of_the_world_does_not_matter(a: int, b: int) -> None:
 
 
 @given(SEEDS, st.integers(0, STEPS), st.sampled_from(list(SHAPES)), st.floats(1e-4, 10.0))
-def test_a_displacement_of_one_point_at_one_step_is_the_distance(
-    seed: int, step: int, name: str, length: float
-) -> None:
+def test_a_displacement_of_one_point_at_one_step_is_the_distance(seed, step, name, length):
     direction = np.random.default_rng(seed).normal(size=3)
     shift = length * direction / np.linalg.norm(direction)
 
@@ -96,21 +94,19 @@ def test_a_displacement_of_one_point_at_one_step_is_the_distance(
     assert known(episode, observing(episode, name, displaced)) == pytest.approx(length)
 
 
-def test_the_object_counts_where_it_is_and_not_as_the_hand_sees_it() -> None:
+def test_the_object_counts_where_it_is_and_not_as_the_hand_sees_it():
     """A hand that turns about its origin moves what it holds, and not the object."""
     episode = an_episode(0)
     turn = Rotation.from_euler("z", 90, degrees=True).as_matrix()
     turned = observing(
-        episode,
-        "end_effector_pose",
-        lambda X: np.concatenate([X[..., :3] @ turn, X[..., 3:]], 2),
+        episode, "end_effector_pose", lambda X: np.concatenate([X[..., :3] @ turn, X[..., 3:]], 2)
     )
     seen = observing(turned, "object_keypoints", lambda p_EQ: p_EQ @ turn)
     radius = np.linalg.norm(episode.observations["tool_keypoints"][..., :2], axis=-1).max()
     assert known(episode, seen) == pytest.approx(np.sqrt(2) * radius)
 
 
-def test_rows_that_only_one_episode_has_do_not_count() -> None:
+def test_rows_that_only_one_episode_has_do_not_count():
     long = an_episode(3)
     short = replace(
         an_episode(3, STEPS - 2),
@@ -119,7 +115,7 @@ def test_rows_that_only_one_episode_has_do_not_count() -> None:
     assert known(long, short) == known(short, long) == 0.0
 
 
-def test_padded_keypoints_with_a_mask_have_the_same_distance() -> None:
+def test_padded_keypoints_with_a_mask_have_the_same_distance():
     def padded(episode: Episode) -> Episode:
         for name in SHAPES:
             points = episode.observations[name]
@@ -132,14 +128,14 @@ def test_padded_keypoints_with_a_mask_have_the_same_distance() -> None:
     assert known(padded(one), padded(two)) == pytest.approx(known(one, two))
 
 
-def test_without_keypoints_the_end_effector_is_compared() -> None:
+def test_without_keypoints_the_end_effector_is_compared():
     one, two = an_episode(1, names=()), an_episode(2, names=())
     origins = [each.observations["end_effector_pose"][..., 3] for each in (one, two)]
     assert known(one, two) == pytest.approx(np.linalg.norm(origins[0] - origins[1], axis=1).max())
     assert compared_points(one.observations) == ["end_effector"]
 
 
-def test_a_distance_that_cannot_be_told_is_none() -> None:
+def test_a_distance_that_cannot_be_told_is_none():
     episode = an_episode(1)
     for number in (np.nan, np.inf):
         lost = observing(episode, "object_keypoints", lambda p, x=number: np.where(p == p, x, p))
@@ -166,9 +162,7 @@ POINTS = st.fixed_dictionaries(
 
 
 @given(st.lists(AGREEMENTS), st.floats(0, 10), st.floats(0, 10))
-def test_counts_go_from_strict_to_loose(
-    agreements: list[Agreement], limit_m: float, more_m: float
-) -> None:
+def test_counts_go_from_strict_to_loose(agreements, limit_m, more_m):
     found, looser = counts(agreements, limit_m), counts(agreements, limit_m + more_m)
     assert found["identical"] <= found["within"] <= looser["within"] <= found["same_outcome"]
     assert found["same_outcome"] <= found["episodes"] == len(agreements)
@@ -176,14 +170,14 @@ def test_counts_go_from_strict_to_loose(
 
 
 @given(POINTS, POINT)
-def test_a_shift_of_all_points_is_the_distance(one: Points, shift: tuple[float, ...]) -> None:
+def test_a_shift_of_all_points_is_the_distance(one, shift):
     moved = {kind: [tuple(np.add(p, shift)) for p in rows] for kind, rows in one.items()}
     found = distance_of_points(one, moved)
     assert found == distance_of_points(moved, one) and distance_of_points(one, one) == 0
     assert found == pytest.approx(math.hypot(*shift), abs=1e-9)
 
 
-def test_other_points_have_no_distance() -> None:
+def test_other_points_have_no_distance():
     one: Points = {"end_effector": [(0.0, 0.0, 0.0)]}
     assert distance_of_points(one, None) is None
     assert distance_of_points(one, {}) is None

@@ -109,7 +109,7 @@ def test_an_unexpected_error_of_a_policy_is_raised():
 
 
 @pytest.mark.parametrize("limits", [(4, 9), (9, 4), (-1, 4)])
-def test_the_time_limit_of_a_wrapper_is_a_time_limit(limits: tuple[int, int]):
+def test_the_time_limit_of_a_wrapper_is_a_time_limit(limits):
     inner, outer = limits
     env = gymnasium.make("FleetTools/Hammer-v0", max_episode_steps=inner)
     env = gymnasium.wrappers.TimeLimit(env, outer)

@@ -34,7 +34,7 @@ def _program(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("last", "reason"), [("die", r"signal 9 \(Killed\)"), ("seven", "ValueError: .*'seven")]
 )
-def test_a_child_answers_until_it_fails_and_says_why(program: str, last: str, reason: str):
+def test_a_child_answers_until_it_fails_and_says_why(program, last, reason):
     with Child(program, variables=PATHS) as child:
         assert child.answer() == {"ready": True}
         for question in (3, 4):
@@ -45,13 +45,13 @@ def test_a_child_answers_until_it_fails_and_says_why(program: str, last: str, re
             child.answer()
 
 
-def test_an_interpreter_that_is_missing_is_named(program: str):
+def test_an_interpreter_that_is_missing_is_named(program):
     with pytest.raises(FleetToolsError, match="no_such_python"):
         Child(program, interpreter="no_such_python")
 
 
 @pytest.mark.slow
-def test_stored_episodes_run_again_to_the_same_bits(tmp_path: Path):
+def test_stored_episodes_run_again_to_the_same_bits(tmp_path):
     clones = [
         str(path.parent)
         for path in sorted((ROOT / "leaderboard/results/bc_elman/0").glob("*/result.json"))

@@ -70,9 +70,7 @@ def scene_of(mesh: trimesh.Trimesh) -> Scene:
     st.booleans(),
     st.integers(0, 2**32 - 1),
 )
-def test_every_mended_hull_is_usable_and_near_the_original(
-    mesh: trimesh.Trimesh, exponent: float, doubled: bool, seed: int
-) -> None:
+def test_every_mended_hull_is_usable_and_near_the_original(mesh, exponent, doubled, seed):
     foreign = dusty(mesh, 10**exponent, seed) if doubled else noisy(mesh, 2, 10**exponent, seed)
     scene = scene_of(foreign)
     assert scene.mended.error is None

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from pydrake.multibody.math import SpatialForce
@@ -67,10 +65,6 @@ def _episode_of(env_of):
     return episode_of
 
 
-def simulation_of(env: ToolUseEnv) -> Simulation:
-    return env.simulation
-
-
 def wrench_in_world(state: WorldState) -> np.ndarray:
     """Returns the end effector's measured wrench, expressed in the world."""
     R_WE = state.X_WE.rotation()
@@ -123,7 +117,7 @@ def test_a_known_weight_on_the_tool_is_measured(env_of, episode_of, turn):
     """A slab of known mass lies on the blade; the hand turns about the world's axes, rad."""
     env, last = env_of("Spatula"), episode_of("Spatula").last
     env.set_state(last)
-    simulation = simulation_of(env)
+    simulation = env.simulation
     for k in range(12):
         R_EW = simulation.world_state().X_WE.rotation().inverse()
         simulation.step(np.r_[0, 0, 0, R_EW @ turn / 6] if k < 6 else STILL)
@@ -154,7 +148,7 @@ def test_a_weight_is_the_same_while_it_is_lifted_at_constant_speed(env_of, episo
     forces = [s.F_W_tool[5] for s in episode.steps if not s.in_contact("object", "table")]
     env = env_of("Spatula")
     env.set_state(episode.last)
-    simulation = simulation_of(env)
+    simulation = env.simulation
     slab = simulation.world.plant.GetBodyByName("slab")
     weight = slab.get_mass(simulation._context) * G
     np.testing.assert_allclose(forces[-6:], -weight, rtol=0.03)
@@ -172,7 +166,7 @@ def test_a_nail_pushes_back_with_the_force_of_its_brake(env_of, rpy_deg):
     scene = env.scene.model_dump() | {"tool_in_hand": held, "joint_resistance": {"slide": 50.0}}
     press_until_sliding(env, options={"scene": scene})
     state = env.world_state()
-    simulation = simulation_of(env)
+    simulation = env.simulation
     nail = simulation.world.plant.GetBodyByName("nail")
     expected = 50.0 - nail.get_mass(simulation._context) * G
     assert wrench_in_world(state)[5] == pytest.approx(expected, rel=0.02)  # upwards
@@ -234,7 +228,7 @@ def test_impulses_change_momentum(env_of, name, joint, short_of_its_end):
     while env.get_state().outcome == "running" and env.world_state().time < 6.0:
         hammer = name == "Hammer"
         action = press(env, (0.0, 0.0, -0.003)) if hammer else expert.act(NO_OBSERVATION)
-        state, simulation = env.get_state(), simulation_of(env)
+        state, simulation = env.get_state(), env.simulation
         if simulation.steps % 3 and env.world_state().object_joints[joint] < short_of_its_end:
             motion = action.astype(float) * env.action_scale
             gain, contact, others = momentum_and_impulses(simulation, joint, motion)
@@ -260,24 +254,6 @@ def test_an_episode_begins_without_impulses(pressed):
     assert pressed.world_state().object_joint_impulses == {"slide": 0.0}
 
 
-def test_forces_are_restored_with_a_snapshot_and_continue_bit_for_bit(pressed):
-    state, present = pressed.get_state(), forces(pressed)
-    action = press(pressed)
-    pressed.step(action)
-    later = forces(pressed)
-    assert later != present
-    pressed.reset(seed=7)
-    pressed.set_state(state)
-    assert forces(pressed) == present
-    pressed.step(action)
-    assert forces(pressed) == later
-
-
-def forces(env: ToolUseEnv) -> dict[str, Any]:
-    present = env.world_state().forces()
-    return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in present.items()}
-
-
 # --- Forces in `info` -------------------------------------------------------------------------
 
 
@@ -290,14 +266,3 @@ def test_info_holds_the_contact_forces(pressed):
     assert reported["object_joint_force"] == state.object_joint_forces
     assert reported["object_joint_impulse"] == state.object_joint_impulses
     assert all(type(value) is float for value in reported["object_joint_impulse"].values())
-
-
-def test_vector_environments_stack_the_forces():
-    vector = gymnasium.make_vec("FleetTools/Hammer-v0", num_envs=2, vectorization_mode="sync")
-    try:
-        vector.reset(seed=[1, 2])  # pyright: ignore[reportArgumentType]
-        stacked = vector.step(np.zeros((2, 6), np.float32))[-1]["forces"]
-    finally:
-        vector.close()
-    assert stacked["tool_force_N"].shape == stacked["tool_moment_Nm"].shape == (2, 3)
-    assert stacked["object_joint_impulse"]["slide"].shape == (2,)

@@ -295,9 +295,7 @@ def test_welded_bodies_keep_their_momentum():
     [(["60"], 1, 0), pytest.param(["15", "30", "60"], 4, 3, marks=pytest.mark.slow)],
     ids=["quick", "slow"],
 )
-def test_every_free_object_keeps_its_momentum_and_gains_no_energy(
-    speeds: list[str], seconds: int, drops: int
-):
+def test_every_free_object_keeps_its_momentum_and_gains_no_energy(speeds, seconds, drops):
     """As the benchmark measures and prints it."""
     options = ["--speeds", *speeds, "--seconds", str(seconds), "--drops", str(drops), "--json"]
     measured = run_program("benchmarks/tumbling.py", *options)

@@ -12,20 +12,18 @@ from hypothesis import strategies as st
 from pydrake.common.value import AbstractValue
 from pydrake.multibody.tree import Joint
 from pydrake.systems.analysis import Simulator
-from support.environments import press, press_until_sliding
+from support.environments import bits, press, press_until_sliding
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import load_task
-from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.controller import Reference
 from fleet_tools.sim.catalog import find_model
-from fleet_tools.sim.scene import Scene, sample_scene
+from fleet_tools.sim.scene import Push, Scene, sample_scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import World, build_world
-from fleet_tools.sim.world_state import WorldState
 
 HAMMER = load_task("hammer")
 STILL = np.zeros(6)
@@ -48,20 +46,6 @@ def _simulation(world):
     return Simulation(world, tool, object, scene_of(0))
 
 
-def run(simulation: Simulation, motions: np.ndarray) -> tuple[list[int], WorldState]:
-    """Returns the digest after each motion, and the state at the end."""
-    digests = []
-    for motion in motions:
-        simulation.step(motion)
-        digests.append(simulation.snapshot().digest())
-    return digests, simulation.world_state()
-
-
-def motions_of(seed: int, steps: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    return rng.uniform(-1, 1, (steps, 6)) * np.repeat([0.03, 0.15], 3)
-
-
 # --- Time -----------------------------------------------------------------------------------
 
 
@@ -79,17 +63,6 @@ def test_control_steps_are_exactly_a_sixth_of_a_second(simulation):
 
 
 # --- Resets ---------------------------------------------------------------------------------
-
-
-@settings(max_examples=6)
-@given(st.integers(0, 2**32), st.integers(0, 2**32), st.integers(0, 4))
-def test_a_reset_depends_on_no_history(simulation, seed, other, steps):
-    simulation.reset(scene_of(seed))
-    fresh = run(simulation, motions_of(seed, 3))[0]
-    simulation.reset(scene_of(other))
-    run(simulation, motions_of(other, steps))
-    simulation.reset(scene_of(seed))
-    assert run(simulation, motions_of(seed, 3))[0] == fresh
 
 
 def frictions(world: World, instance: Any, inspector: Any) -> np.ndarray:
@@ -157,58 +130,43 @@ def _arm_joints(world: World) -> list[Joint]:
 # --- Snapshots ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", name="contact")
-def _contact(hammer):
-    """A state in which the hammer pushes the nail, and the episode's continuation from there."""
-    press_until_sliding(hammer, seed=2)
+def future(env: ToolUseEnv) -> list[list[Any]]:
+    """Returns the bits of all that four steps tell: forces, limits and progress, too."""
+    actions = [press(env), *np.random.default_rng(0).uniform(-0.5, 0.5, (3, 6)).astype(np.float32)]
+    return bits([(*env.step(action), env.state_digest()) for action in actions])
+
+
+def at_a_limit(env: ToolUseEnv) -> None:
+    """Turns the hand until joint 7 is near the end of its range."""
+    env.reset(seed=0)
+    for _ in range(9):
+        info = env.step(np.array([0, 0, 0, 0, 0, 1.0], np.float32))[4]
+    assert info["limits"]["motion_scale"] < 1.0
+
+
+def in_contact(env: ToolUseEnv) -> None:
+    press_until_sliding(env, seed=2)
+
+
+@pytest.mark.parametrize("situation", [in_contact, at_a_limit])
+def test_a_state_continues_bit_for_bit_wherever_it_is_restored(situation, make, hammer):
+    situation(hammer)
     state = hammer.get_state()
-    return state, continue_from(hammer, state)
-
-
-def continue_from(env: ToolUseEnv, state: EnvState) -> tuple[list[dict[str, bytes]], list[int]]:
-    """Returns observations and digests of a fixed sequence of actions."""
-    observations = [env.set_state(state)]
-    digests = [env.state_digest()]
-    rng = np.random.default_rng(0)
-    actions = [press(env), *rng.uniform(-0.5, 0.5, (3, 6)).astype(np.float32)]
-    for action in actions:
-        observations.append(env.step(action)[0])
-        digests.append(env.state_digest())
-    return [{k: v.tobytes() for k, v in o.items()} for o in observations], digests
-
-
-def test_a_snapshot_continues_bit_for_bit_wherever_it_is_restored(make, hammer, contact):
-    state, future = contact
-    before = pickle.dumps(state)
-    assert hammer.set_state(state)["end_effector_wrench"][5] < -5.0
-    assert continue_from(hammer, state) == future
+    before, observation = pickle.dumps(state), bits([[hammer.set_state(state)]])
+    expected = future(hammer)
     for env, seed in ((hammer, 11), (make(), 4)):  # after other scenes
         env.reset(seed=seed)
         env.step(np.ones(6, np.float32))
-        assert continue_from(env, state) == future
-    assert continue_from(EnvSpec.of(task="hammer").make_tool_use(), state) == future  # not reset
-    for copied in (copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
-        assert continue_from(hammer, copied) == future
+        assert bits([[env.set_state(state)]]) == observation
+        assert future(env) == expected
+    not_reset = EnvSpec.of(task="hammer").make_tool_use()
+    copies = copy.deepcopy(state), pickle.loads(before)
+    for env, each in ((not_reset, state), (hammer, copies[0]), (hammer, copies[1])):
+        env.set_state(each)
+        assert future(env) == expected
     assert pickle.dumps(state) == before
-
-
-def test_a_snapshot_continues_as_the_uninterrupted_episode(hammer):
-    hammer.reset(seed=5)
-    states, digests, actions = [], [], []
-    for _ in range(8):  # through every phase between control steps and time steps
-        states.append(hammer.get_state())
-        actions.append(press(hammer))
-        hammer.step(actions[-1])
-        digests.append(hammer.state_digest())
-    for k in range(8):
-        hammer.set_state(states[k])
-        hammer.step(actions[k])
-        assert hammer.state_digest() == digests[k]
-
-
-def test_digests_of_different_states_differ(hammer, contact):
-    state, (_, digests) = contact
-    assert len(set(digests)) == len(digests)
+    # Digests of different states differ.
+    assert len({entry[-1] for entry in expected}) == len(expected)
     snapshot = state.snapshot
     for i in range(len(snapshot.x)):
         x = snapshot.x.copy()
@@ -216,6 +174,40 @@ def test_digests_of_different_states_differ(hammer, contact):
         assert replace(snapshot, x=x).digest() != snapshot.digest()
     assert replace(snapshot, step=snapshot.step + 1).digest() != snapshot.digest()
     assert 0 <= snapshot.digest() < 2**64
+
+
+def test_every_step_of_an_episode_with_a_push_continues_as_it_did(hammer):
+    hammer.reset(seed=5)
+    push = Push(time_s=0.5, translation_m=(0.015, -0.01, 0.0))
+    hammer.reset(options={"scene": hammer.scene.model_copy(update={"push": push})})
+    states, steps, actions = [], [], []
+    for _ in range(8):  # through every phase between control steps and time steps
+        states.append(hammer.get_state())
+        actions.append(press(hammer))
+        steps.append(bits([(*hammer.step(actions[-1]), hammer.state_digest())]))
+    for k in range(8):
+        hammer.reset(seed=1)
+        hammer.set_state(states[k])
+        assert bits([(*hammer.step(actions[k]), hammer.state_digest())]) == steps[k]
+
+
+def test_a_push_moves_the_object_at_its_step_and_nothing_else(hammer):
+    actions = np.random.default_rng(0).uniform(-1, 1, (6, 6)).astype(np.float32)
+    hammer.reset(seed=0)
+    push = Push(time_s=0.33, translation_m=(0.015, -0.01, 0.0))
+    scene = hammer.scene
+    pushed = scene.model_copy(update={"push": push})
+    still, shifted, again = [], [], []
+    for each, states in ((scene, still), (pushed, shifted), (scene, again)):
+        hammer.reset(options={"scene": each})
+        states.append(hammer.world_state())
+        states += [hammer.step(action) and hammer.world_state() for action in actions]
+    for step, (one, other, later) in enumerate(zip(still, shifted, again, strict=True)):
+        moved = np.array(push.translation_m) * (step >= 3)
+        for name, p_W in one.p_W_object.items():
+            np.testing.assert_allclose(other.p_W_object[name], p_W + moved, atol=1e-12)
+        np.testing.assert_array_equal(other.q, one.q)
+        np.testing.assert_array_equal(later.p_W_object["head"], one.p_W_object["head"])
 
 
 # --- The brake ------------------------------------------------------------------------------

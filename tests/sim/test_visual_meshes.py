@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -37,7 +38,7 @@ from fleet_tools.perception.rendering import (
 )
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
-from fleet_tools.sim.catalog import load_model
+from fleet_tools.sim.catalog import Kind, load_model
 
 CLAW = assets_root() / "tools" / "hammer" / "claw"
 SDF = """<sdf version="1.9" xmlns:drake="https://drake.mit.edu"><model name="m"><link name="bar">
@@ -85,9 +86,14 @@ def upright(mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     return turned
 
 
-def write_gltf(folder: Path, mesh: trimesh.Trimesh) -> None:
-    for name, content in export_gltf(trimesh.Scene(upright(mesh))).items():
-        (folder / ("x.gltf" if name == "model.gltf" else name)).write_bytes(content)
+def write_gltf(folder: Path, mesh: trimesh.Trimesh, uri: str = "x.gltf") -> None:
+    """Writes a glTF file, with its buffers beside it or, as x.glb, within it."""
+    scene = trimesh.Scene(upright(mesh))
+    if uri == "x.glb":
+        scene.export(folder / uri)
+    else:
+        for name, content in export_gltf(scene).items():
+            (folder / (uri if name == "model.gltf" else name)).write_bytes(content)
 
 
 def write_obj(folder: Path, mesh: trimesh.Trimesh, image: str, *, normals: bool = True) -> None:
@@ -119,7 +125,7 @@ WRITERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "stl as text": ("x.STL", lambda f: wedge().export(f / "x.STL", file_type="stl_ascii")),
     "ply": ("x.ply", lambda f: wedge().export(f / "x.ply")),
     "off": ("x.off", lambda f: wedge().export(f / "x.off")),
-    "glb": ("x.glb", lambda f: trimesh.Scene(upright(wedge())).export(f / "x.glb")),
+    "glb": ("x.glb", lambda f: write_gltf(f, wedge(), "x.glb")),
     "gltf": ("x.gltf", lambda f: write_gltf(f, wedge())),
     "dae": ("x.dae", lambda f: write_dae(f, wedge())),
     "dae, y up": ("x.dae", lambda f: write_dae(f, upright(wedge()).apply_scale(8), "Y_UP", 0.125)),
@@ -137,11 +143,11 @@ def model(folder: Path, uri: str = "x.obj", text: str = SDF, **parts: str) -> Pa
     return folder
 
 
-def loaded(folder: Path) -> tuple[DiagramBuilder, SceneGraph]:
+def loaded(folder: Path, kind: Kind = "tool") -> tuple[DiagramBuilder, SceneGraph]:
     """Loads a model as a world does."""
     builder = DiagramBuilder()
     plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
-    add_model(plant, scene_graph, load_model(folder, "tool"), "tool")
+    add_model(plant, scene_graph, load_model(folder, kind), kind)
     plant.Finalize()
     return builder, scene_graph
 
@@ -200,20 +206,30 @@ def test_each_format_shows_the_same_mesh_in_the_same_place(name, text, reference
     np.testing.assert_array_equal(outline(folder), outline(reference))
 
 
+TEXTURED = [
+    *(("x.obj", image, "own") for image in ("t.jpg", "t.bmp", "t.webp", "no normals")),
+    ("x.glb", "", "own"),
+    ("x.gltf", "", "own"),
+    # Drake takes a folder with a colon for two, in which it searches for materials.
+    *(
+        (uri, "t.png", name)
+        for uri in ("x.obj", "x.gltf")
+        for name in ("a:b", "R&D é #1 [{}]\t", "a\\b")
+    ),
+]
+
+
 @needs_gl
-@pytest.mark.parametrize("name", ["jpg", "bmp", "webp", "no normals", "glb", "gltf"])
-def test_textures_are_drawn_whatever_their_format(name, tmp_path):
-    reference, folder = model(tmp_path / "reference"), model(tmp_path / "own")
+@pytest.mark.parametrize(("uri", "image", "name"), TEXTURED)
+def test_textures_are_drawn_whatever_their_format_and_folder(uri, image, name, tmp_path):
+    reference, folder = model(tmp_path / "reference"), model(tmp_path / name, uri)
     write_obj(reference, textured(stripes()), "t.png")
-    if name in ("glb", "gltf"):
-        model(folder, f"x.{name}")
-        mesh = textured(stripes(), baseColorFactor=[255] * 4)
-        write_gltf(folder, mesh) if name == "gltf" else trimesh.Scene(upright(mesh)).export(
-            folder / "x.glb"
-        )
+    if uri != "x.obj":
+        write_gltf(folder, textured(stripes(), baseColorFactor=[255] * 4), uri)
+    elif image == "no normals":
+        write_obj(folder, textured(stripes()), "t.png", normals=False)
     else:
-        image = "t.png" if name == "no normals" else f"t.{name}"
-        write_obj(folder, textured(stripes()), image, normals=name != "no normals")
+        write_obj(folder, textured(stripes()), image)
     expected, found = pictures(reference)["rgb"].astype(int), pictures(folder)["rgb"].astype(int)
     assert len(np.unique(expected.reshape(-1, 3), axis=0)) > 20
     assert np.abs(found - expected).mean() < 0.2  # of 255; two of the formats lose a little
@@ -225,9 +241,7 @@ def test_colours_of_vertices_are_drawn_and_labelled(uri, reference, tmp_path):
     mesh = wedge()
     mesh.visual = ColorVisuals(mesh, vertex_colors=[[250, 0, 0, 255]] * len(mesh.vertices))
     folder = model(tmp_path / "own", uri)
-    trimesh.Scene(upright(mesh)).export(folder / uri) if uri == "x.glb" else mesh.export(
-        folder / uri
-    )
+    write_gltf(folder, mesh, uri) if uri == "x.glb" else mesh.export(folder / uri)
     found = pictures(folder)
     np.testing.assert_array_equal(found["label"], pictures(reference)["label"])
     red, green, blue = found["rgb"][found["label"] > 0].mean(axis=0)
@@ -261,53 +275,29 @@ def test_a_diffuse_map_is_named_relative_to_the_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("uri", "text"),
-    [("model://other/x.stl", SDF), ("package://some_name/x.stl", URDF), ("file://{}/a b.stl", SDF)],
+    ("uri", "file", "text"),
+    [
+        ("model://other/x.stl", "x.stl", SDF),
+        ("package://some_name/x.stl", "x.stl", URDF),
+        ("file://{}/a%20b.stl", "a b.stl", SDF),
+        *(("a &quot;b&apos; &amp;c.stl", "a \"b' &c.stl", text) for text in (SDF, URDF)),
+    ],
 )
-def test_a_model_is_a_package_on_its_own_whatever_its_name(uri, text, tmp_path):
-    folder = model(tmp_path / "own", uri.format(f"{tmp_path}/own").replace(" ", "%20"), text)
-    for name in ("x.stl", "a b.stl"):
-        wedge().export(folder / name)
-    assert len(outline(folder)) == len(wedge().vertices)
+def test_a_model_is_a_package_on_its_own_whatever_its_name(uri, file, text, tmp_path):
+    folder = model(tmp_path / "own", uri.format(tmp_path / "own"), text)
+    wedge().export(folder / file)
+    assert len(outline(folder)) == len(wedge().vertices) == 6
     if "file" not in uri:
         assert len(outline(folder.rename(tmp_path / "own@0123456789abcdef"))) == 6
 
 
-@pytest.mark.parametrize("text", [SDF, URDF], ids=["sdf", "urdf"])
-def test_a_mesh_may_have_a_name_with_quotes(text, tmp_path):
-    folder = model(tmp_path / "own", "a &quot;b&apos; &amp;c.stl", text)
-    wedge().export(folder / "a \"b' &c.stl")
-    assert len(outline(folder)) == len(wedge().vertices)
-
-
-@needs_gl
-@pytest.mark.parametrize("name", ["a:b", "R&D é #1 [{}]\t", "a\\b"])
-@pytest.mark.parametrize("uri", ["x.obj", "x.gltf"])
-def test_textures_are_drawn_whatever_the_name_of_their_folder(uri, name, tmp_path):
-    """Drake takes a folder with a colon for two, in which it searches for materials."""
-    plain, other = tmp_path / "plain", tmp_path / name
-    for folder in (plain, other):
-        model(folder, uri)
-        if uri == "x.obj":
-            write_obj(folder, textured(stripes()), "t.png")
-        else:
-            write_gltf(folder, textured(stripes(), baseColorFactor=[255] * 4))
-    expected, found = pictures(plain)["rgb"].astype(int), pictures(other)["rgb"].astype(int)
-    assert len(np.unique(expected.reshape(-1, 3), axis=0)) > 20
-    assert np.abs(found - expected).mean() < 0.2  # of 255
-
-
 def test_what_every_renderer_draws_is_not_converted(tmp_path):
-    folder = tmp_path / "own"
     for file in sorted(assets_root().glob("*/*/*/model.sdf")):
-        builder = DiagramBuilder()
-        plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
-        kind = "tool" if "tools" in file.parts else "object"
-        add_model(plant, scene_graph, load_model(file.parent, kind), kind)
+        _, scene_graph = loaded(file.parent, "tool" if "tools" in file.parts else "object")
         shapes = [each for each in visual_shapes(scene_graph) if isinstance(each, Mesh)]
         assert all(shape.source().is_path() for shape in shapes)
-    write_obj(model(folder), textured(stripes()), "t.png")
-    (shape,) = visual_shapes(loaded(folder)[1])
+    write_obj(model(tmp_path / "own"), textured(stripes()), "t.png")
+    (shape,) = visual_shapes(loaded(tmp_path / "own")[1])
     assert shape.source().is_path()
 
 
@@ -337,7 +327,7 @@ def test_every_mode_of_observation_shows_it(uri, tmp_path):
     text = (tool / "model.sdf").read_text()
     handle = trimesh.load(tool / "meshes" / "handle.obj", force="mesh")
     assert isinstance(handle, trimesh.Trimesh)
-    (handle if uri == "x.stl" else trimesh.Scene(upright(handle))).export(tool / uri)
+    write_gltf(tool, handle, uri) if uri == "x.glb" else handle.export(tool / uri)
     (tool / "model.sdf").write_text(text.replace("meshes/handle.obj", uri, 1))
     modes: tuple[dict[str, Any], ...] = (
         {"obs_mode": "state", "render_mode": "human"},
@@ -363,23 +353,24 @@ def test_every_mode_of_observation_shows_it(uri, tmp_path):
 # --- What cannot be drawn -------------------------------------------------------------------
 
 
-def broken_image(folder: Path) -> None:
+def with_image(folder: Path, name: str, content: bytes, **texture: object) -> None:
+    """Writes a glTF file whose texture is another image."""
     write_gltf(folder, textured(stripes()))
-    document = json.loads((folder / "x.gltf").read_text())
+    document = json.loads((folder / "x.gltf").read_text()) | {"images": [{"uri": name}]}
+    document["textures"] = [texture] if texture else document["textures"]
+    (folder / "x.gltf").write_text(json.dumps(document))
+    (folder / name).write_bytes(content)
+
+
+def broken_image(folder: Path) -> None:
     buffer = io.BytesIO()
     stripes().save(buffer, "PNG")
-    document["images"] = [{"uri": "t.png"}]
-    (folder / "x.gltf").write_text(json.dumps(document))
-    (folder / "t.png").write_bytes(buffer.getvalue()[:60])
+    with_image(folder, "t.png", buffer.getvalue()[:60])
 
 
 def ktx_image(folder: Path) -> None:
-    write_gltf(folder, textured(stripes()))
-    document = json.loads((folder / "x.gltf").read_text())
-    document["images"] = [{"uri": "t.ktx2"}]
-    document["textures"] = [{"extensions": {"KHR_texture_basisu": {"source": 0}}}]
-    (folder / "x.gltf").write_text(json.dumps(document))
-    (folder / "t.ktx2").write_bytes(b"\xabKTX 20\xbb\r\n\x1a\n" + bytes(60))
+    ktx2 = b"\xabKTX 20\xbb\r\n\x1a\n" + bytes(60)
+    with_image(folder, "t.ktx2", ktx2, extensions={"KHR_texture_basisu": {"source": 0}})
 
 
 def broken_jpeg(folder: Path) -> None:
@@ -443,16 +434,6 @@ def test_collada_asks_for_its_library(tmp_path, monkeypatch):
         loaded(folder)
 
 
-@pytest.mark.parametrize("image", ["t.jpg", "t.bmp"])
-def test_a_diffuse_map_that_drake_does_not_draw_is_refused(image, tmp_path):
-    material = f"<material><drake:diffuse_map>{image}</drake:diffuse_map></material>"
-    folder = model(tmp_path / "own", material=material)
-    (folder / "x.obj").write_text(obj_text(wedge()))
-    stripes().save(folder / image)
-    with pytest.raises(ConfigError, match=f"the texture {image} of the visual .*v is not a PNG"):
-        loaded(folder)
-
-
 def test_the_check_says_what_the_load_says(tmp_path, capsys):
     folder = model(tmp_path / "own", "x.vtk")
     (folder / "x.vtk").write_text("# vtk DataFile Version 3.0\n")
@@ -462,21 +443,27 @@ def test_the_check_says_what_the_load_says(tmp_path, capsys):
     assert str(caught.value) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("suffix", ["stl", "dae", "GLB", "ply"])
-def test_collision_shapes_of_other_formats_are_refused_by_name(suffix, tmp_path):
-    more = (
-        f"<collision name='c'><geometry><mesh><uri>c.{suffix}</uri></mesh></geometry></collision>"
-    )
-    folder = model(tmp_path / "own", more=more)
-    (folder / "x.obj").write_text(obj_text(wedge()))
-    (folder / f"c.{suffix}").write_text("")
-    with pytest.raises(ConfigError, match=rf"the collision 'c' has the mesh 'c\.{suffix}'.*\.vtk"):
-        loaded(folder)
+MAP = "<material><drake:diffuse_map>{}</drake:diffuse_map></material>"
+SHAPE = "<collision name='c'><geometry><mesh><uri>{}</uri></mesh></geometry></collision>"
+NESTED = '<model name="inner"><link name="l"/></model>'
+REFUSED = [
+    *(("material", MAP, f"t.{each}", "the texture {} of the visual .*v is not a PNG")
+      for each in ("jpg", "bmp")),
+    *(("more", SHAPE, f"c.{each}", r"the collision 'c' has the mesh '{}'.*\.vtk")
+      for each in ("stl", "dae", "GLB", "ply")),
+    ("models", NESTED, "", "one model, without others within it.*inner"),
+]  # fmt: skip
 
 
-def test_a_model_within_a_model_is_refused_by_name(tmp_path):
-    nested = '<model name="inner"><link name="l"/></model>'
-    folder = model(tmp_path / "own", models=nested)
+@pytest.mark.parametrize(("part", "xml", "file", "message"), REFUSED)
+def test_other_formats_and_models_within_a_model_are_refused_by_name(
+    part, xml, file, message, tmp_path
+):
+    folder = model(tmp_path / "own", **{part: xml.format(file)})
     (folder / "x.obj").write_text(obj_text(wedge()))
-    with pytest.raises(ConfigError, match=r"one model, without others within it.*inner"):
+    if part == "material":
+        stripes().save(folder / file)
+    elif part == "more":
+        (folder / file).write_text("")
+    with pytest.raises(ConfigError, match=message.format(re.escape(file))):
         loaded(folder)

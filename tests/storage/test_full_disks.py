@@ -57,7 +57,7 @@ def stored_in_every_room(
     return messages
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(disk: Disk) -> None:
+def test_a_file_is_replaced_whole_or_not_at_all(disk):
     file, content = disk.folder / "file.txt", "é" * (2 * PAGE)
     write_file(file, "the last one")
     messages = stored_in_every_room(
@@ -70,7 +70,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(disk: Disk) -> None:
     assert file.read_text(encoding="utf-8") == content
 
 
-def test_what_a_library_writes_is_cut_off_nowhere(disk: Disk) -> None:
+def test_what_a_library_writes_is_cut_off_nowhere(disk):
     file = disk.folder / "image.bin"
 
     def store() -> None:
@@ -85,7 +85,7 @@ def test_what_a_library_writes_is_cut_off_nowhere(disk: Disk) -> None:
     assert file.stat().st_size == 3 * PAGE
 
 
-def test_a_folder_is_replaced_whole_or_not_at_all(disk: Disk) -> None:
+def test_a_folder_is_replaced_whole_or_not_at_all(disk):
     folder, files = disk.folder / "model", {"a/mesh.obj": bytes(5000), "model.sdf": bytes(PAGE)}
     replace_folder(folder, {"model.sdf": b"<sdf/>"})
     before = {"model/model.sdf": b"<sdf/>"}
@@ -95,7 +95,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(disk: Disk) -> None:
     assert everything_in(folder) == files
 
 
-def test_a_log_has_complete_lines_only(disk: Disk) -> None:
+def test_a_log_has_complete_lines_only(disk):
     path = disk.folder / "log.jsonl"
     path.write_text("first\n")
     log = AppendLog(path)
@@ -107,7 +107,7 @@ def test_a_log_has_complete_lines_only(disk: Disk) -> None:
     assert set(path.read_text().splitlines()) == {"first", "x" * 2 * PAGE}
 
 
-def test_a_disk_without_inodes_says_so(disk: Disk) -> None:
+def test_a_disk_without_inodes_says_so(disk):
     if not isinstance(disk, SmallDisk):
         pytest.skip("no file system can be mounted here")
     files = {name: b"text" for name in ("a", "b", "c")}
@@ -126,7 +126,7 @@ def test_a_disk_without_inodes_says_so(disk: Disk) -> None:
     assert everything_in(disk.folder / "model") == files
 
 
-def test_a_read_only_disk_says_so(disk: Disk) -> None:
+def test_a_read_only_disk_says_so(disk):
     if not isinstance(disk, SmallDisk):
         pytest.skip("no file system can be mounted here")
     write_file(disk.folder / "file", b"the last one")
@@ -135,7 +135,7 @@ def test_a_read_only_disk_says_so(disk: Disk) -> None:
     assert everything_in(disk.folder) == {"file": b"the last one"}
 
 
-def test_a_dataset_has_complete_episodes_in_every_room(disk: Disk, tmp_path: Path) -> None:
+def test_a_dataset_has_complete_episodes_in_every_room(disk, tmp_path):
     drawn = Drawn([5, 0, 9, 3], [True, False, True, True], seed=3, labelled=True)
     write(tmp_path / "undisturbed", drawn, a_header())
     expected, rooms, folder = everything_in(tmp_path / "undisturbed"), 0, disk.folder
@@ -157,7 +157,7 @@ def test_a_dataset_has_complete_episodes_in_every_room(disk: Disk, tmp_path: Pat
     assert everything_in(folder) == expected
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()
     of_others = [".writing_x.1", f".writing_y.{dead.pid}", ".writing_x.notes", f".x.{dead.pid}"]
@@ -184,7 +184,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -
         (errno.EIO, "its disk fails (Input/output error)"),
     ],
 )
-def test_an_error_names_file_and_cause(number: int, message: str, tmp_path: Path) -> None:
+def test_an_error_names_file_and_cause(number, message, tmp_path):
     path = tmp_path / "absent" / "file"
     raised = OSError(number, os.strerror(number), str(path))
     for error in (disk_error(raised), disk_error(raised, path, 2_500_000)):
@@ -197,16 +197,14 @@ def test_an_error_names_file_and_cause(number: int, message: str, tmp_path: Path
     )
 
 
-def test_other_errors_of_the_system_stay_what_they_are(tmp_path: Path) -> None:
+def test_other_errors_of_the_system_stay_what_they_are(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_file(tmp_path / "absent" / "file", b"")
     with pytest.raises(IsADirectoryError):
         write_file(tmp_path, b"")
 
 
-def test_folder_is_blank_that_holds_only_what_an_interrupted_creation_leaves(
-    tmp_path: Path,
-) -> None:
+def test_folder_is_blank_that_holds_only_what_an_interrupted_creation_leaves(tmp_path):
     names = ("log", "files")
     assert is_blank(tmp_path, names)
     (tmp_path / "log").touch()
@@ -221,7 +219,7 @@ def test_folder_is_blank_that_holds_only_what_an_interrupted_creation_leaves(
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
-def test_the_umask_decides_who_may_read(umask: int, mode: int, tmp_path: Path) -> None:
+def test_the_umask_decides_who_may_read(umask, mode, tmp_path):
     before = os.umask(umask)
     try:
         with atomic_write(tmp_path / "text") as aside:

@@ -3,7 +3,6 @@
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -109,7 +108,7 @@ def test_the_essence_is_everything_unless_a_document_says_otherwise():
 # --- Folders --------------------------------------------------------------------------------
 
 
-def test_new_folder_holds_the_document_the_log_and_the_subfolders(tmp_path: Path):
+def test_new_folder_holds_the_document_the_log_and_the_subfolders(tmp_path):
     folder = tmp_path / "new" / "plan"
     assert write(folder) == []
     assert sorted(contents(folder)) == ["files", "plan.json", "steps.jsonl"]
@@ -117,13 +116,13 @@ def test_new_folder_holds_the_document_the_log_and_the_subfolders(tmp_path: Path
     assert (folder / "plan.json").read_text() == HOUSE.model_dump_json(indent=2) + "\n"
 
 
-def test_records_are_appended_across_writers(tmp_path: Path):
+def test_records_are_appended_across_writers(tmp_path):
     assert write(tmp_path, 1, 2) == [1, 2]
     assert write(tmp_path, 3) == [1, 2, 3]
     assert (tmp_path / "steps.jsonl").read_text() == '{"number":1}\n{"number":2}\n{"number":3}\n'
 
 
-def test_what_a_crash_leaves_is_repaired(tmp_path: Path):
+def test_what_a_crash_leaves_is_repaired(tmp_path):
     write(tmp_path / "one", 1)
     with (tmp_path / "one" / "steps.jsonl").open("ab") as log:
         log.write(b'{"numb')
@@ -134,7 +133,7 @@ def test_what_a_crash_leaves_is_repaired(tmp_path: Path):
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
 
 
-def test_interrupted_creation_is_begun_again(tmp_path: Path):
+def test_interrupted_creation_is_begun_again(tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "steps.jsonl").touch()
     (tmp_path / ".plan.7.aside.json").write_text("{")
@@ -142,7 +141,7 @@ def test_interrupted_creation_is_begun_again(tmp_path: Path):
     assert not list(tmp_path.rglob("*.aside*"))
 
 
-def test_document_is_replaced_and_the_records_stay(tmp_path: Path):
+def test_document_is_replaced_and_the_records_stay(tmp_path):
     urgent = HOUSE.model_copy(update={"note": "urgent"})
     write(tmp_path, 1)
     with RecordWriter(PLANS, tmp_path, HOUSE) as writer:
@@ -154,7 +153,7 @@ def test_document_is_replaced_and_the_records_stay(tmp_path: Path):
 # --- What is refused ------------------------------------------------------------------------
 
 
-def test_another_document_is_refused_and_the_folder_is_left_as_it_is(tmp_path: Path):
+def test_another_document_is_refused_and_the_folder_is_left_as_it_is(tmp_path):
     write(tmp_path, 1)
     with (tmp_path / "steps.jsonl").open("ab") as log:
         log.write(b"torn")
@@ -166,7 +165,7 @@ def test_another_document_is_refused_and_the_folder_is_left_as_it_is(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["thesis.tex", "files/thesis.tex", "steps.jsonl"])
-def test_folder_of_something_else_is_left_as_it_is(tmp_path: Path, name: str):
+def test_folder_of_something_else_is_left_as_it_is(tmp_path, name):
     (tmp_path / "files").mkdir()
     (tmp_path / name).write_text("Years of work.")
     before = contents(tmp_path)
@@ -175,7 +174,7 @@ def test_folder_of_something_else_is_left_as_it_is(tmp_path: Path, name: str):
     assert contents(tmp_path) == before
 
 
-def test_one_writer_at_a_time(tmp_path: Path):
+def test_one_writer_at_a_time(tmp_path):
     with (
         RecordWriter(PLANS, tmp_path, HOUSE),
         pytest.raises(DatasetError, match="Another process is writing"),
@@ -184,7 +183,7 @@ def test_one_writer_at_a_time(tmp_path: Path):
     assert write(tmp_path, 1) == [1]
 
 
-def test_damaged_log_releases_the_folder(tmp_path: Path):
+def test_damaged_log_releases_the_folder(tmp_path):
     write(tmp_path, 1)
     log = tmp_path / "steps.jsonl"
     log.write_bytes(b"damaged\n" + log.read_bytes())
@@ -193,13 +192,13 @@ def test_damaged_log_releases_the_folder(tmp_path: Path):
             write(tmp_path)
 
 
-def test_folder_without_a_document_names_the_command_that_makes_one(tmp_path: Path):
+def test_folder_without_a_document_names_the_command_that_makes_one(tmp_path):
     with pytest.raises(DatasetError, match=r"is not a plan: it has no plan\.json.*`make plan`"):
         PLANS.read_document(tmp_path)
 
 
 @pytest.mark.parametrize("version", [0, 2, "1", None])
-def test_another_version_is_refused(tmp_path: Path, version: Any):
+def test_another_version_is_refused(tmp_path, version):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"schema_version": version, "goal": "a house"}))
     assert read_version(path, DatasetError) == version
@@ -216,7 +215,7 @@ def test_another_version_is_refused(tmp_path: Path, version: Any):
         '{"schema_version": 1, "goal": "a", "salt": 1}',
     ],
 )
-def test_a_damaged_document_is_named(tmp_path: Path, content: str):
+def test_a_damaged_document_is_named(tmp_path, content):
     (tmp_path / "plan.json").write_text(content)
     with pytest.raises(DatasetError, match=r"plan\.json"):
         PLANS.read_document(tmp_path)
@@ -241,7 +240,7 @@ def test_records_are_those_whose_lines_are_complete(lines, data):
     assert size == sum(map(len, encoded[:complete]))
 
 
-def test_damaged_record_is_named_with_its_line(tmp_path: Path):
+def test_damaged_record_is_named_with_its_line(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"number":1,"text":"a"}\n{"number":2}\n')
     with pytest.raises(DatasetError, match=r"log\.jsonl:2 is damaged"):
@@ -251,7 +250,7 @@ def test_damaged_record_is_named_with_its_line(tmp_path: Path):
         read_records(path, Line, DatasetError)
 
 
-def test_missing_log_is_named_with_what_it_is_needed_for(tmp_path: Path):
+def test_missing_log_is_named_with_what_it_is_needed_for(tmp_path):
     with pytest.raises(DatasetError, match=r"log\.jsonl cannot be read: .* copy; it counts"):
         read_records(tmp_path / "log.jsonl", Line, DatasetError, "; it counts")
 
@@ -280,7 +279,7 @@ def test_lines_are_appended_in_order_also_after_reopening(first, second):
         assert path.read_bytes().decode().split("\n") == [*first, *second, ""]
 
 
-def test_another_process_cannot_write_until_the_log_is_closed(tmp_path: Path):
+def test_another_process_cannot_write_until_the_log_is_closed(tmp_path):
     path = a_log(tmp_path)
     code = """
 import json, sys
@@ -301,7 +300,7 @@ except BlockingIOError:
     assert path.read_bytes() == b"other\n"
 
 
-def test_missing_log_is_not_created(tmp_path: Path):
+def test_missing_log_is_not_created(tmp_path):
     with pytest.raises(FileNotFoundError):
         AppendLog(tmp_path / "log.jsonl")
     assert not list(tmp_path.iterdir())

@@ -25,9 +25,7 @@ def writer_of(folder: Path, seed: int = 0) -> RunWriter[Spec]:
 
 @settings(max_examples=40)
 @given(LINES, LINES, st.binary(max_size=3).filter(lambda torn: b"\n" not in torn))
-def test_the_log_becomes_the_given_lines_whatever_it_was(
-    tmp_path_factory: pytest.TempPathFactory, before: list[str], lines: list[str], torn: bytes
-):
+def test_the_log_becomes_the_given_lines_whatever_it_was(tmp_path_factory, before, lines, torn):
     folder = tmp_path_factory.mktemp("run")
     with writer_of(folder) as writer:
         writer.write_log(before)
@@ -37,7 +35,7 @@ def test_the_log_becomes_the_given_lines_whatever_it_was(
     assert (folder / "log").read_text() == "".join(f"{line}\n" for line in lines)
 
 
-def test_the_same_run_is_resumed_and_another_is_refused(tmp_path: Path):
+def test_the_same_run_is_resumed_and_another_is_refused(tmp_path):
     with writer_of(tmp_path / "run") as writer:
         assert writer.spec == read_spec(tmp_path / "run", Spec, PolicyError)
         with pytest.raises(PolicyError, match="Another process is writing"):
@@ -50,7 +48,7 @@ def test_the_same_run_is_resumed_and_another_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"seed": "x"}', '{"seed": 0, "more": 1}'])
-def test_damaged_specification_is_named(tmp_path: Path, content: str | None):
+def test_damaged_specification_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(PolicyError, match=r"config\.json"):

@@ -16,12 +16,7 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import load_progress
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
-from fleet_tools.baselines.federated.transport import (
-    Answers,
-    LocalTransport,
-    LostRobot,
-    Transport,
-)
+from fleet_tools.baselines.federated.transport import Answers, LocalTransport, LostRobot, Transport
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
 
@@ -29,10 +24,7 @@ torch.set_num_threads(1)
 
 LAYOUT = {"joint_position": ((7,), "float32"), "object_keypoints": ((2, 3), "float32")}
 STEPS = (5, 1, 7, 3, 4, 9, 3, 6, 2, 5, 8, 4, 3, 5)
-ROUNDS: dict[str, Any] = {
-    "merge_every": 1,
-    "training": {"epochs": 8, "batch_size": 8, "seed": 5},
-}
+ROUNDS: dict[str, Any] = {"merge_every": 1, "training": {"epochs": 8, "batch_size": 8, "seed": 5}}
 """Values of the configuration of a fleet with many short rounds."""
 
 PROGRAM = [sys.executable, "-m", "fleet_tools.baselines.fleet"]

@@ -49,11 +49,7 @@ def hull(*points: ArrayLike) -> trimesh.Trimesh:
     return trimesh.Trimesh(np.concatenate([np.asarray(p, float) for p in points])).convex_hull
 
 
-box, cylinder, ball = (
-    trimesh.creation.box,
-    trimesh.creation.cylinder,
-    trimesh.creation.icosphere,
-)
+box, cylinder, ball = (trimesh.creation.box, trimesh.creation.cylinder, trimesh.creation.icosphere)
 
 
 def rounded_hull(mesh: trimesh.Trimesh, radius: float) -> trimesh.Trimesh:

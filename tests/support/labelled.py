@@ -65,12 +65,9 @@ def of_samples(folder: Path) -> list[Step]:
 
 def of_export(format_name: str, output: Path) -> list[list[Step]]:
     """Returns the steps that learners read, by what they take for an episode."""
-    reader = {
-        "lerobot": _lerobot,
-        "minari": _minari,
-        "robomimic": _robomimic,
-        "zarr": _zarr,
-    }[format_name]
+    reader = {"lerobot": _lerobot, "minari": _minari, "robomimic": _robomimic, "zarr": _zarr}[
+        format_name
+    ]
     return [
         [Step(attempt, first + k, *row, last=k == len(rows) - 1) for k, row in enumerate(rows)]
         for attempt, first, columns in reader(output)

@@ -6,22 +6,20 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.config import (
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.layout import Scaling
+from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.policies.part_configs import (
     BodyConfig,
+    DiffusionHeadConfig,
+    FlowHeadConfig,
+    HeadConfig,
     MLPConfig,
     PointNetConfig,
-    PolicyConfig,
     RecurrentConfig,
     ResNet18Config,
     TransformerConfig,
 )
-from fleet_tools.baselines.policies.head_config import (
-    DiffusionHeadConfig,
-    FlowHeadConfig,
-    HeadConfig,
-)
-from fleet_tools.baselines.policies.network import PolicyNetwork
-from fleet_tools.baselines.policies.scaling import Scaling
 from fleet_tools.dataset.header import ArraySpec
 
 torch.set_num_threads(1)  # tiny tensors: threads only wait for one another

@@ -62,12 +62,7 @@ def running_process(
 
 def _printed(command: list[str], variables: dict[str, str]) -> Any:
     finished = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
+        command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, timeout=300
     )
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout.splitlines()[-1])

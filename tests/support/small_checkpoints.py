@@ -5,7 +5,8 @@ from typing import Any
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.dataset.header import describe_action, describe_observation
 from fleet_tools.envs.spec import EnvSpec
 

@@ -36,10 +36,7 @@ class Ordered:
     """
 
     def __init__(
-        self,
-        inner: Transport,
-        order: Callable[[int], float] = float,
-        silent: tuple[int, ...] = (),
+        self, inner: Transport, order: Callable[[int], float] = float, silent: tuple[int, ...] = ()
     ) -> None:
         self._inner, self._order, self._silent = inner, order, silent
 

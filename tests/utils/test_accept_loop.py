@@ -80,7 +80,7 @@ def test_who_does_not_open_in_time_is_ended_and_who_has_opened_stays():
         assert loop.dropped == {"not open after 0.5 s": 1}
 
 
-def test_the_oldest_slow_stranger_gives_way(monkeypatch: pytest.MonkeyPatch):
+def test_the_oldest_slow_stranger_gives_way(monkeypatch):
     monkeypatch.setattr(accept_loop, "_PATIENCE_S", 0.0)
     with looping(max_opening=2, max_open=9) as loop, contextlib.ExitStack() as stack:
         opened = stack.enter_context(connected(loop))
@@ -94,7 +94,7 @@ def test_the_oldest_slow_stranger_gives_way(monkeypatch: pytest.MonkeyPatch):
         assert loop.dropped == {"gave way to others": 1}
 
 
-def test_further_strangers_are_told_at_once(monkeypatch: pytest.MonkeyPatch):
+def test_further_strangers_are_told_at_once(monkeypatch):
     monkeypatch.setattr(accept_loop, "_PATIENCE_S", 1e9)
     with looping(max_opening=2) as loop, connected(loop) as first, connected(loop) as second:
         for _ in range(3):
@@ -104,7 +104,7 @@ def test_further_strangers_are_told_at_once(monkeypatch: pytest.MonkeyPatch):
         assert loop.dropped == {"too many at once": 3}
 
 
-def test_errors_of_a_client_end_its_connection(monkeypatch: pytest.MonkeyPatch):
+def test_errors_of_a_client_end_its_connection(monkeypatch):
     def serve(client: socket.socket, loop: AcceptLoop) -> None:
         echo(client, loop)
         raise defects.pop()
@@ -120,7 +120,7 @@ def test_errors_of_a_client_end_its_connection(monkeypatch: pytest.MonkeyPatch):
     assert [str(each.exc_value) for each in seen] == ["a defect"]
 
 
-def test_the_log_counts_in_few_lines(caplog: pytest.LogCaptureFixture):
+def test_the_log_counts_in_few_lines(caplog):
     with caplog.at_level(logging.WARNING), looping() as loop:
         for _ in range(200):
             connected(loop).close()
@@ -206,7 +206,7 @@ print(json.dumps({"served": ask(clients[-1]), "dropped": loop.dropped}))
         pytest.param("threads", "no thread could be started", marks=pytest.mark.slow),
     ],
 )
-def test_it_outlives_a_shortage(what: str, reason: str):
+def test_it_outlives_a_shortage(what, reason):
     found = run_python(SHORT, what)
     assert found["served"]
     assert 1 <= found["dropped"][reason] < 500  # it waits instead of trying again at once

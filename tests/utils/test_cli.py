@@ -104,7 +104,7 @@ def summary_of(arguments: list[str], capsys: Capture) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out)
 
 
-def test_options_of_a_nested_group_have_no_prefix(capsys: Capture) -> None:
+def test_options_of_a_nested_group_have_no_prefix(capsys):
     summary = summary_of(["data", "--rate", "0.5", "--seed", "4"], capsys)
     assert summary["dataset"] == "data"
     assert summary["optimizer"] == {"rate": 0.5, "steps": 70}
@@ -112,13 +112,13 @@ def test_options_of_a_nested_group_have_no_prefix(capsys: Capture) -> None:
     assert "--optimizer.rate" in refused(["data", "--optimizer.rate", "0.5"], capsys)
 
 
-def test_key_value_arguments_hold_json_or_strings(capsys: Capture) -> None:
+def test_key_value_arguments_hold_json_or_strings(capsys):
     summary = summary_of(["data", "--env", "size=[8, 6]", "tool=claw", "gains=1=2"], capsys)
     assert summary["env"] == [["size", [8, 6]], ["tool", "claw"], ["gains", "1=2"]]
     assert "KEY=VALUE" in refused(["data", "--env", "tool"], capsys)
 
 
-def test_the_help_describes_options_and_states_each_default_once(capsys: Capture) -> None:
+def test_the_help_describes_options_and_states_each_default_once(capsys):
     with pytest.raises(SystemExit) as stopped:
         TRAIN.main(["--help"])
     assert stopped.value.code == 0
@@ -145,9 +145,7 @@ class WideOptions(cli.Options):
     """May be repeated."""
 
 
-def test_wide_options_stand_beside_their_help(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wide_options_stand_beside_their_help(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
         cli.Program("trial", cli.Command(WideOptions, lambda options: cli.OK)).main(["--help"])
@@ -160,7 +158,7 @@ def test_wide_options_stand_beside_their_help(
     } <= {" ".join(line.split()) for line in printed.splitlines()}
 
 
-def test_the_command_line_is_the_one_given(capsys: Capture) -> None:
+def test_the_command_line_is_the_one_given(capsys):
     command = summary_of(["my data"], capsys)["command"]
     assert command == "python -m fleet_tools.trial 'my data' --json"
 
@@ -177,9 +175,7 @@ def test_the_command_line_is_the_one_given(capsys: Capture) -> None:
         (["--seed", "13"], "--seed 13 is not for --method adam"),
     ],
 )
-def test_a_value_out_of_range_is_refused_in_one_line(
-    arguments: list[str], message: str, capsys: Capture
-) -> None:
+def test_a_value_out_of_range_is_refused_in_one_line(arguments, message, capsys):
     line, hint = refused(["data", *arguments], capsys).splitlines()
     assert line == f"python -m fleet_tools.trial: {message}"
     assert hint == "`python -m fleet_tools.trial --help` describes the options."
@@ -197,9 +193,7 @@ def test_a_value_out_of_range_is_refused_in_one_line(
         (["data", "more"], "more"),
     ],
 )
-def test_arguments_that_do_not_parse_are_refused(
-    arguments: list[str], message: str, capsys: Capture
-) -> None:
+def test_arguments_that_do_not_parse_are_refused(arguments, message, capsys):
     text = refused(arguments, capsys)
     assert message in text
     assert "pydantic" not in text and "Validator" not in text and "Traceback" not in text
@@ -217,7 +211,7 @@ SEVERAL = cli.Program(
 )
 
 
-def test_the_first_argument_names_the_command(capsys: Capture) -> None:
+def test_the_first_argument_names_the_command(capsys):
     assert SEVERAL.main(["train", "data", "--steps", "5", "--json"], "fleet-tools trials") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["optimizer"]["steps"] == 5
@@ -225,7 +219,7 @@ def test_the_first_argument_names_the_command(capsys: Capture) -> None:
     assert SEVERAL.main(["list"]) == 1
 
 
-def test_the_help_lists_the_commands(capsys: Capture) -> None:
+def test_the_help_lists_the_commands(capsys):
     for arguments, texts in (
         (["--help"], ["Trains and lists.", "Trains.", "Lists the trained."]),
         (["train", "--help"], ["Number of steps. (default: 70)", "Exit codes:"]),
@@ -239,7 +233,7 @@ def test_the_help_lists_the_commands(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["lst"], ["list", "data"], ["train"]])
-def test_an_unknown_or_incomplete_command_is_refused(arguments: list[str], capsys: Capture) -> None:
+def test_an_unknown_or_incomplete_command_is_refused(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         SEVERAL.main(arguments)
     assert stopped.value.code == 2
@@ -249,7 +243,7 @@ def test_an_unknown_or_incomplete_command_is_refused(arguments: list[str], capsy
 # --- Exit codes and messages ----------------------------------------------------------------
 
 
-def test_the_exit_code_is_that_of_the_work() -> None:
+def test_the_exit_code_is_that_of_the_work():
     assert TRAIN.main(["data", "--quiet"]) == 0
     assert TRAIN.main(["data", "--quiet", "--method", "sgd"]) == 1
 
@@ -263,9 +257,7 @@ def test_the_exit_code_is_that_of_the_work() -> None:
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_an_expected_error_is_one_line_on_stderr(
-    error: BaseException, code: int, message: str, capsys: Capture
-) -> None:
+def test_an_expected_error_is_one_line_on_stderr(error, code, message, capsys):
     assert raising(error).main([], "fleet-tools trial") == code
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -273,7 +265,7 @@ def test_an_expected_error_is_one_line_on_stderr(
     assert line.startswith("fleet-tools trial: ") and line.endswith(message)
 
 
-def test_a_defect_is_raised_with_its_traceback() -> None:
+def test_a_defect_is_raised_with_its_traceback():
     import pydrake.common  # noqa: F401  # Drake works here, so its name is no excuse
 
     for error in (
@@ -286,9 +278,7 @@ def test_a_defect_is_raised_with_its_traceback() -> None:
             raising(error).main([])
 
 
-def test_an_absent_optional_library_is_named_with_its_installation_command(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_absent_optional_library_is_named_with_its_installation_command(capsys, monkeypatch):
     library = OPTIONAL[0]
     monkeypatch.setitem(sys.modules, library.module, None)
     assert program(lambda: __import__(f"{library.module}.part")).main([]) == 2
@@ -297,14 +287,14 @@ def test_an_absent_optional_library_is_named_with_its_installation_command(
     assert install_command(library.extra) in message
 
 
-def test_ctrl_c_interrupts_the_work_and_is_handled_as_before_afterwards(capsys: Capture) -> None:
+def test_ctrl_c_interrupts_the_work_and_is_handled_as_before_afterwards(capsys):
     before = signal.getsignal(signal.SIGINT)
     assert program(lambda: os.kill(os.getpid(), signal.SIGINT)).main([]) == 130
     assert capsys.readouterr().err == "python -m fleet_tools.trial: interrupted\n"
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_stopped_work_can_be_resumed(capsys: Capture) -> None:
+def test_stopped_work_can_be_resumed(capsys):
     assert cli.stopped(OSError(28, "No space left on device")) == 1
     assert "no space is left on its disk. The same command resumes it." in capsys.readouterr().err
     for reason in (None, KeyboardInterrupt()):
@@ -315,7 +305,7 @@ def test_stopped_work_can_be_resumed(capsys: Capture) -> None:
 # --- Reports --------------------------------------------------------------------------------
 
 
-def test_stdout_holds_text_or_only_json_or_nothing(capsys: Capture) -> None:
+def test_stdout_holds_text_or_only_json_or_nothing(capsys):
     assert TRAIN.main(["data"]) == 0
     assert capsys.readouterr().out == "It is trained.\n"
     for more in (["--json"], ["--json", "--quiet"]):
@@ -339,9 +329,7 @@ def test_stdout_holds_text_or_only_json_or_nothing(capsys: Capture) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_program_without_drake_says_what_the_machine_lacks(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_program_without_drake_says_what_the_machine_lacks(arguments, tmp_path):
     """Drake is hidden from the process, as where a library that it needs is absent."""
     code, error = run_python(
         "import contextlib, io, json, os, sys\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import ROOT, run_python
-from support.small_disks import PAGE, Disk
+from support.small_disks import PAGE
 
 from fleet_tools.utils.compiled import SHARED_FOLDER
 
@@ -71,7 +71,7 @@ def test_compiled_functions_call_those_of_their_own_file_only(module):
 
 
 @pytest.mark.parametrize("home", ["writable", pytest.param("none", marks=pytest.mark.slow)])
-def test_it_works_where_the_package_is_read_only(tmp_path: Path, home: str):
+def test_it_works_where_the_package_is_read_only(tmp_path, home):
     script, variables = unwritable(tmp_path, tmp_path / home, SUM)
     for _ in range(2):
         finished = run(script, variables)
@@ -82,7 +82,7 @@ def test_it_works_where_the_package_is_read_only(tmp_path: Path, home: str):
 
 
 @pytest.mark.slow  # compiles in other processes
-def test_it_works_where_the_cache_has_no_room(tmp_path: Path, disk: Disk):
+def test_it_works_where_the_cache_has_no_room(tmp_path, disk):
     script, folder = tmp_path / "script.py", disk.folder
     script.write_text(SUM)
     variables = os.environ | {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)}
@@ -97,7 +97,7 @@ def test_it_works_where_the_cache_has_no_room(tmp_path: Path, disk: Disk):
 
 
 @pytest.mark.slow  # compiles in other processes
-def test_without_a_cache_processes_share_a_folder_of_this_user_for_a_run(tmp_path: Path):
+def test_without_a_cache_processes_share_a_folder_of_this_user_for_a_run(tmp_path):
     script, variables = unwritable(tmp_path, tmp_path / "none", FAMILY)
     finished = run(script, variables)
     own, at, *children = finished.stdout.splitlines()
@@ -136,7 +136,7 @@ print(json.dumps({"numba": "numba" in sys.modules, "forms": forms}))
     assert len(set(forms)) == len(forms) <= 20  # one for each number of contacts
 
 
-def test_the_folder_of_compiled_code_is_where_numba_keeps_it(tmp_path: Path):
+def test_the_folder_of_compiled_code_is_where_numba_keeps_it(tmp_path):
     code = """
 import json
 from fleet_tools.utils.compiled import cache_folder
@@ -147,7 +147,7 @@ print(json.dumps(cache_folder()))
 
 
 @pytest.mark.slow  # compiles in other processes
-def test_processes_may_compile_at_the_same_time(tmp_path: Path):
+def test_processes_may_compile_at_the_same_time(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SUM)
     variables = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}

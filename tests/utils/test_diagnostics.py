@@ -1,7 +1,5 @@
 """Checks of libraries, with libraries that are really absent, broken, crash or hang."""
 
-from pathlib import Path
-
 import pytest
 from support.hidden_modules import hide_modules
 
@@ -12,7 +10,7 @@ from fleet_tools.utils.libraries import OPTIONAL, Library, install_command
 ODD = Library("odd", "odd", "import", "be odd")
 
 
-def test_absent_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absent_library_is_missing(tmp_path, monkeypatch):
     library = OPTIONAL[0]
     hide_modules(monkeypatch, tmp_path, library.module)
     check = check_library(library)
@@ -28,9 +26,7 @@ def test_absent_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("import time; time.sleep(60)", "does not end within 0.5 s"),
     ],
 )
-def test_library_that_cannot_be_imported_is_broken(
-    code: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_library_that_cannot_be_imported_is_broken(code, error, tmp_path, monkeypatch):
     (tmp_path / "odd.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     if "sleep" in code:

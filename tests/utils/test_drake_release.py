@@ -44,7 +44,7 @@ def make_with_release(release: str, folder: Path, **variables: str) -> tuple[str
 
 
 @pytest.mark.parametrize("release", ["1.59.0", "unknown"])
-def test_an_untested_release_is_refused_before_its_import(release: str, tmp_path: Path):
+def test_an_untested_release_is_refused_before_its_import(release, tmp_path):
     error, imported = make_with_release(release, tmp_path, **{ANY_RELEASE: ""})
     assert not imported
     assert error.startswith("UntestedDrakeError: ")
@@ -52,7 +52,7 @@ def test_an_untested_release_is_refused_before_its_import(release: str, tmp_path
         assert said in error
 
 
-def test_a_user_may_admit_any_release(tmp_path: Path):
+def test_a_user_may_admit_any_release(tmp_path):
     assert make_with_release("1.40.0", tmp_path, **{ANY_RELEASE: "1"}) == ("", True)
 
 

@@ -41,7 +41,7 @@ ATTACKS = (
 
 
 @pytest.mark.parametrize(("kind", "tls", "attack"), QUICK)
-def test_a_server_outlives_an_attack(kind: str, tls: str, attack: str):
+def test_a_server_outlives_an_attack(kind, tls, attack):
     found = run_python(ATTACK, kind, tls, attack, "60", "0.5", **PATHS)
     assert found["well"] and found["dropped"] >= 20, found
 
@@ -49,6 +49,6 @@ def test_a_server_outlives_an_attack(kind: str, tls: str, attack: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize(("kind", "tls"), SERVERS)
-def test_a_server_outlives_a_thousand_clients(kind: str, tls: str, attack: str):
+def test_a_server_outlives_a_thousand_clients(kind, tls, attack):
     found = run_python(ATTACK, kind, tls, attack, "1000", "15", **PATHS)
     assert found["well"] and found["dropped"] >= 500, found

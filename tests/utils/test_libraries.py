@@ -4,7 +4,6 @@ import re
 import shlex
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -13,12 +12,12 @@ from support.processes import ROOT
 from fleet_tools.errors import MissingLibraryError
 from fleet_tools.utils import libraries
 from fleet_tools.utils.drake_release import INSTALL_COMMAND, constraints, installed_release
-from fleet_tools.utils.libraries import OPTIONAL, Library, install_command, require
+from fleet_tools.utils.libraries import OPTIONAL, install_command, require
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-def test_the_table_lists_exactly_what_the_extras_install() -> None:
+def test_the_table_lists_exactly_what_the_extras_install():
     listed = {(library.extra, library.distribution) for library in OPTIONAL}
     installed = {
         (extra, re.split(r"[^\w-]", requirement)[0])
@@ -30,9 +29,7 @@ def test_the_table_lists_exactly_what_the_extras_install() -> None:
 
 
 @pytest.mark.parametrize("library", OPTIONAL, ids=lambda library: library.module)
-def test_the_message_about_an_absent_library_holds_its_installation_command(
-    library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_message_about_an_absent_library_holds_its_installation_command(library, monkeypatch):
     monkeypatch.setitem(sys.modules, library.module, None)
     with pytest.raises(MissingLibraryError) as error:
         require(library.module, "try")
@@ -40,9 +37,7 @@ def test_the_message_about_an_absent_library_holds_its_installation_command(
     assert install_command(library.extra) in str(error.value)
 
 
-def test_the_command_for_a_checkout_fits_the_working_directory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_command_for_a_checkout_fits_the_working_directory(monkeypatch, tmp_path):
     pins = constraints(ROOT)
     assert versions(pins)["drake"] == installed_release()  # in a tested lane
     monkeypatch.chdir(ROOT)
@@ -59,9 +54,7 @@ def versions(name: str) -> dict[str, str]:
     return dict(line.lower().split("==") for line in lines if line)
 
 
-def test_an_extra_that_wants_its_own_environment_has_its_own_constraints(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_extra_that_wants_its_own_environment_has_its_own_constraints(monkeypatch):
     monkeypatch.chdir(ROOT)
     assert "-c constraints-flower.txt" in install_command("flower")
     one, other = versions("constraints.txt"), versions("constraints-flower.txt")
@@ -71,8 +64,8 @@ def test_an_extra_that_wants_its_own_environment_has_its_own_constraints(
 
 @pytest.mark.parametrize("extra", sorted({library.extra for library in OPTIONAL}))
 def test_the_command_for_a_wheel_needs_no_checkout_and_no_index_with_this_package(
-    extra: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    extra, monkeypatch, tmp_path
+):
     monkeypatch.setattr(
         libraries, "__file__", str(tmp_path / "fleet_tools" / "utils" / "libraries.py")
     )

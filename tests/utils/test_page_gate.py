@@ -18,13 +18,7 @@ import pytest
 import websockets.asyncio.server as websockets_server
 from support.clicking import wait_until
 from support.processes import run_python
-from support.strangers import (
-    CAMERA,
-    VISER_PROTOCOL,
-    drag_message,
-    open_socket,
-    request,
-)
+from support.strangers import CAMERA, VISER_PROTOCOL, drag_message, open_socket, request
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.connection import Connection
@@ -114,7 +108,7 @@ def port_of(served: Served) -> int:
 # --- Who may speak --------------------------------------------------------------------------
 
 
-def test_who_was_told_the_address_acts(served: Served):
+def test_who_was_told_the_address_acts(served):
     with served.open() as page:
         served.act(page)
         wait_until(served.acted, "the motion")
@@ -130,7 +124,7 @@ def test_it_may_be_forwarded_to_another_port(served: Served):  # ssh -L 9000:127
     "origin",
     [None, "http://example.org", "null", "http://127.0.0.1:1", "http://127.0.0.1", "file://"],
 )
-def test_pages_of_other_sites_are_refused(served: Served, origin: str | None):
+def test_pages_of_other_sites_are_refused(served, origin):
     require_refusal(served, 403, origin=origin)
 
 
@@ -145,7 +139,7 @@ def test_other_names_of_this_machine_are_refused(served: Served, host: str):  # 
     assert not served.acted()
 
 
-def test_without_the_address_nothing_opens(served: Served):
+def test_without_the_address_nothing_opens(served):
     token = urlsplit(served.url).path.strip("/")
     assert len(token) >= 32
     other = ("A" if token[0] != "A" else "B") + token[1:]
@@ -172,7 +166,7 @@ def test_addresses_differ_between_servers():
     assert len({gate.path for gate in gates}) == 3
 
 
-def test_a_header_that_is_given_twice_is_refused(served: Served):
+def test_a_header_that_is_given_twice_is_refused(served):
     port, path = port_of(served), served.socket
     for twice in (
         f"Host: 127.0.0.1:{port}",
@@ -188,7 +182,7 @@ def test_a_header_that_is_given_twice_is_refused(served: Served):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_forms_of_other_sites_do_nothing(served: Served, method: str):
+def test_forms_of_other_sites_do_nothing(served, method):
     headers = {"Origin": "http://example.org", "Content-Type": "application/x-www-form-urlencoded"}
     try:
         status, _, answered = request(served.url, None, method, "clicked=save", **headers)
@@ -199,7 +193,7 @@ def test_forms_of_other_sites_do_nothing(served: Served, method: str):
     assert not served.acted()
 
 
-def test_the_address_is_in_no_log_and_no_referer(served: Served, caplog, capfd):
+def test_the_address_is_in_no_log_and_no_referer(served, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.WARNING, "websockets.client")  # of the test
     paths = [urlsplit(served.url).path, "/", f"{served.socket}/none"]
@@ -215,7 +209,7 @@ def test_the_address_is_in_no_log_and_no_referer(served: Served, caplog, capfd):
 # --- One page at a time -----------------------------------------------------------------------
 
 
-def test_a_second_page_waits_until_the_first_one_is_closed(served: Served):
+def test_a_second_page_waits_until_the_first_one_is_closed(served):
     with served.open() as first:
         served.act(first)
         wait_until(served.acted, "the motion")
@@ -231,7 +225,7 @@ def test_a_second_page_waits_until_the_first_one_is_closed(served: Served):
         wait_until(served.acted, "the motion")
 
 
-def test_strangers_do_not_take_the_place(served: Served):
+def test_strangers_do_not_take_the_place(served):
     for options in ({"origin": "http://example.org"}, {"path": "/"}, {"host": "example.org"}):
         require_refusal(served, 403, **options)
     with served.open() as page:
@@ -239,7 +233,7 @@ def test_strangers_do_not_take_the_place(served: Served):
         wait_until(served.acted, "the motion")
 
 
-def test_of_many_that_come_at_once_one_is_served(served: Served):
+def test_of_many_that_come_at_once_one_is_served(served):
     opened, barrier = [], threading.Barrier(8)
 
     def come() -> None:
@@ -301,7 +295,7 @@ def descriptors() -> int:
 
 @pytest.mark.slow  # a thousand connections
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors")
-def test_a_thousand_strangers_delay_nobody(served: Served):
+def test_a_thousand_strangers_delay_nobody(served):
     before, most = descriptors(), [0]
     with served.open() as page:
         flooded = threading.Thread(
@@ -323,7 +317,7 @@ def test_a_thousand_strangers_delay_nobody(served: Served):
     wait_until(lambda: descriptors() <= before + 2, "the end of connections")
 
 
-def test_halves_of_messages_end_their_own_connection(served: Served):
+def test_halves_of_messages_end_their_own_connection(served):
     for half in (
         b"\x82\xfe\xff\xff",
         b"\x82\xff" + 8 * b"\x7f",
@@ -344,7 +338,7 @@ def test_halves_of_messages_end_their_own_connection(served: Served):
 # --- Its own beginning and end ------------------------------------------------------------------
 
 
-def test_a_taken_port_is_refused_with_a_remedy(served: Served):
+def test_a_taken_port_is_refused_with_a_remedy(served):
     with pytest.raises(ConfigError, match=f"{port_of(served)}.*--port"):
         open_viser(port_of(served), "test its gate")
 
@@ -356,7 +350,7 @@ def test_only_viser_is_put_behind_the_gate():
     assert websockets_server.serve is before
 
 
-def test_viser_that_starts_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_viser_that_starts_otherwise_is_refused(monkeypatch):
     infra: Any = importlib.import_module("viser.infra._infra")
     seen = infra.websockets
     server = SimpleNamespace(server=SimpleNamespace(serve=websockets_server.serve))

@@ -27,23 +27,19 @@ def progress_of(monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, **options:
     return stderr.getvalue().strip().rpartition("\r")[2]
 
 
-def test_a_progress_bar_counts_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_bar_counts_outcomes(monkeypatch):
     everything = progress_of(monkeypatch, Terminal())
     assert "2/4" in everything and "1 success, 1 time_limit" in everything
     resumed = progress_of(monkeypatch, Terminal(), tally={"success": 1}, counted="success")
     assert "2/4" in resumed and "2 success, 1 time_limit" in resumed
 
 
-def test_what_ends_within_a_minute_or_is_quiet_says_nothing_without_a_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_ends_within_a_minute_or_is_quiet_says_nothing_without_a_terminal(monkeypatch):
     assert progress_of(monkeypatch, io.StringIO()) == ""
     assert progress_of(monkeypatch, Terminal(), quiet=True) == ""
 
 
-def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch):
     """The clock is handed in: a minute passes when the test says so."""
     monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
     minute, waiting = threading.Semaphore(0), threading.Semaphore(0)

@@ -1,6 +1,5 @@
 """Intervals and tests, against their laws, published cases and SciPy."""
 
-import random
 from collections.abc import Callable
 
 import numpy as np
@@ -10,8 +9,6 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2, multinomial
 
 from fleet_tools.utils.statistics import (
-    Counts,
-    PairedCounts,
     paired_difference,
     paired_interval,
     paired_p_value,
@@ -32,12 +29,12 @@ PAIRED = st.lists(
 
 
 @given(COUNTS)
-def test_wilson_is_that_of_scipy(counts: Counts) -> None:
+def test_wilson_is_that_of_scipy(counts):
     low, high = binomtest(*counts).proportion_ci(method="wilson")
     assert wilson_interval(*counts) == (round(float(low), 6), round(float(high), 6))
 
 
-def test_wilson_in_a_published_case() -> None:
+def test_wilson_in_a_published_case():
     # Newcombe 1998, table I, method 3: 81 of 263, 15 of 148, 0 of 20 and 1 of 29.
     cases = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605), (0, 20): (0.0, 0.1611)}
     for counts, expected in cases.items():
@@ -46,7 +43,7 @@ def test_wilson_in_a_published_case() -> None:
 
 
 @given(STRATA, st.randoms())
-def test_the_order_of_strata_changes_nothing(strata: list[Counts], shuffle: random.Random) -> None:
+def test_the_order_of_strata_changes_nothing(strata, shuffle):
     again = strata.copy()
     shuffle.shuffle(again)
     assert stratified_rate(again) == stratified_rate(strata)
@@ -54,7 +51,7 @@ def test_the_order_of_strata_changes_nothing(strata: list[Counts], shuffle: rand
 
 
 @given(STRATA)
-def test_the_rate_lies_in_its_interval_and_that_between_0_and_1(strata: list[Counts]) -> None:
+def test_the_rate_lies_in_its_interval_and_that_between_0_and_1(strata):
     low, high = stratified_interval(strata)
     rate = stratified_rate(strata)
     assert rate is not None
@@ -64,7 +61,7 @@ def test_the_rate_lies_in_its_interval_and_that_between_0_and_1(strata: list[Cou
 
 
 @given(PAIRED)
-def test_exchanging_the_two_mirrors_the_difference(strata: list[PairedCounts]) -> None:
+def test_exchanging_the_two_mirrors_the_difference(strata):
     exchanged = [(second, first, pairs) for first, second, pairs in strata]
     low, high = paired_interval(strata)
     difference = paired_difference(strata)
@@ -78,33 +75,31 @@ def test_exchanging_the_two_mirrors_the_difference(strata: list[PairedCounts]) -
 
 
 @given(PAIRED, st.randoms())
-def test_the_order_of_strata_of_pairs_changes_nothing(
-    strata: list[PairedCounts], shuffle: random.Random
-) -> None:
+def test_the_order_of_strata_of_pairs_changes_nothing(strata, shuffle):
     again = strata.copy()
     shuffle.shuffle(again)
     assert paired_interval(again) == paired_interval(strata)
 
 
-def test_without_trials_nothing_is_known() -> None:
+def test_without_trials_nothing_is_known():
     assert stratified_rate([(0, 0)]) is None
     assert stratified_interval([]) == (0.0, 1.0)
     assert paired_interval([(0, 0, 0)]) == (-1.0, 1.0)
     assert stratified_rate([(1, 2), (0, 0)]) == 0.5
 
 
-def test_perfect_scores_have_nearly_wilsons_interval() -> None:
+def test_perfect_scores_have_nearly_wilsons_interval():
     assert stratified_interval([(75, 75)] * 4) == pytest.approx(wilson_interval(300, 300), abs=1e-3)
     assert stratified_interval([(0, 75)] * 4) == pytest.approx(wilson_interval(0, 300), abs=1e-3)
 
 
 @given(COUNTS)
-def test_one_stratum_has_wilsons_interval(counts: Counts) -> None:
+def test_one_stratum_has_wilsons_interval(counts):
     assert stratified_interval([counts]) == pytest.approx(wilson_interval(*counts), abs=2e-6)
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.just(30)), min_size=2, max_size=5))
-def test_strata_of_equal_size_have_the_pooled_rate(strata: list[Counts]) -> None:
+def test_strata_of_equal_size_have_the_pooled_rate(strata):
     pooled = sum(successes for successes, _ in strata) / (30 * len(strata))
     assert stratified_rate(strata) == pytest.approx(pooled)
 
@@ -123,7 +118,7 @@ def coverage(
 
 
 @pytest.mark.parametrize("rates", [(0.9, 0.5, 0.3), (0.85, 0.95, 0.8)])
-def test_intervals_contain_the_true_rate_with_their_confidence(rates: tuple[float, ...]) -> None:
+def test_intervals_contain_the_true_rate_with_their_confidence(rates):
     sizes = (75, 75, 40)
     truth = float(np.mean(rates))
     covered = coverage(
@@ -135,7 +130,7 @@ def test_intervals_contain_the_true_rate_with_their_confidence(rates: tuple[floa
     assert 0.91 <= covered <= 0.985
 
 
-def test_paired_intervals_contain_the_true_difference_with_their_confidence() -> None:
+def test_paired_intervals_contain_the_true_difference_with_their_confidence():
     chances = [(0.2, 0.1, 0.7), (0.2, 0.05, 0.75)]
 
     def draw(generator: np.random.Generator) -> tuple[float, float]:
@@ -147,9 +142,7 @@ def test_paired_intervals_contain_the_true_difference_with_their_confidence() ->
 
 @pytest.mark.parametrize("trials", [3, 6, 12])
 @pytest.mark.parametrize("chances", [(0.02, 0.02), (0.3, 0.1), (0.5, 0.0), (0.9, 0.0)])
-def test_few_scenes_are_enough_for_the_confidence(
-    trials: int, chances: tuple[float, float]
-) -> None:
+def test_few_scenes_are_enough_for_the_confidence(trials, chances):
     """In one stratum, by all outcomes and their probabilities."""
     first, second = chances
     covered = sum(
@@ -164,22 +157,20 @@ def test_few_scenes_are_enough_for_the_confidence(
 
 
 @given(PAIRED, st.floats(-0.95, 0.95))
-def test_p_value_and_interval_are_one_test(strata: list[PairedCounts], difference: float) -> None:
+def test_p_value_and_interval_are_one_test(strata, difference):
     low, high = paired_interval(strata)
     if min(abs(low - difference), abs(high - difference)) > 1e-4:
         assert (paired_p_value(strata, difference) < 0.05) == (not low < difference < high)
 
 
 @given(PAIRED)
-def test_exchanging_the_two_keeps_the_p_value(strata: list[PairedCounts]) -> None:
+def test_exchanging_the_two_keeps_the_p_value(strata):
     exchanged = [(second, first, pairs) for first, second, pairs in strata]
     assert paired_p_value(strata) == pytest.approx(paired_p_value(exchanged), abs=1e-9)
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
-def test_in_one_stratum_it_is_mcnemars_test_with_correction(
-    first: int, second: int, neither: int
-) -> None:
+def test_in_one_stratum_it_is_mcnemars_test_with_correction(first, second, neither):
     """As an independent formula: (|first - second| - 1)^2 / (first + second), chi-squared."""
     pairs = first + second + neither
     p_value = paired_p_value([(first, second, pairs)])
@@ -190,13 +181,13 @@ def test_in_one_stratum_it_is_mcnemars_test_with_correction(
         assert p_value == pytest.approx(chi2.sf(statistic, 1), rel=1e-6, abs=1e-12)
 
 
-def test_three_scenes_of_six_are_not_enough() -> None:
+def test_three_scenes_of_six_are_not_enough():
     low, high = paired_interval([(3, 0, 6)])
     assert low < 0 < high
     assert paired_p_value([(3, 0, 6)]) == pytest.approx(0.248, abs=1e-3)
 
 
 @given(st.integers(0, 29), st.integers(0, 30))
-def test_more_success_means_no_lower_limits(count: int, other: int) -> None:
+def test_more_success_means_no_lower_limits(count, other):
     fewer, more = ([(each, 30), (other, 30)] for each in (count, count + 1))
     assert np.all(np.array(stratified_interval(more)) >= stratified_interval(fewer))

@@ -20,12 +20,13 @@ from fleet_tools.baselines.federated.messages import (
     take_integer,
     take_request,
     take_result,
+    tensor_names,
     tensors_of_request,
 )
 from fleet_tools.baselines.federated.streaming.quantization import dequantize, pack, unpack
 from fleet_tools.baselines.federated.streaming.vectors import split
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import tensor_names, unpacked
+from fleet_tools.baselines.merging.queries.wire import unpacked
 from fleet_tools.baselines.training.state import Tensors
 
 _REFERENCE = "reference."

@@ -11,7 +11,7 @@ from fleet_tools.baselines.merging.methods.git_rebasin import match_models
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, require_measurable
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
+from fleet_tools.baselines.merging.queries.query import MomentQuery
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 
 Alignment = Literal["none", "weights", "activations"]

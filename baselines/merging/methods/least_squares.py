@@ -19,7 +19,7 @@ from fleet_tools.baselines.merging.moments.least_squares import solve
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
-from fleet_tools.baselines.merging.queries.moment_wire import MomentQuery
+from fleet_tools.baselines.merging.queries.query import MomentQuery
 from fleet_tools.baselines.merging.robust import robust_moments, robust_state
 from fleet_tools.baselines.merging.symmetry.table import State
 

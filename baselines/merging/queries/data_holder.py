@@ -7,27 +7,23 @@ from functools import partial
 from typing import Any, Protocol
 
 import torch
+from safetensors.torch import save
 
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Batches, Moments, measure_moments
 from fleet_tools.baselines.merging.moments.noise import with_noise
-from fleet_tools.baselines.merging.queries.moment_wire import (
+from fleet_tools.baselines.merging.queries import wire
+from fleet_tools.baselines.merging.queries.query import (
+    DataAnswer,
+    DataQuery,
+    LossAnswer,
+    LossQuery,
     MomentQuery,
-    decode_moment_query,
-    decode_moments,
-    encode_moment_query,
-    encode_moments,
-    is_moment_query,
-)
-from fleet_tools.baselines.merging.queries.wire import (
-    Answer,
-    Query,
-    decode_answer,
-    decode_query,
-    encode_answer,
-    encode_query,
+    checked_loss,
+    checked_moments,
+    in_single_precision,
 )
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -41,14 +37,14 @@ Loss = Callable[[Policy, int | None], torch.Tensor]
 class DataHolder(Protocol):
     """Holder of data that answers queries about models, in this process or another one."""
 
-    def answer(self, message: bytes) -> bytes:
-        """Returns the answer to a query, both as messages of `wire`."""
+    def answer(self, query: DataQuery) -> DataAnswer:
+        """Returns the answer to a query: a `LossAnswer`, or moments by the name of the map."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalDataHolder:
-    """A data holder in this process. Its loss closes over its data; only bytes go in and out.
+    """A data holder in this process. Its loss closes over its data; nothing is serialized.
 
         LocalDataHolder(model, lambda policy, seed: mse_loss(policy(observations), actions))
 
@@ -69,47 +65,56 @@ class LocalDataHolder:
     noise: float = 0.0
     noise_seed: int = 0
 
-    def answer(self, message: bytes) -> bytes:
-        """Returns the answer to a query; see `DataHolder`.
+    def answer(self, query: DataQuery) -> DataAnswer:
+        """Returns the answer to a query, whose tensors it does not change; see `DataHolder`.
 
         Raises:
-            MessageError: The message is no query, is about another architecture, or asks for
-                moments that this holder does not give.
+            MessageError: This is no query, or is one about another architecture, or for moments
+                that this holder does not give.
             MergeError: The moments do not exist, see `measure_moments`.
         """
-        if is_moment_query(message):
-            return self._answer_moments(message)
-        query = decode_query(message)
+        if isinstance(query, LossQuery):
+            return self._loss(query)
+        if isinstance(query, MomentQuery):
+            return self._moments(query)
+        raise MessageError(
+            f"A data holder is asked with a {type(query).__name__}; it answers a LossQuery or a "
+            "MomentQuery."
+        )
+
+    def _loss(self, query: LossQuery) -> LossAnswer:
         # Tied weights have several names in a state dict, and one here.
         names = [name for name, _ in self.model.named_parameters()]
         known = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
         self._require_known(query.model)
         state = {
-            name: query.model[name].to(tensor.device)
+            name: query.model[name].detach().to(tensor.device).contiguous()
             for name, tensor in known.items()
             if name in query.model
         }
+        for name in set(state).difference(names):  # a module may write to its buffers
+            state[name] = state[name].clone()
         with torch.set_grad_enabled(query.gradient):
             leaves = {name: state[name].requires_grad_(query.gradient) for name in names}
             policy = partial(torch.func.functional_call, self.model, state)
             loss = self.loss(lambda *args, **kwargs: policy(args, kwargs), query.seed)
             if not query.gradient:
-                return encode_answer(Answer(float(loss), {}))
+                return LossAnswer(float(loss), {})
             gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
         used = {
-            name: gradient
+            name: gradient.contiguous()
             for name, gradient in zip(leaves, gradients, strict=True)
             if gradient is not None
         }
-        return encode_answer(Answer(float(loss.detach()), used))
+        return LossAnswer(float(loss.detach()), used)
 
-    def _answer_moments(self, message: bytes) -> bytes:
-        query = decode_moment_query(message)
+    def _moments(self, query: MomentQuery) -> dict[str, Moments]:
         if self.batches is None:
             raise MessageError(
                 "This data holder gives no moments: it has no `batches`. Give them, or use a "
                 "method that asks for losses and gradients only."
             )
+        query.require_possible()
         for state in filter(None, (query.model, query.teacher, *query.beside)):
             self._require_known(state)
         moments = measure_moments(
@@ -123,10 +128,11 @@ class LocalDataHolder:
             query.gate,
         )
         if self.noise > 0:
-            digest = hashlib.blake2b(message, digest_size=6).digest()
+            content = {name: wire.packed(t) for name, t in wire.pack_moment_query(query).items()}
+            digest = hashlib.blake2b(save(content), digest_size=6).digest()
             seed = (self.noise_seed, int.from_bytes(digest, "big"))
             moments = with_noise(moments, self.noise, seed)
-        return encode_moments(moments)
+        return {name: in_single_precision(each) for name, each in moments.items()}
 
     def _require_known(self, model: State) -> None:
         own = tensors_of(self.model)
@@ -170,69 +176,36 @@ class Traffic:
         )
 
 
-def ask(
-    data_holder: DataHolder, model: State, seed: int | None, gradient: bool = True
-) -> tuple[Answer, Traffic]:
-    """Asks a data holder for the loss of a model on its data, and for the gradient.
+class DataHolderError(MessageError):
+    """A data holder gives no valid answer.
 
-    Args:
-        data_holder: The data holder.
-        model: The model.
-        seed: Seed of the data holder's draw; None requests all its data.
-        gradient: Whether to request the gradient.
-
-    Returns:
-        The answer, and the traffic of this query.
-
-    Raises:
-        MessageError: The data holder answers something else.
+    Attributes:
+        holder: The data holder.
     """
-    query = Query(model, seed, gradient)
-    sent = encode_query(query)
-    received = data_holder.answer(sent)
-    return decode_answer(received, query), Traffic(1, len(sent), len(received))
+
+    def __init__(self, holder: DataHolder, reason: str) -> None:
+        super().__init__(reason)
+        self.holder = holder
 
 
-def ask_moments(
-    data_holder: DataHolder, query: MomentQuery, maps: Sequence[AffineMap]
-) -> tuple[dict[str, Moments], Traffic]:
-    """Asks a data holder for moments.
+class DataHolderGroup(Protocol):
+    """Data holders that answer at the same time, such as the robots of a fleet."""
 
-    Args:
-        data_holder: The data holder.
-        query: The query.
-        maps: The affine maps of the model.
+    def answer_all(
+        self, queries: Sequence[tuple[DataHolder, DataQuery]]
+    ) -> tuple[list[DataAnswer], Traffic]:
+        """Returns the answers in the order of the queries, and what was sent.
 
-    Returns:
-        The moments by map, and the traffic of this query.
-
-    Raises:
-        MessageError: The data holder answers something else.
-    """
-    sent = encode_moment_query(query)
-    received = data_holder.answer(sent)
-    return decode_moments(received, query, maps), Traffic(1, len(sent), len(received))
-
-
-def require_answer(message: bytes, answer: bytes, maps: Sequence[AffineMap]) -> None:
-    """Raises an error unless an answer is one to a message, whatever that asks for.
-
-    Args:
-        message: A query for a loss or for moments.
-        answer: A data holder's answer.
-        maps: The affine maps of the model.
-
-    Raises:
-        MessageError: It holds something else.
-    """
-    if is_moment_query(message):
-        decode_moments(answer, decode_moment_query(message), maps)
-    else:
-        decode_answer(answer, decode_query(message))
+        Raises:
+            DataHolderError: A data holder does not answer.
+        """
+        ...
 
 
 class TrafficMeter:
-    """Asks data holders, and adds up the traffic.
+    """Asks data holders, checks each answer, and adds up the traffic.
+
+    Data holders that have a `group`, a `DataHolderGroup`, are asked through it, all at once.
 
     Attributes:
         traffic: Traffic so far.
@@ -243,16 +216,74 @@ class TrafficMeter:
 
     def ask(
         self, data_holder: DataHolder, model: State, seed: int | None, gradient: bool = True
-    ) -> Answer:
-        """Asks a data holder; see the function `ask`."""
-        answer, traffic = ask(data_holder, model, seed, gradient)
-        self.traffic += traffic
-        return answer
+    ) -> LossAnswer:
+        """Asks a data holder for the loss of a model on its data, and for the gradient.
+
+        Args:
+            data_holder: The data holder.
+            model: The model.
+            seed: Seed of the data holder's draw; None requests all its data.
+            gradient: Whether to request the gradient.
+
+        Raises:
+            DataHolderError: It answers something else.
+        """
+        return self.ask_losses([data_holder], [LossQuery(model, seed, gradient)])[0]
+
+    def ask_losses(
+        self, data_holders: Sequence[DataHolder], queries: Sequence[LossQuery]
+    ) -> list[LossAnswer]:
+        """Asks data holders at the same time, one query each; see `ask`."""
+        return self._answers(data_holders, queries, checked_loss)
 
     def ask_moments(
         self, data_holder: DataHolder, query: MomentQuery, maps: Sequence[AffineMap]
     ) -> dict[str, Moments]:
-        """Asks a data holder; see the function `ask_moments`."""
-        moments, traffic = ask_moments(data_holder, query, maps)
-        self.traffic += traffic
-        return moments
+        """Asks a data holder for moments.
+
+        Args:
+            data_holder: The data holder.
+            query: The query.
+            maps: The affine maps of the model.
+
+        Raises:
+            DataHolderError: It answers something else.
+        """
+        return self.ask_all_moments([data_holder], [query], maps)[0]
+
+    def ask_all_moments(
+        self,
+        data_holders: Sequence[DataHolder],
+        queries: Sequence[MomentQuery],
+        maps: Sequence[AffineMap],
+    ) -> list[dict[str, Moments]]:
+        """Asks data holders at the same time, one query each; see `ask_moments`."""
+        return self._answers(data_holders, queries, partial(checked_moments, maps=maps))
+
+    def _answers(
+        self,
+        data_holders: Sequence[DataHolder],
+        queries: Sequence[Any],
+        check: Callable[[object, Any], Any],
+    ) -> list[Any]:
+        asked = list(zip(data_holders, queries, strict=True))
+        groups = {getattr(holder, "group", None) for holder in data_holders}
+        if len(groups) == 1 and (group := groups.pop()) is not None:
+            answers, traffic = group.answer_all(asked)
+            self.traffic += traffic
+            checked = zip(asked, answers, strict=True)
+            return [_checked(check, answer, *each) for each, answer in checked]
+        answers = []
+        for holder, query in asked:
+            answers.append(_checked(check, holder.answer(query), holder, query))
+            self.traffic += Traffic(1, wire.size(query), wire.size(answers[-1]))
+        return answers
+
+
+def _checked(
+    check: Callable[[object, Any], Any], answer: object, holder: DataHolder, query: DataQuery
+) -> Any:
+    try:
+        return check(answer, query)
+    except MessageError as error:
+        raise DataHolderError(holder, str(error)) from None

@@ -1,144 +1,135 @@
-"""Messages between merging and data holders: models, losses and gradients as bytes.
+"""Values as bytes, at the borders of processes: named tensors, with their kind in the header.
 
-Messages are in safetensors format, which holds named tensors and no code. A query holds a model and
-a seed; an answer holds a loss and the gradient of that model's parameters. An answer with any other
-name or shape is rejected, so that no observation or action is sent by mistake. (Gradients still
-carry information about the data: this is no encryption.)
+Messages are in safetensors format, which holds named tensors and no code; the kind is the only
+entry of the header's metadata. Within a process, values are passed as they are.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isqrt
+from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.baselines.merging.moments.gate import RowGate
+from fleet_tools.baselines.merging.moments.measurement import Moments, Target
+from fleet_tools.baselines.merging.queries.query import LossAnswer, LossQuery, MomentQuery
 from fleet_tools.storage.strict_json import loads
 
+Tensors = dict[str, torch.Tensor]
+
 _MODEL, _GRADIENT = "model.", "gradient."
+_TEACHER, _BESIDE, _GATE = "teacher.", "beside.", "gate."
+_INPUTS, _TARGETS = "inputs.", "targets."
+_METADATA, _KIND = "__metadata__", "kind"
 
 
 @dataclass(frozen=True)
-class Query:
-    """A query to a data holder.
+class Codec:
+    """How the values of a type are sent.
 
     Attributes:
-        model: The model of which the loss is requested.
-        seed: Seed of the data holder's draw of a trajectory or batch; None requests all data.
-        gradient: Whether the gradient is requested, too.
+        kind: Its kind in messages.
+        type: The type.
+        pack: Returns the content of a value by name; tensors may share memory with it.
+        unpack: Returns the value of such a content, which it empties; raises `MessageError` if
+            there is no such value.
     """
 
-    model: State
-    seed: int | None
-    gradient: bool
+    kind: str
+    type: type
+    pack: Callable[[Any], Tensors]
+    unpack: Callable[[Tensors], Any]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer of a data holder.
-
-    Attributes:
-        loss: Loss on its data.
-        gradient: Gradient with respect to the model's parameters; empty if it was not requested. A
-            missing parameter has the gradient zero.
-    """
-
-    loss: float
-    gradient: Mapping[str, torch.Tensor]
-
-
-def encode_query(query: Query) -> bytes:
-    """Returns a query as a message."""
-    seed = -1 if query.seed is None else query.seed
-    return save(
-        {f"{_MODEL}{name}": packed(tensor) for name, tensor in query.model.items()}
-        | {"seed": torch.tensor(seed), "wants_gradient": torch.tensor(query.gradient)}
-    )
-
-
-def decode_query(message: bytes) -> Query:
-    """Returns the query of a message from `encode_query`.
-
-    Raises:
-        MessageError: The message is no query.
-    """
-    tensors = unpacked(message, "query")
-    seed = int(take_scalar(tensors, "seed", torch.int64))
-    gradient = bool(take_scalar(tensors, "wants_gradient", torch.bool))
-    require_prefixes(tensors, _MODEL)
-    model = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items()}
-    return Query(model, None if seed < 0 else seed, gradient)
-
-
-def encode_answer(answer: Answer) -> bytes:
-    """Returns an answer as a message."""
-    gradient = {f"{_GRADIENT}{name}": packed(value) for name, value in answer.gradient.items()}
-    return save(gradient | {"loss": torch.tensor(answer.loss, dtype=torch.float64)})
-
-
-def decode_answer(message: bytes, query: Query) -> Answer:
-    """Returns the answer of a message from `encode_answer`.
+def encode(value: object, codecs: tuple[Codec, ...] | None = None) -> bytes:
+    """Returns a value as a message.
 
     Args:
-        message: The message.
-        query: The query to which it is the answer.
+        value: A value of one of the types of the codecs.
+        codecs: The codecs; those of queries and their answers if None.
+    """
+    codec = _codec_of(value, codecs)
+    content = {name: packed(tensor) for name, tensor in codec.pack(value).items()}
+    return save(content, {_KIND: codec.kind})
+
+
+def decode(message: bytes, codecs: tuple[Codec, ...] | None = None) -> Any:
+    """Returns the value of a message from `encode`.
 
     Raises:
-        MessageError: The message is no answer, or holds something that was not requested.
+        MessageError: The bytes are no message, of an unknown kind, or hold something else than the
+            values of their kind.
     """
-    tensors = unpacked(message, "answer")
-    loss = tensors.pop("loss", None)
-    if loss is None or loss.dim() or loss.dtype != torch.float64:
-        raise MessageError("An answer holds no loss, or one that is not a float64 scalar.")
-    gradient = {}
-    for key, tensor in tensors.items():
-        name = key.removeprefix(_GRADIENT)
-        parameter = query.model.get(name) if key.startswith(_GRADIENT) else None
-        if (
-            parameter is None
-            or not query.gradient
-            or not parameter.is_floating_point()
-            or tensor.shape != parameter.shape
-            or tensor.dtype != parameter.dtype
-        ):
-            raise MessageError(
-                f"An answer holds {key!r} of the shape {tuple(tensor.shape)}, which was not "
-                "requested. A data holder answers with a loss and with gradients of the parameters "
-                "of the query, in their shapes and dtypes."
-            )
-        gradient[name] = tensor.to(parameter.device)
-    if not all(bool(torch.isfinite(value).all()) for value in (loss, *gradient.values())):
-        raise MessageError(
-            f"A data holder answers with the loss {float(loss)} or gradients that are not finite. "
-            "Check its data and its loss; a lower rate may help."
+    known = {codec.kind: codec for codec in codecs or QUERY_CODECS}
+    kind = _kind_of(message)
+    if kind not in known:
+        raise MessageError(f"A message is of the kind {kind!r}; known are {', '.join(known)}.")
+    tensors = unpacked(message, kind)
+    value = known[kind].unpack(tensors)
+    if tensors:
+        raise MessageError(f"A message holds {', '.join(sorted(tensors))!r}, which no {kind} has.")
+    return value
+
+
+def size(value: object, codecs: tuple[Codec, ...] | None = None) -> int:
+    """Returns the number of bytes of the message that `encode` returns, which is not made."""
+    codec = _codec_of(value, codecs)
+    content = codec.pack(value)
+    length, offset = len(json.dumps({_METADATA: {_KIND: codec.kind}}, separators=(",", ":"))), 0
+    # As the format has them: by type, then by name, since digits of offsets count.
+    for name in sorted(content, key=lambda name: (-_DTYPES[content[name].dtype][0], name)):
+        end = offset + content[name].nbytes
+        shape = ",".join(map(str, content[name].shape))
+        entry = f'"dtype":"{_DTYPES[content[name].dtype][1]}","shape":[{shape}]'
+        length += len(f',:{{{entry},"data_offsets":[{offset},{end}]}}')
+        length += len(json.dumps(name, ensure_ascii=False).encode())
+        offset = end
+    return 8 + -(-length // 8) * 8 + offset
+
+
+_DTYPES = {
+    dtype: (rank, name)
+    for rank, (dtype, name) in enumerate(
+        (
+            (torch.bool, "BOOL"),
+            (torch.uint8, "U8"),
+            (torch.int8, "I8"),
+            (torch.int16, "I16"),
+            (torch.uint16, "U16"),
+            (torch.float16, "F16"),
+            (torch.bfloat16, "BF16"),
+            (torch.int32, "I32"),
+            (torch.uint32, "U32"),
+            (torch.float32, "F32"),
+            (torch.complex64, "C64"),
+            (torch.float64, "F64"),
+            (torch.int64, "I64"),
+            (torch.uint64, "U64"),
         )
-    # The format has names in random order.
-    in_order = {name: gradient[name] for name in query.model if name in gradient}
-    return Answer(float(loss), in_order)
+    )
+}
+"""Names of types in the format, in ascending order."""
 
 
-def tensor_names(message: bytes, kind: str) -> set[str]:
-    """Returns the names of a message's tensors, of which none is read.
+def _codec_of(value: object, codecs: tuple[Codec, ...] | None) -> Codec:
+    return next(codec for codec in codecs or QUERY_CODECS if type(value) is codec.type)
 
-    In the format, the size of a JSON header comes first, 8 bytes, and then the header, by name.
 
-    Args:
-        message: A message of any kind.
-        kind: Its kind, for the error message.
-
-    Raises:
-        MessageError: It is no message.
-    """
-    size = int.from_bytes(message[:8], "little")
+def _kind_of(message: bytes) -> str:
+    """Returns the kind in the header: after 8 bytes with its size comes the header, as JSON."""
+    length = int.from_bytes(message[:8], "little")
     try:
-        return set(dict(loads(message[8 : 8 + size].decode())))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
+        return str(loads(message[8 : 8 + length].decode())[_METADATA][_KIND])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"{len(message)} bytes are no message: {error}.") from None
 
 
-def unpacked(message: bytes, kind: str) -> dict[str, torch.Tensor]:
+def unpacked(message: bytes, kind: str) -> Tensors:
     """Returns the tensors of a message.
 
     Args:
@@ -154,7 +145,23 @@ def unpacked(message: bytes, kind: str) -> dict[str, torch.Tensor]:
         raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
 
 
-def take_scalar(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype) -> torch.Tensor:
+def packed(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a copy that can be stored: safetensors refuses shared memory, as of tied weights."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def named(prefix: str, tensors: Mapping[str, torch.Tensor]) -> Tensors:
+    """Returns tensors with a prefix before their names."""
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+
+
+def take_named(tensors: Tensors, prefix: str) -> Tensors:
+    """Removes tensors whose names begin with a prefix, and returns them without it."""
+    names = [name for name in tensors if name.startswith(prefix)]
+    return {name.removeprefix(prefix): tensors.pop(name) for name in names}
+
+
+def take_scalar(tensors: Tensors, name: str, dtype: torch.dtype) -> torch.Tensor:
     """Removes a scalar from a message's tensors, and returns it.
 
     Raises:
@@ -166,17 +173,98 @@ def take_scalar(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype)
     return tensor
 
 
-def require_prefixes(tensors: Mapping[str, torch.Tensor], *prefixes: str) -> None:
-    """Checks that a message holds nothing but tensors whose names begin with one of some prefixes.
-
-    Raises:
-        MessageError: It holds something else.
-    """
-    for name in tensors:
-        if not name.startswith(prefixes):
-            raise MessageError(f"A message holds {name!r}, which no message has.")
+def _pack_loss_query(query: LossQuery) -> Tensors:
+    seed = -1 if query.seed is None else query.seed
+    numbers = {"seed": torch.tensor(seed), "wants_gradient": torch.tensor(query.gradient)}
+    return named(_MODEL, query.model) | numbers
 
 
-def packed(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a copy that can be stored: safetensors refuses shared memory, as of tied weights."""
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+def _unpack_loss_query(tensors: Tensors) -> LossQuery:
+    seed = int(take_scalar(tensors, "seed", torch.int64))
+    gradient = bool(take_scalar(tensors, "wants_gradient", torch.bool))
+    return LossQuery(take_named(tensors, _MODEL), None if seed < 0 else seed, gradient)
+
+
+def _pack_loss(answer: LossAnswer) -> Tensors:
+    loss = torch.tensor(answer.loss, dtype=torch.float64)
+    return named(_GRADIENT, answer.gradient) | {"loss": loss}
+
+
+def _unpack_loss(tensors: Tensors) -> LossAnswer:
+    loss = float(take_scalar(tensors, "loss", torch.float64))
+    return LossAnswer(loss, take_named(tensors, _GRADIENT))
+
+
+def pack_moment_query(query: MomentQuery) -> Tensors:
+    """Returns the content of a query for moments."""
+    request: dict[str, Any] = {"maps": query.maps, "target": query.target}
+    tensors = named(_MODEL, query.model) | named(_TEACHER, query.teacher or {})
+    for index, state in enumerate(query.beside):
+        tensors |= named(f"{_BESIDE}{index}.", state)
+    if query.gate is not None:
+        request["gate"] = {"map": query.gate.map, "sharpness": query.gate.sharpness}
+        tensors |= {f"{_GATE}means": query.gate.means, f"{_GATE}factors": query.gate.factors}
+    text = bytearray(json.dumps(request).encode())
+    return tensors | {"moments": torch.frombuffer(text, dtype=torch.uint8)}
+
+
+def _unpack_moment_query(tensors: Tensors) -> MomentQuery:
+    gate = None
+    try:
+        request = loads(bytes(tensors.pop("moments").tolist()).decode())
+        maps, target = tuple(request["maps"]), request["target"]
+        if target not in get_args(Target) or not all(isinstance(name, str) for name in maps):
+            raise ValueError(request)
+        if "gate" in request:
+            parts, asked = take_named(tensors, _GATE), request["gate"]
+            name, sharpness = asked["map"], float(asked["sharpness"])
+            if not isinstance(name, str):
+                raise ValueError(request)
+            gate = RowGate(name, parts["means"], parts["factors"], sharpness)
+    except (KeyError, TypeError, ValueError) as error:
+        raise MessageError(f"A message is no query for moments: {error!r}.") from None
+    teacher, beside = take_named(tensors, _TEACHER), []
+    while further := take_named(tensors, f"{_BESIDE}{len(beside)}."):
+        beside.append(further)
+    model = take_named(tensors, _MODEL)
+    query = MomentQuery(model, maps, target, teacher or None, tuple(beside), gate)
+    query.require_possible()
+    return query
+
+
+def _pack_moments(moments: Mapping[str, Moments]) -> Tensors:
+    """Of moments of inputs, which are symmetric, the upper triangle is sent, in float32."""
+    tensors: Tensors = {}
+    for name, each in moments.items():
+        upper = torch.triu_indices(*each.inputs.shape[1:])
+        tensors[f"{_INPUTS}{name}"] = each.inputs[:, upper[0], upper[1]].float()
+        if each.targets.shape[2] > 0:
+            tensors[f"{_TARGETS}{name}"] = each.targets.float()
+    return tensors
+
+
+def _unpack_moments(tensors: Tensors) -> dict[str, Moments]:
+    targets, moments = take_named(tensors, _TARGETS), {}
+    for name, triangle in take_named(tensors, _INPUTS).items():
+        target = targets.pop(name, None)
+        entries = triangle.shape[-1] if triangle.dim() == 2 else 0
+        size = (isqrt(8 * entries + 1) - 1) // 2
+        if entries == 0 or size * (size + 1) // 2 != entries or triangle.dtype != torch.float32:
+            raise MessageError(f"A message holds no triangle of moments as {name!r}.")
+        if target is not None and (target.dtype != torch.float32 or target.dim() != 3):
+            raise MessageError(f"A message holds no float32 matrices as the targets of {name!r}.")
+        upper = torch.triu_indices(size, size)
+        inputs = torch.zeros(len(triangle), size, size, dtype=torch.float64)
+        inputs[:, upper[0], upper[1]] = inputs[:, upper[1], upper[0]] = triangle.double()
+        moments[name] = Moments(inputs, inputs[..., :0] if target is None else target.double())
+    tensors |= named(_TARGETS, targets)  # of maps without inputs, which `decode` refuses
+    return moments
+
+
+QUERY_CODECS = (
+    Codec("loss query", LossQuery, _pack_loss_query, _unpack_loss_query),
+    Codec("loss", LossAnswer, _pack_loss, _unpack_loss),
+    Codec("moment query", MomentQuery, pack_moment_query, _unpack_moment_query),
+    Codec("moments", dict, _pack_moments, _unpack_moments),
+)
+"""Queries to data holders, and their answers."""

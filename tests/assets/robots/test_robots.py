@@ -84,9 +84,7 @@ def scene(
 @EACH
 @given(data=st.data())
 @quick
-def test_forward_kinematics_is_the_published_dh_product(
-    robot: Published, data: st.DataObject
-) -> None:
+def test_forward_kinematics_is_the_published_dh_product(robot, data):
     plant, context = welded(robot)
     q = data.draw(positions(robot))
     plant.SetPositions(context, q)
@@ -114,9 +112,7 @@ def test_forward_kinematics_is_the_published_dh_product(
 @EACH
 @given(data=st.data())
 @quick
-def test_mass_matrix_is_symmetric_and_includes_the_rotors(
-    robot: Published, data: st.DataObject
-) -> None:
+def test_mass_matrix_is_symmetric_and_includes_the_rotors(robot, data):
     plant, context = welded(robot)
     plant.SetPositions(context, data.draw(positions(robot)))
     M = plant.CalcMassMatrix(context)

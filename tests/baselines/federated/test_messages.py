@@ -36,7 +36,8 @@ from fleet_tools.baselines.federated.messages import (
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import Query, decode_query, encode_query
+from fleet_tools.baselines.merging.queries.query import LossQuery
+from fleet_tools.baselines.merging.queries.wire import decode, encode
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.dataset.samples import Samples
 
@@ -53,7 +54,7 @@ def test_requests_are_decoded_as_they_were_encoded(weights: Tensors | None) -> N
         assert decoded.weights is None
     else:
         assert decoded.weights is not None and same(decoded.weights, weights)
-    assert is_request(message) and not is_request(encode_query(Query(STATE, 0, True)))
+    assert is_request(message) and not is_request(encode(LossQuery(STATE, 0, True)))
 
 
 def test_updates_are_decoded_as_they_were_encoded() -> None:
@@ -111,7 +112,9 @@ def test_all_messages_of_a_run_hold_weights_gradients_and_counts(
         for message in (sent, answered(answer)):
             assert type(message) is bytes
             for name, entry in header_of(message).items():
-                assert name != "__metadata__"
+                if name == "__metadata__":
+                    assert set(entry) == {"kind"}
+                    continue
                 kind, dot, weight = name.partition(".")
                 kinds.add(kind)
                 assert entry["shape"] == (shapes[weight] if dot else [])
@@ -171,7 +174,7 @@ def test_a_robot_answers_nothing_else(data: Path) -> None:
         with pytest.raises(MessageError):
             robot.answer(message)
     with pytest.raises(MessageError, match="another architecture"):
-        robot.answer(encode_query(Query(STATE, None, False)))
+        robot.answer(encode(LossQuery(STATE, None, False)))
 
 
 def test_a_robot_whose_reply_is_damaged_is_left_out(data: Path) -> None:
@@ -198,17 +201,17 @@ def test_a_robot_whose_answer_is_invalid_during_alignment_is_left_out(data: Path
 
     def add_actions(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
         if robot == 0 and before == 2:
-            return save(load(answered(answer)) | {"gradient.actions": torch.ones(5, 6)})
+            return save(
+                load(answered(answer)) | {"gradient.actions": torch.ones(5, 6)}, {"kind": "loss"}
+            )
         return answer
 
     transport = RecordingTransport(local(plan), add_actions)
     (result,) = run_rounds(plan, transport)
     reason = result.robots[0].left_out
-    assert reason is not None and "gradient.actions" in reason
+    assert reason is not None and "gradient 'actions'" in reason
     queries = [
-        (robot, decode_query(sent))
-        for robot, sent, _ in transport.exchanges
-        if not is_request(sent)
+        (robot, decode(sent)) for robot, sent, _ in transport.exchanges if not is_request(sent)
     ]
     queried = [robot for robot, _ in queries]
     last = max(index for index, robot in enumerate(queried) if robot == 0)

@@ -76,7 +76,7 @@ def test_a_robot_that_answers_with_observations_is_left_out(data: Path) -> None:
     plan = plan_of(data, policy=MLP, method="regmean", merge_every=None)
     transport = _Lying(local(plan), liar=1)
     (result,) = run_rounds(plan, transport)
-    assert "was not requested" in (result.robots[1].left_out or "")
+    assert "'observations', which no moments" in (result.robots[1].left_out or "")
     assert result.robots[0].left_out is None and np.isfinite(result.loss)
 
 
@@ -91,7 +91,9 @@ class _Lying:
             if robot == self._liar and not isinstance(answer, LostRobot):
                 tensors = load(answer)
                 if any(name.startswith("inputs.") for name in tensors):
-                    answer = save(tensors | {"observations": torch.zeros(3, 4)})
+                    answer = save(
+                        tensors | {"observations": torch.zeros(3, 4)}, {"kind": "moments"}
+                    )
             yield robot, answer
 
     def late(self):

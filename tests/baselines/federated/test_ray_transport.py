@@ -23,12 +23,10 @@ from support.fleet_cases import RecordingTransport, local, plan_of, request, run
 
 from fleet_tools.baselines.federated import ray_transport
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.ray_data_holder import RayDataHolder
 from fleet_tools.baselines.federated.ray_transport import RayTransport
 from fleet_tools.baselines.federated.transport import LostRobot
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, ask
-from fleet_tools.baselines.merging.queries.wire import Query, encode_query
+from fleet_tools.baselines.merging.queries.query import LossQuery
+from fleet_tools.baselines.merging.queries.wire import encode
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.parallel import cluster
 
@@ -68,7 +66,7 @@ def _transport(plan: FleetPlan, cluster: None) -> Iterator[RayTransport]:
 
 
 def query(plan: FleetPlan, seed: int = 7) -> bytes:
-    return encode_query(Query(plan.blueprint.create(1).state_dict(), seed, True))
+    return encode(LossQuery(plan.blueprint.create(1).state_dict(), seed, True))
 
 
 def processes(transport: RayTransport) -> set[int]:
@@ -141,7 +139,7 @@ def test_the_messages_of_a_robot_go_to_the_host_that_has_it_open(
 def test_a_robot_that_raises_is_lost_alone_and_its_host_serves_on(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
-    foreign = encode_query(Query({"other": torch.ones(1)}, None, False))
+    foreign = encode(LossQuery({"other": torch.ones(1)}, None, False))
     before = set(transport.exchange(all_of(plan, request(plan))))
     hosts = processes(transport)
     answers = dict(transport.exchange(all_of(plan, request(plan)) | {2: foreign}))
@@ -304,13 +302,3 @@ def test_robots_stay_at_places_that_exist(plan: FleetPlan) -> None:
         RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S, places=[here])
     ) as transport:
         assert dict(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
-
-
-@pytest.mark.slow
-def test_why_an_actor_ended_is_reported(plan: FleetPlan) -> None:
-    def make() -> DataHolder:
-        raise FileNotFoundError("no/such/drive")
-
-    holder = RayDataHolder.start(make, num_cpus=0)
-    with pytest.raises(MessageError, match=r"(?s)its actor ended.*no/such/drive"):
-        ask(holder, plan.blueprint.create().state_dict(), 0)

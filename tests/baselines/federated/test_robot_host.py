@@ -14,7 +14,8 @@ from support.fleet_cases import plan_of, request, write_data
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.robot_host import RobotHost
-from fleet_tools.baselines.merging.queries.wire import Query, encode_query
+from fleet_tools.baselines.merging.queries.query import LossQuery
+from fleet_tools.baselines.merging.queries.wire import encode
 from fleet_tools.errors import DatasetError
 
 ROBOTS = 4
@@ -28,7 +29,7 @@ def _plan(data: Path) -> FleetPlan:
 
 @pytest.mark.parametrize("memory", [0.0, 2.5 * MEGABYTE, 100 * MEGABYTE])
 def test_answers_do_not_depend_on_what_is_open_or_on_the_order(plan: FleetPlan, memory: float):
-    query = encode_query(Query(plan.blueprint.create(1).state_dict(), 7, True))
+    query = encode(LossQuery(plan.blueprint.create(1).state_dict(), 7, True))
     expected = {
         (robot, message): FleetRobot(plan.assignments[robot]).answer(message)
         for robot in range(ROBOTS)
@@ -81,6 +82,6 @@ def test_many_robots_in_turn_hold_constant_memory(tmp_path: Path):
             host.answer(plan.assignments[robot].to_json(), query)
         return process.memory_info().rss
 
-    query = encode_query(Query(plan.blueprint.create(1).state_dict(), 7, False))
+    query = encode(LossQuery(plan.blueprint.create(1).state_dict(), 7, False))
     after_ten = serve(range(10))
     assert serve(range(10, 30)) - after_ten < 40 * MEGABYTE

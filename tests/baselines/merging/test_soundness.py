@@ -29,8 +29,7 @@ from fleet_tools.baselines.merging.model_files import read_model, write_model
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.derive import derive
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
-from fleet_tools.baselines.policies.errors import CheckpointError
-from fleet_tools.baselines.policies.weights import require_weights
+from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 
 LIARS = """
 import torch

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fleet_tools.baselines.policies.execution import Chunks, ensemble, ensemble_weights, execute
-from fleet_tools.baselines.policies.head_config import (
+from fleet_tools.baselines.policies.part_configs import (
     EnsembleConfig,
     ExecutionConfig,
     HorizonConfig,
 )
+from fleet_tools.baselines.policies.policy import Chunks, ensemble, ensemble_weights, execute
 
 DECAYS = st.floats(0, 5)
 

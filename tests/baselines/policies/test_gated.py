@@ -9,8 +9,9 @@ from support.policy_cases import BLUEPRINTS, observations, single_network
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from fleet_tools.baselines.policies.config import GateConfig, PointNetConfig, PolicyConfig
+from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
 from fleet_tools.baselines.policies.gated import DensityGate, GatedNetwork
+from fleet_tools.baselines.policies.part_configs import PointNetConfig
 
 STATEFUL = ["mlp on state", "elman on state", "lstm on state", "transformer on state"]
 

@@ -18,18 +18,19 @@ from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig, RecurrentConfig
-from fleet_tools.baselines.policies.denoising import Diffusion, Flow, regression
-from fleet_tools.baselines.policies.head_config import (
+from fleet_tools.baselines.policies.config import PolicyConfig, read_policy_config
+from fleet_tools.baselines.policies.heads import Diffusion, Flow, regression
+from fleet_tools.baselines.policies.part_configs import (
     DenoisingConfig,
     DiffusionHeadConfig,
     FlowHeadConfig,
     HeadConfig,
     HorizonConfig,
     LinearHeadConfig,
+    MLPConfig,
+    RecurrentConfig,
 )
 from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.baselines.policies.reading import read_policy_config
 from fleet_tools.errors import ConfigError
 
 NOISY = pytest.mark.parametrize("name", ["mlp with flow", "gru with diffusion"])

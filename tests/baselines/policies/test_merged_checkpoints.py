@@ -19,12 +19,16 @@ from fleet_tools.baselines import merge
 from fleet_tools.baselines.merging.model_files import read_model, write_model
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
-from fleet_tools.baselines.policies.blueprint import Blueprint, common_blueprint
+from fleet_tools.baselines.policies.blueprint import (
+    Blueprint,
+    IncompatiblePoliciesError,
+    common_blueprint,
+)
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig
-from fleet_tools.baselines.policies.errors import IncompatiblePoliciesError
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.layout import Scaling
+from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.baselines.policies.policy import load_checkpoint_policy
-from fleet_tools.baselines.policies.scaling import Scaling
 
 KINDS = pytest.mark.parametrize("name", ["mlp on state", "elman on clouds", "gru on all"])
 

@@ -13,8 +13,8 @@ from support.rendering import needs_gl
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.errors import LayoutError
-from fleet_tools.baselines.policies.head_config import LinearHeadConfig
+from fleet_tools.baselines.policies.layout import LayoutError
+from fleet_tools.baselines.policies.part_configs import LinearHeadConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy, load_checkpoint_policy
 from fleet_tools.dataset.header import describe_action, describe_observation
 from fleet_tools.rollouts.rollout import rollout

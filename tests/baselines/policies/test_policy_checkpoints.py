@@ -24,13 +24,14 @@ from fleet_tools.baselines.merging.model_files import read_model
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import (
     Checkpoint,
+    CheckpointError,
     env_kwargs_of,
     load_checkpoint,
     save_checkpoint,
 )
-from fleet_tools.baselines.policies.config import ARCHITECTURES, PointNetConfig, PolicyConfig
-from fleet_tools.baselines.policies.errors import CheckpointError, LayoutError
-from fleet_tools.baselines.policies.reading import read_policy_config
+from fleet_tools.baselines.policies.config import ARCHITECTURES, PolicyConfig, read_policy_config
+from fleet_tools.baselines.policies.layout import LayoutError
+from fleet_tools.baselines.policies.part_configs import PointNetConfig
 from fleet_tools.envs.array_spec import ArraySpec
 
 EVERY = pytest.mark.parametrize("name", BLUEPRINTS)

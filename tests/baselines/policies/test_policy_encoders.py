@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from support.policy_cases import BLUEPRINTS, made, observations, single_network
 
 from fleet_tools.baselines.merging.batch_norm import recompute
-from fleet_tools.baselines.policies.config import PointNetConfig, ResNet18Config
-from fleet_tools.baselines.policies.errors import CheckpointError
+from fleet_tools.baselines.policies.checkpoint import CheckpointError
+from fleet_tools.baselines.policies.encoders import PointNetEncoder
 from fleet_tools.baselines.policies.network import PolicyNetwork
-from fleet_tools.baselines.policies.pointnet import PointNetEncoder
+from fleet_tools.baselines.policies.part_configs import PointNetConfig, ResNet18Config
 from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features, mean_positions
 
 

@@ -19,7 +19,7 @@ from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.scaling import Scaling
+from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.dataset.header import ArraySpec
 from fleet_tools.dataset.normalization import Statistics
 

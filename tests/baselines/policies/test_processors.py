@@ -22,10 +22,10 @@ LEARN = """
 import copy, json
 import torch
 from support.policy_cases import BLUEPRINTS, BODIES
-from fleet_tools.baselines.policies.config import ResNet18Config
-from fleet_tools.baselines.policies.recurrent import lacks_lstm_kernel
+from fleet_tools.baselines.policies.part_configs import ResNet18Config
+from fleet_tools.baselines.policies.bodies import lacks_lstm_kernel
 from fleet_tools.baselines.training.config import TrainingConfig
-from fleet_tools.baselines.training.summary import precision_note
+from fleet_tools.baselines.training.reports import precision_note
 
 def gradient(network, images):
     network.zero_grad()

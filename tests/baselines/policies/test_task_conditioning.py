@@ -9,8 +9,9 @@ import torch
 from support.policy_cases import ACTION, BLUEPRINTS, CONDITIONED, PADDED, STATE, made, observations
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.config import MLPConfig, PolicyConfig
-from fleet_tools.baselines.policies.errors import LayoutError
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.layout import LayoutError
+from fleet_tools.baselines.policies.part_configs import MLPConfig
 
 FILM, TOKEN = (BLUEPRINTS[f"{name} of the task"] for name in CONDITIONED)
 

@@ -12,7 +12,8 @@ from support.policy_cases import BLUEPRINTS, BODIES, observations
 from support.small_datasets import Drawn, a_header, write
 from support.training_cases import same
 
-from fleet_tools.baselines.policies.config import PolicyConfig, ResNet18Config
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.training import augmentation
 from fleet_tools.baselines.training.config import (
     CloudAugmentation,

@@ -15,8 +15,8 @@ from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.baselines.training.record import load_progress
+from fleet_tools.baselines.training.reports import as_text
 from fleet_tools.baselines.training.state import EpochMetrics, best_epoch
-from fleet_tools.baselines.training.summary import as_text
 
 CONFIG = TrainingConfig(epochs=4, batch_size=8, ema_decay=0.8)
 

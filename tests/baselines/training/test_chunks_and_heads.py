@@ -13,7 +13,7 @@ from support.policy_cases import BODIES, DENOISING
 from support.training_cases import same, small_data
 
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.head_config import LinearHeadConfig
+from fleet_tools.baselines.policies.part_configs import LinearHeadConfig
 from fleet_tools.baselines.training import demonstrations as trajectories_module
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of

@@ -44,7 +44,7 @@ def test_curves_follow_the_log_also_of_epochs_before_they_were_asked_for(data, t
             raise OSError(28, "no space left on device")
 
     with pytest.MonkeyPatch.context() as patched:
-        from fleet_tools.baselines.training import summary as epoch_bar
+        from fleet_tools.baselines.training import reports as epoch_bar
 
         patched.setattr(
             epoch_bar.EpochBar, "update", lambda self, progress: stop_after_two(progress)

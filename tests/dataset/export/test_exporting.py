@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.exported import Collected, names_below, successes
+from support.exported import names_below, successes
 
 from fleet_tools.dataset import Dataset, DatasetWriter
 from fleet_tools.dataset.__main__ import main
@@ -18,7 +18,7 @@ each_format = pytest.mark.parametrize("format_name", [name for name in FORMATS i
 
 
 @each_format
-def test_counts_bytes_and_omissions(format_name: str, collected: Collected, tmp_path: Path) -> None:
+def test_counts_bytes_and_omissions(format_name, collected, tmp_path):
     dataset = collected("state")
     export = export_dataset(dataset, format_name, tmp_path / "out")
     assert export.episodes == 2
@@ -37,9 +37,7 @@ def test_counts_bytes_and_omissions(format_name: str, collected: Collected, tmp_
 
 
 @each_format
-def test_existing_output_is_left_unchanged(
-    format_name: str, collected: Collected, tmp_path: Path
-) -> None:
+def test_existing_output_is_left_unchanged(format_name, collected, tmp_path):
     output = tmp_path / "out"
     export_dataset(collected("state"), format_name, output)
     before = names_below(tmp_path)
@@ -49,9 +47,7 @@ def test_existing_output_is_left_unchanged(
 
 
 @each_format
-def test_a_damaged_episode_is_named_and_nothing_is_left_behind(
-    format_name: str, collected: Collected, tmp_path: Path
-) -> None:
+def test_a_damaged_episode_is_named_and_nothing_is_left_behind(format_name, collected, tmp_path):
     shutil.copytree(collected("state").folder, tmp_path / "set")
     dataset = Dataset(tmp_path / "set")
     last = dataset.path(dataset.stored()[-1])
@@ -67,24 +63,20 @@ def test_a_damaged_episode_is_named_and_nothing_is_left_behind(
 
 @pytest.mark.parametrize(("format_name", "module"), [("lerobot", "pyarrow"), ("zarr", "zarr")])
 def test_a_missing_library_is_named_before_anything_is_written(
-    format_name: str,
-    module: str,
-    collected: Collected,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    format_name, module, collected, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingLibraryError, match=r"\[export\]"):
         export_dataset(collected("state"), format_name, tmp_path / "out")
     assert names_below(tmp_path) == []
 
 
-def test_an_unknown_format_names_the_nearest(collected: Collected, tmp_path: Path) -> None:
+def test_an_unknown_format_names_the_nearest(collected, tmp_path):
     with pytest.raises(UnknownNameError, match="Did you mean 'minari'"):
         export_dataset(collected("state"), "minary", tmp_path / "out")
 
 
-def test_nothing_to_export_is_an_error(collected: Collected, tmp_path: Path) -> None:
+def test_nothing_to_export_is_an_error(collected, tmp_path):
     with DatasetWriter(tmp_path / "set", collected("state").header) as writer:
         writer.add(collected("state").manifest()[2])
     with pytest.raises(DatasetError, match="no episode to export"):
@@ -92,9 +84,7 @@ def test_nothing_to_export_is_an_error(collected: Collected, tmp_path: Path) -> 
     assert names_below(tmp_path / "set") == ["dataset.json", "episodes", "manifest.jsonl"]
 
 
-def test_the_command_reports_its_export(
-    collected: Collected, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reports_its_export(collected, tmp_path, capsys):
     folder, output = str(collected("state").folder), tmp_path / "out"
     arguments = ["export", folder, "--to", "minari", "--output"]
     assert main([*arguments, str(output)]) == 0
@@ -112,9 +102,7 @@ def test_the_command_reports_its_export(
     assert capsys.readouterr().out == ""
 
 
-def test_the_command_rejects_what_it_cannot_do(
-    collected: Collected, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_rejects_what_it_cannot_do(collected, tmp_path, capsys):
     folder = str(collected("state").folder)
     for arguments in (["--to", "tfds"], []):
         with pytest.raises(SystemExit) as exited:

@@ -122,7 +122,7 @@ def learned(
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-def test_behaviour_cloning_of_robomimic_imitates_what_train_does(kind: str, tmp_path: Path) -> None:
+def test_behaviour_cloning_of_robomimic_imitates_what_train_does(kind, tmp_path):
     python = python_of("robomimic")
     dataset = write_episodes(tmp_path / "set", "state", kind)
     export = export_dataset(dataset, "robomimic", tmp_path / "out.hdf5", failures=True)
@@ -143,9 +143,7 @@ def test_behaviour_cloning_of_robomimic_imitates_what_train_does(kind: str, tmp_
 @needs_gl
 @pytest.mark.parametrize("kind", POLICIES)
 @pytest.mark.parametrize(("learner", "chunk"), [("act", 5), ("diffusion", 8)])
-def test_lerobot_imitates_nothing_that_train_does_not(
-    learner: str, chunk: int, kind: str, tmp_path: Path
-) -> None:
+def test_lerobot_imitates_nothing_that_train_does_not(learner, chunk, kind, tmp_path):
     python = python_of("lerobot")
     dataset = write_episodes(tmp_path / "set", "rgbd", kind)
     export_dataset(dataset, "lerobot", tmp_path / "out", failures=True)

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import trimesh
-from support.exported import Collected, each_mode, load_minari, read_robomimic, same, successes
+from support.exported import each_mode, load_minari, read_robomimic, same, successes
 from support.rendering import needs_gl
 from support.small_datasets import Drawn, a_header, write
 
@@ -19,8 +19,8 @@ from fleet_tools.errors import DatasetError
 
 @each_mode
 def test_minari_reads_the_episodes_bit_for_bit_and_their_environment(
-    mode: str, collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    mode, collected, tmp_path, monkeypatch
+):
     dataset = collected(mode)
     export_dataset(dataset, "minari", tmp_path, failures=True)
     loaded = load_minari(monkeypatch, tmp_path, mode)
@@ -53,9 +53,7 @@ def test_minari_reads_the_episodes_bit_for_bit_and_their_environment(
     env.close()
 
 
-def test_minari_root_holds_several_datasets(
-    collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_minari_root_holds_several_datasets(collected, tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     first = collected("state")
     other = first.header.model_copy(update={"policy": "m y/policy"})
@@ -75,7 +73,7 @@ def with_channel(name: str, rows: np.ndarray) -> np.ndarray:
 
 
 @each_mode
-def test_robomimic_layout_holds_every_row(mode: str, collected: Collected, tmp_path: Path) -> None:
+def test_robomimic_layout_holds_every_row(mode, collected, tmp_path):
     dataset = collected(mode)
     export_dataset(dataset, "robomimic", tmp_path / "view.hdf5")
     demonstrations = read_robomimic(tmp_path / "view.hdf5")
@@ -92,7 +90,7 @@ def test_robomimic_layout_holds_every_row(mode: str, collected: Collected, tmp_p
 
 
 @each_mode
-def test_robomimic_reads_it(mode: str, collected: Collected, tmp_path: Path) -> None:
+def test_robomimic_reads_it(mode, collected, tmp_path):
     reader = pytest.importorskip("robomimic.utils.dataset")
     utils = pytest.importorskip("robomimic.utils.obs_utils")
     dataset = collected(mode)
@@ -118,7 +116,7 @@ def test_robomimic_reads_it(mode: str, collected: Collected, tmp_path: Path) -> 
                 assert same(item["next_obs"][name][0], with_channel(name, rows[t + 1])), name
 
 
-def test_robomimic_masks_mark_failures(collected: Collected, tmp_path: Path) -> None:
+def test_robomimic_masks_mark_failures(collected, tmp_path):
     export_dataset(collected("state"), "robomimic", tmp_path / "view.hdf5", failures=True)
     with h5py.File(tmp_path / "view.hdf5") as file:
         masks = {
@@ -145,7 +143,7 @@ def test_robomimic_masks_mark_failures(collected: Collected, tmp_path: Path) -> 
 
 
 @needs_gl
-def test_views_copy_nothing(collected: Collected, tmp_path: Path) -> None:
+def test_views_copy_nothing(collected, tmp_path):
     export_dataset(collected("rgbd"), "minari", tmp_path / "minari")
     export_dataset(collected("rgbd"), "robomimic", tmp_path / "view.hdf5")
     copied = []
@@ -162,9 +160,7 @@ def test_views_copy_nothing(collected: Collected, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["minari", "robomimic"])
-def test_view_and_data_move_together(
-    format_name: str, collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_view_and_data_move_together(format_name, collected, tmp_path, monkeypatch):
     old, new = tmp_path / "old", tmp_path / "new"
     shutil.copytree(collected("state").folder, old / "data" / "hammer")
     export = export_dataset(Dataset(old / "data" / "hammer"), format_name)  # beside the dataset
@@ -185,7 +181,7 @@ def test_view_and_data_move_together(
 
 
 @each_mode
-def test_zarr_is_lossless(mode: str, collected: Collected, tmp_path: Path) -> None:
+def test_zarr_is_lossless(mode, collected, tmp_path):
     zarr = pytest.importorskip("zarr")
     dataset = collected(mode)
     export_dataset(dataset, "zarr", tmp_path / "out.zarr", failures=True)
@@ -214,7 +210,7 @@ def test_zarr_is_lossless(mode: str, collected: Collected, tmp_path: Path) -> No
 
 
 @needs_gl
-def test_zarr_is_compressed_and_each_image_is_a_chunk(collected: Collected, tmp_path: Path) -> None:
+def test_zarr_is_compressed_and_each_image_is_a_chunk(collected, tmp_path):
     zarr = pytest.importorskip("zarr")
     export_dataset(collected("rgbd"), "zarr", tmp_path / "out.zarr")
     data = zarr.open(tmp_path / "out.zarr", mode="r")["data"]
@@ -226,7 +222,7 @@ def test_zarr_is_compressed_and_each_image_is_a_chunk(collected: Collected, tmp_
 CLOUDS = {"point_cloud": ((10, 4), "float32"), "end_effector_pose": ((3, 4), "float32")}
 
 
-def test_clouds_and_poses_come_back(tmp_path: Path) -> None:
+def test_clouds_and_poses_come_back(tmp_path):
     dataset = write(tmp_path / "data", Drawn([3, 2], [True, True], 0), a_header(CLOUDS))
     export = export_dataset(dataset, "ply", tmp_path / "out")
     assert export.episodes == 2 and "actions" in export.left_out[0]
@@ -244,7 +240,7 @@ def test_clouds_and_poses_come_back(tmp_path: Path) -> None:
             np.testing.assert_array_equal(poses[step, 1:].astype(np.float32), pose.ravel())
 
 
-def test_a_dataset_without_clouds_is_refused(tmp_path: Path) -> None:
+def test_a_dataset_without_clouds_is_refused(tmp_path):
     dataset = write(tmp_path / "data", Drawn([3], [True], 0), a_header({"ticks": ((), "int64")}))
     with pytest.raises(DatasetError, match="no point clouds"):
         export_dataset(dataset, "ply", tmp_path / "out")

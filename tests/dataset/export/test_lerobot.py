@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from support.exported import Collected, each_mode, same, successes
+from support.exported import each_mode, same, successes
 
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.export.exporting import export_dataset
@@ -71,7 +71,7 @@ def observations_of(columns: Mapping[str, np.ndarray], dataset: Dataset) -> dict
 
 
 @each_mode
-def test_lerobot_holds_every_step(mode: str, collected: Collected, tmp_path: Path) -> None:
+def test_lerobot_holds_every_step(mode, collected, tmp_path):
     dataset = collected(mode)
     export_dataset(dataset, "lerobot", tmp_path / "out")
     info, rows_of_episodes, tables = read_lerobot(tmp_path / "out")
@@ -100,16 +100,14 @@ def test_lerobot_holds_every_step(mode: str, collected: Collected, tmp_path: Pat
         count += steps
 
 
-def test_lerobot_names_the_entries_of_the_state(collected: Collected, tmp_path: Path) -> None:
+def test_lerobot_names_the_entries_of_the_state(collected, tmp_path):
     export_dataset(collected("state"), "lerobot", tmp_path / "out")
     info = json.loads((tmp_path / "out/meta/info.json").read_text())
     assert "tool_keypoints.head.2" in info["features"]["observation.state"]["names"]
 
 
 @each_mode
-def test_lerobot_reads_it(
-    mode: str, collected: Collected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lerobot_reads_it(mode, collected, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     reader = pytest.importorskip("lerobot.datasets.lerobot_dataset")
     dataset = collected(mode)
@@ -134,15 +132,11 @@ def test_lerobot_reads_it(
 
 @given(
     hnp.arrays(
-        np.float64,
-        st.tuples(st.integers(2, 12), st.just(3)),
-        elements=st.floats(-100, 100),
+        np.float64, st.tuples(st.integers(2, 12), st.just(3)), elements=st.floats(-100, 100)
     ),
     st.data(),
 )
-def test_combined_statistics_of_parts_are_those_of_all_rows(
-    rows: np.ndarray, data: st.DataObject
-) -> None:
+def test_combined_statistics_of_parts_are_those_of_all_rows(rows, data):
     cut = data.draw(st.integers(1, len(rows) - 1))
     parts = combined([vector_stats(rows[:cut]), vector_stats(rows[cut:])])
     expected = vector_stats(rows)
@@ -150,7 +144,7 @@ def test_combined_statistics_of_parts_are_those_of_all_rows(
         np.testing.assert_allclose(parts[name], expected[name], atol=1e-9)
 
 
-def test_image_statistics_are_of_channels_up_to_one() -> None:
+def test_image_statistics_are_of_channels_up_to_one():
     images = np.zeros((2, 8, 8, 3), np.uint8)
     images[..., 1] = 255
     stats = image_stats(images)
@@ -163,7 +157,7 @@ def test_image_statistics_are_of_channels_up_to_one() -> None:
         lambda dtype: hnp.arrays(dtype, hnp.array_shapes(max_dims=4, max_side=4))
     )
 )
-def test_columns_are_lossless(rows: np.ndarray) -> None:
+def test_columns_are_lossless(rows):
     pytest.importorskip("pyarrow")
     from fleet_tools.dataset.export.lerobot_columns import column
 
@@ -174,7 +168,7 @@ def test_columns_are_lossless(rows: np.ndarray) -> None:
     np.testing.assert_array_equal(values.to_numpy(zero_copy_only=False), rows.reshape(-1))
 
 
-def test_new_files_are_started_as_files_grow(tmp_path: Path) -> None:
+def test_new_files_are_started_as_files_grow(tmp_path):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 

@@ -125,7 +125,7 @@ def measured(folder: Path) -> ModelGeometry:
         ('<cylinder radius="0.1" length="0.2"/>', 0.2 * math.pi * 1e-2, 0.2),
     ],
 )
-def test_a_shape_has_its_volume_and_its_place(tmp_path: Path, shape, volume, height):
+def test_a_shape_has_its_volume_and_its_place(tmp_path, shape, volume, height):
     write(tmp_path, shape)
     (piece,) = measured(tmp_path).links["body"].pieces
     assert piece.volume == pytest.approx(volume, rel=0.02)
@@ -134,7 +134,7 @@ def test_a_shape_has_its_volume_and_its_place(tmp_path: Path, shape, volume, hei
     np.testing.assert_allclose((low + high) / 2, [0, 0, 0.3], atol=1e-9)
 
 
-def test_links_keypoints_and_grasp_are_in_the_model_frame(tmp_path: Path):
+def test_links_keypoints_and_grasp_are_in_the_model_frame(tmp_path):
     write(tmp_path)
     geometry = measured(tmp_path)
     arm = geometry.links["arm"]
@@ -156,7 +156,7 @@ def test_links_keypoints_and_grasp_are_in_the_model_frame(tmp_path: Path):
         ("</joint>", '<limit lower="1" upper="-1"/></joint>', r"Drake cannot read .*model\.urdf"),
     ],
 )
-def test_a_file_that_drake_cannot_read_is_an_error(tmp_path: Path, old, new, message):
+def test_a_file_that_drake_cannot_read_is_an_error(tmp_path, old, new, message):
     file = write(tmp_path)
     text = file.read_text()
     assert old in text

@@ -40,7 +40,7 @@ def broken_rules(bad: BadModel, root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("bad", BAD_MODELS, ids=lambda bad: bad.name)
-def test_a_bad_model_breaks_its_rule(bad: BadModel, tmp_path: Path):
+def test_a_bad_model_breaks_its_rule(bad, tmp_path):
     assert bad.finding in broken_rules(bad, tmp_path)
 
 

@@ -46,7 +46,7 @@ def broken(report: dict[str, Any]) -> set[str]:
     ],
     ids=lambda value: value.name if isinstance(value, Path) else str(value),
 )
-def test_a_model_that_ships_is_fine(folder: Path, scenes: int, capsys):
+def test_a_model_that_ships_is_fine(folder, scenes, capsys):
     code, report = check(capsys, folder, "--scenes", str(scenes))
     assert broken(report) == set()
     assert (code, report["fine"]) == (0, True), report["trials"]
@@ -65,7 +65,7 @@ def test_a_model_that_ships_is_fine(folder: Path, scenes: int, capsys):
         ),
     ],
 )
-def test_a_bad_model_fails_where_its_defect_matters(name, rule, stage, tmp_path: Path, capsys):
+def test_a_bad_model_fails_where_its_defect_matters(name, rule, stage, tmp_path, capsys):
     folder = bad_model(name, tmp_path)
     code, report = check(capsys, folder, "--scenes", "1")
     assert code == 1 and broken(report) == {rule}
@@ -77,7 +77,7 @@ def test_a_bad_model_fails_where_its_defect_matters(name, rule, stage, tmp_path:
     assert "attempts; " in tried["failures"][stage]["example"]["why"]
 
 
-def test_what_is_measured_needed_and_to_be_done_is_said(tmp_path: Path, capsys):
+def test_what_is_measured_needed_and_to_be_done_is_said(tmp_path, capsys):
     code, report = check(capsys, bad_model("light", tmp_path), "--scenes", "0")
     assert code == 1 and broken(report) == {"density"} and report["trials"] == []
     (density,) = [each for each in report["measurements"] if each["name"] == "density"]
@@ -88,7 +88,7 @@ def test_what_is_measured_needed_and_to_be_done_is_said(tmp_path: Path, capsys):
     assert "mend: Sharpen the blade" in out and "ok      mass" in out
 
 
-def test_what_a_scene_cannot_begin_with_fails_at_loading(tmp_path: Path, capsys):
+def test_what_a_scene_cannot_begin_with_fails_at_loading(tmp_path, capsys):
     code, report = check(capsys, bad_model("no_jaw", tmp_path), "--scenes", "2")
     assert code == 1 and "opening between the pads" in broken(report)
     failures = report["trials"][0]["failures"]
@@ -110,7 +110,7 @@ def test_a_family_of_ones_own_is_tried_in_its_task(capsys):
     assert (code, report["trials"]) == (0, [])  # no task of the package uses it
 
 
-def test_bad_usage(tmp_path: Path, capsys):
+def test_bad_usage(tmp_path, capsys):
     code, error = check(capsys, tmp_path)
     assert code == 2 and "lacks keypoints.yaml" in error
     code, error = check(capsys, FIRST[0], "--task", "hammer")

@@ -55,7 +55,7 @@ def collision_solids(folder: str) -> list[Solid]:
 
 @given(st.floats(1e-4, 0.01))
 @settings(max_examples=10, deadline=None)
-def test_the_deviation_is_that_of_a_block_moved_out_or_in(amount: float) -> None:
+def test_the_deviation_is_that_of_a_block_moved_out_or_in(amount):
     body, grown = EnclosedBody((solid(BLOCK),)), BLOCK.vertices * 1.0
     assert deviations(body, body.outer, CORNER)["corner"] == 0
     grown[:, 2] += np.sign(grown[:, 2]) * amount  # its upper side, and its lower
@@ -64,14 +64,14 @@ def test_the_deviation_is_that_of_a_block_moved_out_or_in(amount: float) -> None
     assert deviations(larger, body.outer, CORNER)["corner"] == pytest.approx(amount, rel=1e-6)
 
 
-def test_a_point_in_a_gap_looks_at_the_walls_of_the_gap() -> None:
+def test_a_point_in_a_gap_looks_at_the_walls_of_the_gap():
     walls = [moved(box((0.04, 0.01, 0.02)), 0, y, 0) for y in (-0.025, 0.025)]
     body = EnclosedBody(tuple(map(solid, walls)))
     nearer = (solid(walls[0]), solid(moved(walls[1], 0, -0.002, 0)))
     assert deviations(body, nearer, {"middle": (0, 0, 0)})["middle"] == pytest.approx(0.002)
 
 
-def test_cuts_along_faces_divide_a_jaw_exactly_and_no_convex_solid() -> None:
+def test_cuts_along_faces_divide_a_jaw_exactly_and_no_convex_solid():
     pytest.importorskip("manifold3d")
     jaw = trimesh.boolean.difference(
         [box((0.06, 0.08, 0.014)), moved(box((0.04, 0.03, 0.1)), 0.02, 0, 0)]
@@ -87,7 +87,7 @@ def test_cuts_along_faces_divide_a_jaw_exactly_and_no_convex_solid() -> None:
 @pytest.mark.parametrize(
     "name", ["cut_wrench", pytest.param("rounded_wrench", marks=pytest.mark.slow)]
 )
-def test_the_mouth_of_a_wrench_stays_open_and_the_report_tells(name: str, imported: Import) -> None:
+def test_the_mouth_of_a_wrench_stays_open_and_the_report_tells(name, imported):
     tool = foreign_tool(name)
     whole = trimesh.boolean.union(list(tool.pieces), engine="manifold")
     report = imported(tool, whole)
@@ -113,9 +113,7 @@ def twelve_parts() -> trimesh.Trimesh:
 
 
 @pytest.mark.parametrize("version", [pytest.param("3.0", marks=pytest.mark.slow), "3.2"])
-def test_overlapping_convex_parts_are_the_pieces(
-    version: str, imported: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_overlapping_convex_parts_are_the_pieces(version, imported, monkeypatch):
     manifold3d = pytest.importorskip("manifold3d")
     if version == "3.0":  # in which a manifold cannot be simplified
         monkeypatch.delattr(manifold3d.Manifold, "simplify")
@@ -127,9 +125,7 @@ def test_overlapping_convex_parts_are_the_pieces(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*margin")
 @pytest.mark.parametrize("tool", foreign_tools(), ids=lambda tool: tool.name)
-def test_imported_foreign_tools_need_no_mending_and_end_in_no_error(
-    tool: ForeignTool, imported: Import, recwarn: pytest.WarningsRecorder
-) -> None:
+def test_imported_foreign_tools_need_no_mending_and_end_in_no_error(tool, imported, recwarn):
     report = imported(tool, tool.mesh())
     env = gymnasium.make(TASKS[tool.family], tool=report["folder"])
     outcomes = [rollout(env, ExpertPolicy(env), seed=seed).outcome for seed in range(2)]

@@ -66,7 +66,7 @@ def chest(**changes: Any) -> JointedModel:
     return import_jointed(raw(CHEST), raw(LID), SETTINGS, JOINT.model_copy(update=changes))
 
 
-def test_the_parts_are_those_of_the_meshes_and_keypoints_move_about_the_axis() -> None:
+def test_the_parts_are_those_of_the_meshes_and_keypoints_move_about_the_axis():
     """Where Drake has the rim of the opened lid, against Rodrigues' formula."""
     model = chest().base.model
     bench = Bench(model)
@@ -92,7 +92,7 @@ def test_the_parts_are_those_of_the_meshes_and_keypoints_move_about_the_axis() -
 
 
 @pytest.mark.parametrize("kind", ["revolute", "prismatic"])
-def test_the_brake_holds_up_to_its_resistance(kind: Any) -> None:
+def test_the_brake_holds_up_to_its_resistance(kind):
     weight = BEECH.density * LID.volume * 1e-9 * 9.81
     limits = (0.0, 110.0) if kind == "revolute" else (0.0, 0.05)
     resistance = 0.3 if kind == "revolute" else 5.0
@@ -103,7 +103,7 @@ def test_the_brake_holds_up_to_its_resistance(kind: Any) -> None:
     assert Bench(model).press(1.1 * resistance + load, 0.5) > 0.01
 
 
-def test_parts_are_placed_together_whatever_the_axes_and_the_unit_of_the_files() -> None:
+def test_parts_are_placed_together_whatever_the_axes_and_the_unit_of_the_files():
     """The same chest in a file whose y is up, labelled there, in millimetres."""
     settings = ImportSettings(
         **{
@@ -140,9 +140,7 @@ OBJECT = [
 ]
 
 
-def test_an_imported_object_takes_the_place_of_the_scaffolds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_imported_object_takes_the_place_of_the_scaffolds(tmp_path, capsys):
     block, button = tmp_path / "block.stl", tmp_path / "button.stl"
     moved(box((100, 100, 50)), 0, 0, 25).export(block)  # with a hole that is not modelled
     cylinder = trimesh.creation.cylinder(radius=20, height=50, sections=32)

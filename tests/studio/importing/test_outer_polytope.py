@@ -61,7 +61,7 @@ def hull_volume(points: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_it_contains_the_points_and_is_simple_and_drake_accepts_it(name: str) -> None:
+def test_it_contains_the_points_and_is_simple_and_drake_accepts_it(name):
     for rotation in (np.eye(3), Rotation.from_rotvec([0.3, 0.5, 0.7]).as_matrix()):
         points = np.asarray(SHAPES[name]) @ rotation.T
         found = enclosing(points)
@@ -81,7 +81,7 @@ def test_it_contains_the_points_and_is_simple_and_drake_accepts_it(name: str) ->
 
 @settings(max_examples=8, deadline=None)
 @given(seeds, seeds)
-def test_random_points_are_within_its_stated_excess(rotation_seed: int, seed: int) -> None:
+def test_random_points_are_within_its_stated_excess(rotation_seed, seed):
     rotation = Rotation.random(rng=np.random.default_rng(rotation_seed)).as_matrix()
     points = np.random.default_rng(seed).normal(size=(30, 3)) * (0.05, 0.02, 0.01) @ rotation.T
     found = enclosing(points)
@@ -93,7 +93,7 @@ def test_random_points_are_within_its_stated_excess(rotation_seed: int, seed: in
     assert drake_error(found.solid) is None
 
 
-def test_it_is_reproducible_and_idempotent_and_refuses_points_in_a_plane() -> None:
+def test_it_is_reproducible_and_idempotent_and_refuses_points_in_a_plane():
     points = SHAPES["wedge"]
     one, other = enclosing(points), enclosing(points)
     assert np.array_equal(one.solid.vertices, other.solid.vertices)

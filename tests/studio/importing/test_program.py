@@ -64,9 +64,7 @@ def refused(capsys: Capture, *arguments: str | Path) -> str:
 
 
 @pytest.mark.parametrize("suffix", ["stl", "obj", "ply", "glb"])
-def test_every_format_gives_the_same_body(
-    mesh: Path, suffix: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_every_format_gives_the_same_body(mesh, suffix, tmp_path, capsys):
     file = tmp_path / f"mallet.{suffix}"
     hammer().export(file)
     axes = ["--up", "z", "--scale", "mm"]  # the default of a GLB is y
@@ -81,7 +79,7 @@ def test_every_format_gives_the_same_body(
     assert report["warnings"] == []
 
 
-def test_the_expert_drives_a_nail_with_it(mesh: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_the_expert_drives_a_nail_with_it(mesh, tmp_path, capsys):
     report = imported(capsys, mesh, *HAMMER, "--output", tmp_path)
     assert any("taken as mm" in note for note in report["notes"])
     assert any("united 2 overlapping parts" in note for note in report["notes"])
@@ -98,9 +96,7 @@ def test_the_expert_drives_a_nail_with_it(mesh: Path, tmp_path: Path, capsys: Ca
     env.close()
 
 
-def test_the_same_mesh_gives_the_same_bytes_and_an_edit_is_kept(
-    mesh: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_the_same_mesh_gives_the_same_bytes_and_an_edit_is_kept(mesh, tmp_path, capsys):
     arguments = [mesh, *HAMMER, "--output", tmp_path / "one"]
     folder = Path(imported(capsys, *arguments)["folder"])
     first = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -117,7 +113,7 @@ def test_the_same_mesh_gives_the_same_bytes_and_an_edit_is_kept(
     assert labels.read_text().endswith("# edited\n")
 
 
-def test_options_are_in_the_files(mesh: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_options_are_in_the_files(mesh, tmp_path, capsys):
     grasp = ["--grasp=-0.01,0,0.002,0,0,10", "--material", "brass", "--modulus", "2e7"]
     report = imported(capsys, mesh, *HAMMER, *grasp, "--friction", "0.7", "--output", tmp_path)
     model = load_model(Path(report["folder"]), "tool")
@@ -130,9 +126,7 @@ def test_options_are_in_the_files(mesh: Path, tmp_path: Path, capsys: Capture) -
         assert (texts["mu_static"], texts["hydroelastic_modulus"]) == ("0.7", "20000000")
 
 
-def test_keypoints_may_be_given_in_the_frame_of_the_mesh(
-    mesh: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_keypoints_may_be_given_in_the_frame_of_the_mesh(mesh, tmp_path, capsys):
     labels = ["--keypoint", "head=165,0,52", "--points-in", "mesh"]
     block = ["--kind", "object", "--family", "block", "--mass", "0.2", "--length", "0.12"]
     report = imported(capsys, mesh, *block, *labels, "--output", tmp_path)
@@ -172,13 +166,8 @@ def test_keypoints_may_be_given_in_the_frame_of_the_mesh(
     ],
 )
 def test_impossible_settings_are_refused_and_nothing_is_written(
-    arguments: list[str],
-    message: str,
-    mesh: Path,
-    tmp_path: Path,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    arguments, message, mesh, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(mesh.parent)
     error = refused(capsys, mesh, *arguments, "--output", tmp_path / "out")
     assert re.search(message, error), error
@@ -209,18 +198,14 @@ end_header
         ("wrong.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "damaged|cannot be read"),
     ],
 )
-def test_a_damaged_file_is_refused_with_the_reason(
-    name: str, content: bytes, message: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_damaged_file_is_refused_with_the_reason(name, content, message, tmp_path, capsys):
     (tmp_path / name).write_bytes(content)
     error = refused(capsys, tmp_path / name, *HAMMER, "--output", tmp_path / "out")
     assert re.search(message, error), error
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_library_is_named_with_its_installation_command(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_is_named_with_its_installation_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "manifold3d", None)
     hammer().export(tmp_path / "mallet.stl")
     error = refused(capsys, tmp_path / "mallet.stl", *HAMMER, "--output", tmp_path / "out")

@@ -14,12 +14,7 @@ from scipy.spatial.transform import Rotation
 from fleet_tools.assets.model_description import STEEL
 from fleet_tools.assets.solids import MassProperties, Solid
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.catalog import Kind
-from fleet_tools.studio.importing.enclosed_body import (
-    EnclosedBody,
-    enclosed_body,
-    volume,
-)
+from fleet_tools.studio.importing.enclosed_body import EnclosedBody, enclosed_body, volume
 from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
 from fleet_tools.studio.importing.mesh_file import RawMesh, check_size, guess_scale, rotation_to_z
 from fleet_tools.studio.importing.repair import cleaned, repaired_shells, simplified
@@ -49,7 +44,7 @@ def mass(mesh: trimesh.Trimesh) -> MassProperties:
 
 @settings(max_examples=20, deadline=None)
 @given(seeds, st.floats(0.01, 100))
-def test_mass_moves_with_the_body_and_grows_with_its_size(seed: int, scale: float) -> None:
+def test_mass_moves_with_the_body_and_grows_with_its_size(seed, scale):
     rng = np.random.default_rng(seed)
     R, p = Rotation.random(rng=rng).as_matrix(), rng.normal(size=3)
     before = mass(RING)
@@ -64,7 +59,7 @@ def test_mass_moves_with_the_body_and_grows_with_its_size(seed: int, scale: floa
 
 @settings(max_examples=20, deadline=None)
 @given(seeds)
-def test_damage_that_can_be_repaired_changes_no_mass(seed: int) -> None:
+def test_damage_that_can_be_repaired_changes_no_mass(seed):
     rng = np.random.default_rng(seed)
     soup = RING.triangles.copy()
     turned = rng.random(len(soup)) < rng.uniform(0, 1)
@@ -81,7 +76,7 @@ def test_damage_that_can_be_repaired_changes_no_mass(seed: int) -> None:
     assert [n.split()[0] for n in notes[:2]] == ["dropped", "merged"], notes
 
 
-def test_repair_is_idempotent() -> None:
+def test_repair_is_idempotent():
     damaged = RING.copy()
     damaged.update_faces(np.arange(len(damaged.faces)) > 0)
     once, notes = repaired(damaged)
@@ -93,7 +88,7 @@ def test_repair_is_idempotent() -> None:
     assert np.array_equal(twice.outer[0].triangles, solid.triangles)
 
 
-def test_a_flat_hole_is_closed_however_wide() -> None:
+def test_a_flat_hole_is_closed_however_wide():
     lidless = BOX.copy()
     lidless.update_faces(lidless.face_normals[:, 2] < 0.5)
     found, notes = repaired(lidless)
@@ -101,7 +96,7 @@ def test_a_flat_hole_is_closed_however_wide() -> None:
     assert "closed 1 hole(s)" in notes
 
 
-def test_a_shell_open_beyond_repair_becomes_its_hull_or_is_refused() -> None:
+def test_a_shell_open_beyond_repair_becomes_its_hull_or_is_refused():
     ragged = trimesh.creation.icosphere(3, 0.1)
     x, _, z = ragged.triangles_center.T
     ragged.update_faces(z < 0.04 * np.sign(x))
@@ -113,7 +108,7 @@ def test_a_shell_open_beyond_repair_becomes_its_hull_or_is_refused() -> None:
         repaired(ragged, hull_if_open=False)
 
 
-def test_an_inverted_shell_is_turned_and_a_cavity_stays_one() -> None:
+def test_an_inverted_shell_is_turned_and_a_cavity_stays_one():
     inward = BOX.copy()
     inward.invert()
     assert mass(inward).mass == pytest.approx(6.0)
@@ -127,7 +122,7 @@ def test_an_inverted_shell_is_turned_and_a_cavity_stays_one() -> None:
     assert mass(concatenated(BOX, hollow)).mass == pytest.approx(6.0)
 
 
-def test_a_moebius_strip_is_said_to_have_no_inside() -> None:
+def test_a_moebius_strip_is_said_to_have_no_inside():
     angles = np.linspace(0, 2 * np.pi, 30, endpoint=False)
     across = np.array([[np.cos(a / 2) * np.cos(a), np.cos(a / 2) * np.sin(a), np.sin(a / 2)]
                        for a in angles])  # fmt: skip
@@ -139,7 +134,7 @@ def test_a_moebius_strip_is_said_to_have_no_inside() -> None:
     assert any("no inside, like a Möbius strip" in note for note in notes)
 
 
-def test_overlapping_volume_counts_once() -> None:
+def test_overlapping_volume_counts_once():
     pytest.importorskip("manifold3d")
     other = BOX.copy()
     other.apply_translation((0.05, 0, 0))
@@ -157,14 +152,12 @@ def test_overlapping_volume_counts_once() -> None:
         ([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], [[0, 1, 2], [0, 2, 3]], "no volume"),
     ],
 )
-def test_a_mesh_without_volume_is_refused_with_the_reason(
-    vertices: list[list[float]], triangles: list[list[int]], message: str
-) -> None:
+def test_a_mesh_without_volume_is_refused_with_the_reason(vertices, triangles, message):
     with pytest.raises(ConfigError, match=message):
         repaired(trimesh.Trimesh(vertices, triangles, process=False))
 
 
-def test_simplification_preserves_the_volume_approximately() -> None:
+def test_simplification_preserves_the_volume_approximately():
     pytest.importorskip("fast_simplification")
     pytest.importorskip("manifold3d")
     fine = trimesh.creation.torus(0.1, 0.03, major_sections=96, minor_sections=60)
@@ -183,9 +176,7 @@ def test_simplification_preserves_the_volume_approximately() -> None:
         *((ambiguous, "tool", None, "--length") for ambiguous in (1.0, 2.0, 1e-9, 1e9, 0.7)),
     ],
 )
-def test_a_unit_is_guessed_and_noted_or_refused(
-    longest: float, kind: Kind, metres: float | None, note: str
-) -> None:
+def test_a_unit_is_guessed_and_noted_or_refused(longest, kind, metres, note):
     if metres is None:
         with pytest.raises(ConfigError, match=note):
             guess_scale(longest, kind)
@@ -197,7 +188,7 @@ def test_a_unit_is_guessed_and_noted_or_refused(
             check_size(np.full(3, size))
 
 
-def test_the_up_axis_is_rotated_to_z() -> None:
+def test_the_up_axis_is_rotated_to_z():
     for sign, index in itertools.product((1, -1), range(3)):
         up: Any = ("" if sign > 0 else "-") + "xyz"[index]
         R = rotation_to_z(up)
@@ -229,7 +220,7 @@ def sheet(thickness: float) -> trimesh.Trimesh:
 
 
 @pytest.mark.parametrize(("thickness", "count"), [(1e-3, 2), (1e-4, 1), (1e-5, 1)])
-def test_a_sheet_too_thin_for_contact_has_mass_and_a_note(thickness: float, count: int) -> None:
+def test_a_sheet_too_thin_for_contact_has_mass_and_a_note(thickness, count):
     result = imported(BLOCK, sheet(thickness))
     assert len(result.model.links[0].parts[0].collision) == count
     volume = BLOCK.volume + 0.05 * 0.04 * thickness

@@ -1,7 +1,5 @@
 """Files of point clouds: read as they are, and refused where they lie."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import trimesh
@@ -13,7 +11,7 @@ from fleet_tools.studio.importing.scan_files import MAX_POINTS, is_scan, read_cl
 POINTS = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
 
 
-def test_ply_is_read_bit_for_bit_with_and_without_normals(tmp_path: Path) -> None:
+def test_ply_is_read_bit_for_bit_with_and_without_normals(tmp_path):
     normals = POINTS / np.linalg.norm(POINTS, axis=1, keepdims=True)
     for given in (None, normals):
         cloud = read_cloud(write_ply(tmp_path / "a.ply", POINTS, given))
@@ -25,7 +23,7 @@ def test_ply_is_read_bit_for_bit_with_and_without_normals(tmp_path: Path) -> Non
             np.testing.assert_allclose(cloud.normals, given, atol=1e-6)
 
 
-def test_content_decides_what_is_a_scan_and_not_the_name(tmp_path: Path) -> None:
+def test_content_decides_what_is_a_scan_and_not_the_name(tmp_path):
     mesh = tmp_path / "mesh.pcd"
     content = trimesh.creation.box().export(file_type="ply")
     assert isinstance(content, bytes)
@@ -39,7 +37,7 @@ def test_content_decides_what_is_a_scan_and_not_the_name(tmp_path: Path) -> None
     assert not is_scan(tmp_path / "absent.ply")
 
 
-def test_points_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+def test_points_that_are_not_finite_are_left_out(tmp_path):
     points = POINTS.astype(float)
     points[3, 1], points[7, 0], points[9, 2] = np.nan, np.inf, 1e300
     cloud = read_cloud(write_ply(tmp_path / "a.ply", points))
@@ -51,7 +49,7 @@ def test_points_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
     np.testing.assert_array_equal(cloud.normals, np.tile([0.0, 0.0, 1.0], (46, 1)))
 
 
-def test_a_ply_file_that_lies_or_is_truncated_is_refused(tmp_path: Path) -> None:
+def test_a_ply_file_that_lies_or_is_truncated_is_refused(tmp_path):
     file = write_ply(tmp_path / "a.ply", POINTS)
     whole = file.read_bytes()
     for count in ("51", MAX_POINTS + 1, 2**62, -1, "many"):
@@ -64,7 +62,7 @@ def test_a_ply_file_that_lies_or_is_truncated_is_refused(tmp_path: Path) -> None
             read_cloud(file)
 
 
-def test_pcd_is_read_bit_for_bit(tmp_path: Path) -> None:
+def test_pcd_is_read_bit_for_bit(tmp_path):
     o3d = pytest.importorskip("open3d", exc_type=ImportError)
     file = tmp_path / "a.pcd"
     file.write_bytes(pcd(POINTS))
@@ -95,7 +93,7 @@ def test_pcd_is_read_bit_for_bit(tmp_path: Path) -> None:
         {"POINTS": "fifty"},
     ],
 )
-def test_a_pcd_file_whose_header_lies_is_refused(lie: dict[str, str], tmp_path: Path) -> None:
+def test_a_pcd_file_whose_header_lies_is_refused(lie, tmp_path):
     pytest.importorskip("open3d", exc_type=ImportError)
     file = tmp_path / "a.pcd"
     file.write_bytes(pcd(POINTS, **lie))

@@ -42,7 +42,7 @@ def assert_same_body(found: trimesh.Trimesh, true: trimesh.Trimesh, within: floa
 
 
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
-def test_a_body_comes_back_turned_and_scaled(scale: float, tmp_path: Path) -> None:
+def test_a_body_comes_back_turned_and_scaled(scale, tmp_path):
     true = body()
     true.apply_scale(scale)
     X = np.eye(4)
@@ -53,7 +53,7 @@ def test_a_body_comes_back_turned_and_scaled(scale: float, tmp_path: Path) -> No
     assert_same_body(found, true, VOXEL * scale)
 
 
-def test_the_order_of_points_does_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_points_does_not_matter(tmp_path):
     points, normals = sampled(body(), 6000)
     order = np.random.default_rng(0).permutation(len(points))
     one = made([write_ply(tmp_path / "a.ply", points, normals)])
@@ -62,7 +62,7 @@ def test_the_order_of_points_does_not_matter(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one.faces, other.faces)
 
 
-def test_strays_far_away_and_points_that_are_not_finite_do_not_matter(tmp_path: Path) -> None:
+def test_strays_far_away_and_points_that_are_not_finite_do_not_matter(tmp_path):
     points, normals = sampled(body())
     far = np.random.default_rng(0).uniform(-1, 1, (15, 3))
     far[:3] = np.nan
@@ -79,7 +79,7 @@ def faces_seen_from(direction: list[float], least: float = 0.1) -> tuple[np.ndar
 VIEWS = ([1.0, 0.5, 0.8], [-1.0, -0.5, 0.8], [0.5, -1.0, -0.8], [-0.5, 1.0, -0.8])
 
 
-def test_views_in_their_cameras_frames_are_joined_by_their_poses(tmp_path: Path) -> None:
+def test_views_in_their_cameras_frames_are_joined_by_their_poses(tmp_path):
     files, poses = [], {}
     for k, direction in enumerate(VIEWS):
         X_WC = np.eye(4)
@@ -97,7 +97,7 @@ def test_views_in_their_cameras_frames_are_joined_by_their_poses(tmp_path: Path)
     assert "rotation" in refused(files, poses=tmp_path / "poses.yaml")
 
 
-def test_views_are_registered_to_each_other(tmp_path: Path) -> None:
+def test_views_are_registered_to_each_other(tmp_path):
     files = []
     for k, direction in enumerate(VIEWS):
         points, normals = faces_seen_from(direction, -0.6)  # one face is lacking
@@ -108,14 +108,14 @@ def test_views_are_registered_to_each_other(tmp_path: Path) -> None:
     assert_same_body(made(files, align=True), body(), VOXEL)
 
 
-def test_views_that_do_not_overlap_are_not_registered(tmp_path: Path) -> None:
+def test_views_that_do_not_overlap_are_not_registered(tmp_path):
     points, normals = sampled(body())
     files = [write_ply(tmp_path / f"{k}.ply", points + np.eye(3)[0] * k, normals) for k in range(2)]
     assert "overlaps with the other views by 0%" in refused(files, align=True)
     assert "falls apart" in refused(files, voxel=None)
 
 
-def test_a_table_is_cut_off(tmp_path: Path) -> None:
+def test_a_table_is_cut_off(tmp_path):
     points, normals = sampled(body(), 40_000)
     kept = points[:, 2] > -SIZE[2] / 2 + 1e-6  # the underside is not seen
     xy = np.random.default_rng(0).uniform(-0.25, 0.25, (30_000, 2))
@@ -128,7 +128,7 @@ def test_a_table_is_cut_off(tmp_path: Path) -> None:
     assert "not seen" in refused([file], crop=box)
 
 
-def test_a_side_that_was_not_seen_is_refused_or_said(tmp_path: Path) -> None:
+def test_a_side_that_was_not_seen_is_refused_or_said(tmp_path):
     points, normals = sampled(body())
     kept = normals[:, 0] < 0.5
     file = write_ply(tmp_path / "a.ply", points[kept], normals[kept])
@@ -137,7 +137,7 @@ def test_a_side_that_was_not_seen_is_refused_or_said(tmp_path: Path) -> None:
     assert any(note.startswith("not seen") for note in notes)
 
 
-def test_what_is_no_scan_of_a_body_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_scan_of_a_body_is_refused(tmp_path):
     points, normals = sampled(body())
     top = normals[:, 2] > 0.5
     flat = write_ply(tmp_path / "flat.ply", points[top] * [1, 1, 0], normals[top])

@@ -109,8 +109,7 @@ def test_a_draft_is_read_as_it_was_written(tmp_path_factory, labels):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "labels_of: x\nlabels: {keypoints: {head: [.nan, 0, 0]}}\n", "[" * 2000],
+    "text", ["", "labels_of: x\nlabels: {keypoints: {head: [.nan, 0, 0]}}\n", "[" * 2000]
 )
 def test_a_damaged_draft_is_refused(tmp_path, text):
     file = tmp_path / "mine.labels.yaml"

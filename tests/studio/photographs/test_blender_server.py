@@ -47,7 +47,7 @@ def post(url: str, body: bytes, path: str = "/render", content_type: str = FORM)
         return error.code, error.read().decode()
 
 
-def test_health_is_answered(url: str) -> None:
+def test_health_is_answered(url):
     with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
         assert json.load(answer) == {"blender": "none"}
 
@@ -83,19 +83,19 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_invalid_requests_are_refused_with_the_reason(url: str, case: str) -> None:
+def test_invalid_requests_are_refused_with_the_reason(url, case):
     body, reason = REFUSED[case]
     status, message = post(url, body)
     assert (status, reason in message) == (400, True), message
 
 
-def test_a_boundary_has_1_to_70_bytes(url: str) -> None:
+def test_a_boundary_has_1_to_70_bytes(url):
     for boundary, count in (("; boundary=" + "b" * 71, 71), ("", 0)):
         status, message = post(url, form(), content_type="multipart/form-data" + boundary)
         assert (status, f"{count} bytes, not 1 to 70" in message) == (400, True), message
 
 
-def test_other_paths_types_and_sizes_are_refused(url: str) -> None:
+def test_other_paths_types_and_sizes_are_refused(url):
     assert post(url, form(), path="/other")[0] == 404
     assert post(url, b"{}", content_type="application/json")[0] == 415
     status, message = post(url, b"x" * (MAX_BYTES + 1))
@@ -108,7 +108,7 @@ def test_other_paths_types_and_sizes_are_refused(url: str) -> None:
     connection.close()
 
 
-def test_a_failure_to_draw_is_reported_and_the_server_goes_on(url: str) -> None:
+def test_a_failure_to_draw_is_reported_and_the_server_goes_on(url):
     for _ in range(2):
         status, message = post(url, form())
         assert (status, message.strip()) == (
@@ -121,9 +121,7 @@ numbers = st.floats(0.5, 4000)
 
 
 @given(numbers, numbers, numbers, st.dictionaries(st.text(max_size=5), st.text(max_size=9)))
-def test_a_form_is_read(
-    focal_x: float, focal_y: float, center_x: float, extras: dict[str, str]
-) -> None:
+def test_a_form_is_read(focal_x, focal_y, center_x, extras):
     sent = {"focal_x": focal_x, "focal_y": focal_y, "center_x": center_x}
     fields = {name: repr(number) for name, number in sent.items()}
     scene, camera = server.parse_request(FORM, form({**SCENE, "extras": extras}, **fields))
@@ -136,7 +134,7 @@ channels = st.floats(0, 1)
 
 
 @given(st.lists(channels, min_size=4, max_size=4))
-def test_colours_become_linear_and_stay_in_order(color: list[float]) -> None:
+def test_colours_become_linear_and_stay_in_order(color):
     material = {"pbrMetallicRoughness": {"baseColorFactor": color, "roughnessFactor": 1.0}}
     given_scene = {**SCENE, "materials": [material]}
     before = json.dumps(given_scene)
@@ -149,7 +147,7 @@ def test_colours_become_linear_and_stay_in_order(color: list[float]) -> None:
     assert json.dumps(given_scene) == before
 
 
-def test_the_up_axis_of_drake_is_that_of_gltf() -> None:
+def test_the_up_axis_of_drake_is_that_of_gltf():
     scene = proper_gltf(SCENE, 0.5)
     root = scene["nodes"][scene["scenes"][0]["nodes"][0]]
     x, _, _, w = root["rotation"]
@@ -158,7 +156,7 @@ def test_the_up_axis_of_drake_is_that_of_gltf() -> None:
     assert root["children"] == [0]
 
 
-def test_without_bpy_the_server_tells_how_to_install_it() -> None:
+def test_without_bpy_the_server_tells_how_to_install_it():
     done = subprocess.run(
         [sys.executable, "-S", Path(server.__file__).with_name("serve.py")],
         capture_output=True,
@@ -170,7 +168,7 @@ def test_without_bpy_the_server_tells_how_to_install_it() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_python_that_cannot_be_run_is_reported() -> None:
+def test_a_python_that_cannot_be_run_is_reported():
     command = [sys.executable, "-m", "fleet_tools.blender", "--python", "/no/such/python"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
@@ -178,7 +176,7 @@ def test_a_python_that_cannot_be_run_is_reported() -> None:
 
 
 @pytest.mark.parametrize(("length", "status"), [("9" * 30, 400), ("²", 411), ("300", 400)])
-def test_lengths_that_cannot_be_are_refused(url: str, length: str, status: int) -> None:
+def test_lengths_that_cannot_be_are_refused(url, length, status):
     head = f"POST /render HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {length}\r\n\r\n"
     with connected(url, head.encode("latin-1") + b"half") as connection:
         connection.shutdown(socket.SHUT_WR)
@@ -197,7 +195,7 @@ def connected(url: str, content: bytes = b"") -> Iterator[socket.socket]:
 REQUEST = f"POST /render HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {len(form())}\r\n\r\n"
 
 
-def test_further_requests_are_answered_by_503_until_there_is_a_place() -> None:
+def test_further_requests_are_answered_by_503_until_there_is_a_place():
     drawing, drawn = threading.Semaphore(0), threading.Event()
 
     def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
@@ -229,7 +227,7 @@ def test_further_requests_are_answered_by_503_until_there_is_a_place() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /hea", REQUEST.encode() + form()[:100]])
-def test_slow_clients_give_way(url: str, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_clients_give_way(url, sent, monkeypatch):
     monkeypatch.setattr(accept_loop, "_PATIENCE_S", 0.0)
     with contextlib.ExitStack() as stack:
         for _ in range(40):
@@ -255,7 +253,7 @@ sys.exit(serve._serve(options, lambda *_: b"", {}))
 """
 
 
-def test_it_needs_the_standard_library_alone_and_says_why_it_ends(tmp_path: Path) -> None:
+def test_it_needs_the_standard_library_alone_and_says_why_it_ends(tmp_path):
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", ALONE, Path(server.__file__).parent],
         cwd=tmp_path,

@@ -34,7 +34,6 @@ from support.processes import ROOT
 from support.rendering import needs_gl
 
 from fleet_tools import collect, photograph
-from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import RenderServerError, UnknownNameError
 from fleet_tools.perception.camera_view import OBJECT
 from fleet_tools.perception.display import look_at
@@ -110,9 +109,7 @@ def shapes(url: str) -> SceneGraph:
         ((-0.6, -0.8, 0.4), (260.0, 205.0, 100.0, 105.0)),
     ],
 )
-def test_silhouettes_are_where_vtk_has_them(
-    url: str, eye: tuple[float, float, float], intrinsics: tuple[float, float, float, float]
-) -> None:
+def test_silhouettes_are_where_vtk_has_them(url, eye, intrinsics):
     scene_graph = shapes(url)
     query = scene_graph.get_query_output_port().Eval(scene_graph.CreateDefaultContext())
 
@@ -143,9 +140,7 @@ def center(mask: np.ndarray) -> np.ndarray:
 
 
 @needs_bpy
-def test_a_photograph_shows_its_state_and_does_not_change_the_environment(
-    hammer: ToolUseEnv, url: str
-) -> None:
+def test_a_photograph_shows_its_state_and_does_not_change_the_environment(hammer, url):
     hammer.reset(seed=3)
     dark = {"object_tint": (0.001, 0.001, 0.001), "tool_tint": (0.001, 0.001, 0.001)}
     plain = {"table_tint": (1.0, 1.0, 1.0), "table_texture": "plain"}
@@ -173,9 +168,7 @@ def test_a_photograph_shows_its_state_and_does_not_change_the_environment(
 
 
 @needs_bpy
-def test_an_episode_is_photographed_two_at_a_time(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_episode_is_photographed_two_at_a_time(url, tmp_path, capsys):
     data, output = tmp_path / "data", tmp_path / "photographs"
     task = ["--task", str(write_quick_task(tmp_path)), "--policy", "zero", "--episodes", "1"]
     assert collect.main([*task, "--output", str(data), "--workers", "0", "--quiet"]) == 0
@@ -199,7 +192,7 @@ def test_an_episode_is_photographed_two_at_a_time(
 
 
 @needs_bpy
-def test_a_blender_that_dies_is_replaced(hammer: ToolUseEnv, server: Server) -> None:
+def test_a_blender_that_dies_is_replaced(hammer, server):
     url, process = server
     hammer.reset(seed=0)
     photographer = Photographer(hammer.task, hammer.robot, url, (32, 24))
@@ -211,7 +204,7 @@ def test_a_blender_that_dies_is_replaced(hammer: ToolUseEnv, server: Server) -> 
 
 
 @needs_bpy
-def test_the_servers_reason_for_a_refusal_is_reported(hammer: ToolUseEnv, url: str) -> None:
+def test_the_servers_reason_for_a_refusal_is_reported(hammer, url):
     hammer.reset(seed=0)
     with pytest.raises(RenderServerError, match="a whole number from 1 to 4096"):
         Photographer(hammer.task, hammer.robot, url, (5000, 8)).photograph(
@@ -219,9 +212,7 @@ def test_the_servers_reason_for_a_refusal_is_reported(hammer: ToolUseEnv, url: s
         )
 
 
-def test_a_missing_server_is_reported_with_the_command_that_starts_one(
-    hammer: ToolUseEnv, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_server_is_reported_with_the_command_that_starts_one(hammer, tmp_path, capsys):
     hammer.reset(seed=0)
     with pytest.raises(RenderServerError, match=r"python -m fleet_tools\.blender --python"):
         require_server(NO_SERVER)
@@ -237,13 +228,13 @@ def test_a_missing_server_is_reported_with_the_command_that_starts_one(
     assert not (tmp_path / "new").exists()
 
 
-def test_an_unknown_camera_is_refused_before_the_server_is_asked(hammer: ToolUseEnv) -> None:
+def test_an_unknown_camera_is_refused_before_the_server_is_asked(hammer):
     hammer.reset(seed=0)
     with pytest.raises(UnknownNameError, match="Did you mean 'wrist'"):
         Photographer(hammer.task, hammer.robot, NO_SERVER).photograph(hammer.get_state(), "wrst")
 
 
 @pytest.mark.parametrize("size", ["64", "0x48", "64x48x3", "ax48"])
-def test_an_invalid_size_is_refused(size: str, tmp_path: Path) -> None:
+def test_an_invalid_size_is_refused(size, tmp_path):
     with pytest.raises(SystemExit, match="2"):
         photograph.main([str(tmp_path), "--output", str(tmp_path / "new"), "--size", size])

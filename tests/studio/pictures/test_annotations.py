@@ -1,13 +1,10 @@
 """Annotations, drawn into Meshcat and onto images."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from support.meshcat_recordings import tracks
 from support.rendering import needs_gl
 
-from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
 from fleet_tools.sim.world_state import WorldState
 from fleet_tools.studio.pictures.annotations import annotate
@@ -15,7 +12,7 @@ from fleet_tools.studio.pictures.filming import draw_on_image
 from fleet_tools.studio.pictures.recording import MeshcatDrawing
 
 
-def test_only_the_cloud_of_the_moment_is_visible(make: Callable[..., ToolUseEnv]) -> None:
+def test_only_the_cloud_of_the_moment_is_visible(make):
     env = make(render_mode="human")
     assert env.meshcat is not None
     observation, _ = env.reset(seed=0)
@@ -41,7 +38,7 @@ def test_only_the_cloud_of_the_moment_is_visible(make: Callable[..., ToolUseEnv]
         ]
 
 
-def test_cloud_in_the_frame_of_the_end_effector_is_drawn_in_the_world(hammer: ToolUseEnv) -> None:
+def test_cloud_in_the_frame_of_the_end_effector_is_drawn_in_the_world(hammer):
     observation, _ = hammer.reset(seed=0)
     state = hammer.world_state()
     p_E = np.array(list(state.in_end_effector(state.p_W_object).values()))
@@ -55,7 +52,7 @@ def test_cloud_in_the_frame_of_the_end_effector_is_drawn_in_the_world(hammer: To
     assert annotate(hammer, observation).cloud is None
 
 
-def test_points_move_with_the_tool_between_two_observations(hammer: ToolUseEnv) -> None:
+def test_points_move_with_the_tool_between_two_observations(hammer):
     observation, _ = hammer.reset(seed=0)
     before = hammer.world_state()
     keypoints = before.in_end_effector(before.p_W_tool)
@@ -72,7 +69,7 @@ def test_points_move_with_the_tool_between_two_observations(hammer: ToolUseEnv) 
 
 
 @needs_gl
-def test_drawing_on_an_image_returns_a_new_one(make: Callable[..., ToolUseEnv]) -> None:
+def test_drawing_on_an_image_returns_a_new_one(make):
     pytest.importorskip("PIL")
     env = make(render_mode="rgb_array")
     observation, _ = env.reset(seed=0)

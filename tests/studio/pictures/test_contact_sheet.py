@@ -89,11 +89,7 @@ def _variants(folder: Path, env: ToolUseEnv, tmp_path_factory: pytest.TempPathFa
     header = stored.header.model_copy(update={"keep_failures": True})
     observed = {
         name: ArraySpec(
-            kind=array_kind(name),
-            shape=rows.shape[1:],
-            dtype=rows.dtype.name,
-            unit="m",
-            frame=None,
+            kind=array_kind(name), shape=rows.shape[1:], dtype=rows.dtype.name, unit="m", frame=None
         )
         for name, rows in episodes["with a cloud"].observations.items()
     }
@@ -178,9 +174,7 @@ def read(path: Path) -> np.ndarray:
 
 
 @needs_gl
-def test_frames_show_the_states_that_the_actions_lead_to(
-    folder: Path, variants: Variants, env: ToolUseEnv
-) -> None:
+def test_frames_show_the_states_that_the_actions_lead_to(folder, variants, env):
     episode, strip = Dataset(folder).episode(0), variants.strips["as stored"]
     frames = {frame.step: frame for frame in strip.frames}
     assert (min(frames), max(frames), len(frames)) == (0, len(episode), 5)
@@ -206,7 +200,7 @@ def test_frames_show_the_states_that_the_actions_lead_to(
 
 
 @needs_gl
-def test_points_of_a_cloud_are_located_like_keypoints(variants: Variants) -> None:
+def test_points_of_a_cloud_are_located_like_keypoints(variants):
     of_keypoints, of_cloud = variants.strips["as stored"], variants.strips["with a cloud"]
     for one, other in zip(of_keypoints.frames, of_cloud.frames, strict=True):
         np.testing.assert_allclose(one.tool, other.tool)
@@ -214,7 +208,7 @@ def test_points_of_a_cloud_are_located_like_keypoints(variants: Variants) -> Non
 
 
 @needs_gl
-def test_short_and_failed_episodes_have_fewer_frames(variants: Variants) -> None:
+def test_short_and_failed_episodes_have_fewer_frames(variants):
     strips = [variants.strips[name] for name in ("without steps", "with two steps")]
     assert [[frame.step for frame in strip.frames] for strip in strips] == [[0], [0, 1, 2]]
     figure = draw_contact_sheet(variants.dataset, strips)
@@ -226,7 +220,7 @@ def test_short_and_failed_episodes_have_fewer_frames(variants: Variants) -> None
 
 
 @needs_gl
-def test_an_episode_that_does_not_replay_is_marked(variants: Variants) -> None:
+def test_an_episode_that_does_not_replay_is_marked(variants):
     strip = variants.strips["altered"]
     assert strip.first_difference == 4
     (caption,) = captions(draw_contact_sheet(variants.dataset, [strip]))
@@ -238,8 +232,8 @@ def test_an_episode_that_does_not_replay_is_marked(variants: Variants) -> None:
 
 @needs_gl
 def test_page_has_a_row_for_each_episode_with_the_stored_images_pixel_by_pixel(
-    folder_with_images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    folder_with_images, tmp_path, capsys
+):
     dataset, pages = Dataset(folder_with_images), []
     for count in (1, 9):
         path = tmp_path / f"{count}.png"
@@ -266,7 +260,7 @@ def test_page_has_a_row_for_each_episode_with_the_stored_images_pixel_by_pixel(
     assert next(shown, None) is None
 
 
-def test_plots_count_what_is_stored(folder: Path) -> None:
+def test_plots_count_what_is_stored(folder):
     dataset = Dataset(folder)
     lengths, pairs, success = draw_contact_sheet(dataset, []).axes
     bars = [bar for bar in lengths.patches if isinstance(bar, Rectangle)]
@@ -282,9 +276,7 @@ def test_plots_count_what_is_stored(folder: Path) -> None:
     np.testing.assert_array_equal(np.asarray(points.get_offsets())[:, 0], 1.0)
 
 
-def test_records_without_models_are_counted_as_unknown(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_without_models_are_counted_as_unknown(folder, tmp_path, capsys):
     stored = Dataset(folder)
     with DatasetWriter(tmp_path / "nameless", stored.header) as writer:
         for record in stored.stored():
@@ -299,11 +291,8 @@ def test_records_without_models_are_counted_as_unknown(
 
 
 def test_without_gl_the_page_has_plots_and_a_warning_is_printed(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    folder, tmp_path, monkeypatch, capsys
+):
     from fleet_tools.perception.opengl import require_gl
 
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
@@ -325,20 +314,13 @@ def test_without_gl_the_page_has_plots_and_a_warning_is_printed(
     ],
 )
 def test_invalid_options_are_reported_at_once(
-    folder: Path,
-    options: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    folder, options, message, tmp_path, monkeypatch, capsys
+):
     arguments = ["info", str(folder), *options]
     require_refusal(exit_code(main), arguments, message, tmp_path, monkeypatch, capsys)
 
 
-def test_dataset_without_episodes_has_no_page(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dataset_without_episodes_has_no_page(folder, tmp_path, capsys):
     empty, page = tmp_path / "empty", tmp_path / "page.png"
     with DatasetWriter(empty, Dataset(folder).header) as writer:
         assert main(["info", str(empty), "--output", str(page)]) == 2
@@ -356,9 +338,7 @@ def test_dataset_without_episodes_has_no_page(
     assert summary["mean_attempt_seconds"] == 1
 
 
-def test_a_page_that_cannot_be_drawn_leaves_the_last_one(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_cannot_be_drawn_leaves_the_last_one(folder, tmp_path, monkeypatch):
     def no_strips(dataset: Dataset, records: list[AttemptRecord]) -> Iterator[Filmstrip]:
         return iter(())
 

@@ -41,9 +41,7 @@ def filmed(env: ToolUseEnv, **shot: Any) -> tuple[Episode, list[np.ndarray]]:
 
 @needs_gl
 @pytest.mark.parametrize("fps", [1, 6, 25, 30, 250])
-def test_an_episode_is_the_same_at_any_frame_rate(
-    fps: int, env: ToolUseEnv, make: Callable[..., ToolUseEnv]
-) -> None:
+def test_an_episode_is_the_same_at_any_frame_rate(fps, env, make):
     alone = rollout(make(), StoredActions(ACTIONS), seed=3)
     episode, frames = filmed(env, fps=fps, size=(16, 16))
     np.testing.assert_array_equal(episode.digests, alone.digests)
@@ -51,7 +49,7 @@ def test_an_episode_is_the_same_at_any_frame_rate(
 
 
 @needs_gl
-def test_plain_frames_are_the_pictures_at_their_times(env: ToolUseEnv) -> None:
+def test_plain_frames_are_the_pictures_at_their_times(env):
     episode, frames = filmed(env, fps=30)
     _, at_steps = filmed(env, fps=6)
     env.reset(seed=3)
@@ -68,7 +66,7 @@ def test_plain_frames_are_the_pictures_at_their_times(env: ToolUseEnv) -> None:
 
 
 @needs_gl
-def test_annotations_are_drawn_where_they_are_asked_for(env: ToolUseEnv) -> None:
+def test_annotations_are_drawn_where_they_are_asked_for(env):
     pytest.importorskip("PIL")
     size = (160, 120)
     (_, plain), (_, annotated) = (filmed(env, size=size, annotated=value) for value in (0, 1))
@@ -77,7 +75,7 @@ def test_annotations_are_drawn_where_they_are_asked_for(env: ToolUseEnv) -> None
 
 
 @needs_gl
-def test_every_camera_of_the_task_films(env: ToolUseEnv) -> None:
+def test_every_camera_of_the_task_films(env):
     pictures = [filmed(env, fps=1, camera=name)[1][0] for name in ("third", *env.task.cameras)]
     for k, one in enumerate(pictures):
         assert one.shape == (SMALL[1], SMALL[0], 3)
@@ -89,9 +87,7 @@ def test_every_camera_of_the_task_films(env: ToolUseEnv) -> None:
 
 
 @needs_gl
-def test_a_watcher_sees_the_updates_of_the_physics_and_leaves_when_the_block_ends(
-    env: ToolUseEnv,
-) -> None:
+def test_a_watcher_sees_the_updates_of_the_physics_and_leaves_when_the_block_ends(env):
     env.reset(seed=0)
     times: list[float] = []
     with pytest.raises(ZeroDivisionError), env.watched(lambda _: times.append(1 / 0)):
@@ -104,7 +100,7 @@ def test_a_watcher_sees_the_updates_of_the_physics_and_leaves_when_the_block_end
     assert times[-1] == 1 / 6
 
 
-def test_pictures_need_a_renderer(hammer: ToolUseEnv) -> None:
+def test_pictures_need_a_renderer(hammer):
     hammer.reset(seed=0)
     with pytest.raises(ConfigError, match='render_mode="rgb_array"; given: None'):
         hammer.image(hammer.find_view())
@@ -122,7 +118,7 @@ def frames_of(path: Path) -> list[np.ndarray]:
         return [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
 
 
-def test_colours_and_order_survive_the_video(tmp_path: Path) -> None:
+def test_colours_and_order_survive_the_video(tmp_path):
     colors = [(200, 30, 30), (30, 200, 30), (30, 30, 200)]
     file = tmp_path / "colors.mp4"
     write_video(file, [np.full((32, 48, 3), color, np.uint8) for color in colors], 6)
@@ -130,7 +126,7 @@ def test_colours_and_order_survive_the_video(tmp_path: Path) -> None:
     np.testing.assert_allclose(means, colors, atol=12)
 
 
-def test_a_video_that_cannot_be_finished_leaves_the_last_one(tmp_path: Path) -> None:
+def test_a_video_that_cannot_be_finished_leaves_the_last_one(tmp_path):
     file = tmp_path / "rollout.mp4"
     file.write_bytes(b"the last one")
 
@@ -144,7 +140,7 @@ def test_a_video_that_cannot_be_finished_leaves_the_last_one(tmp_path: Path) -> 
 
 
 @needs_gl
-def test_gymnasium_records_videos(tmp_path: Path) -> None:
+def test_gymnasium_records_videos(tmp_path):
     pytest.importorskip("moviepy")
     env = gymnasium.make("FleetTools/Hammer-v0", render_mode="rgb_array")
     env = gymnasium.wrappers.RecordVideo(env, str(tmp_path / "videos"))
@@ -160,7 +156,7 @@ def test_gymnasium_records_videos(tmp_path: Path) -> None:
         assert video.streams.video[0].average_rate == env.metadata["render_fps"]
 
 
-def test_every_observation_is_received_once_the_policy_has_acted_on_it(hammer: ToolUseEnv) -> None:
+def test_every_observation_is_received_once_the_policy_has_acted_on_it(hammer):
     actions = np.zeros((3, 6), np.float32)
     acted, received = [], []
 
@@ -182,9 +178,7 @@ def test_every_observation_is_received_once_the_policy_has_acted_on_it(hammer: T
 
 
 @pytest.mark.parametrize("annotated", [True, False])
-def test_an_episode_is_the_same_when_it_is_recorded(
-    annotated: bool, make: Callable[..., ToolUseEnv]
-) -> None:
+def test_an_episode_is_the_same_when_it_is_recorded(annotated, make):
     actions = np.random.default_rng(0).uniform(-1, 1, (3, 6)).astype(np.float32)
     alone = rollout(make(), StoredActions(actions), seed=3)
     env = make(render_mode="human")
@@ -195,7 +189,7 @@ def test_an_episode_is_the_same_when_it_is_recorded(
     assert bool(drawn) == annotated
 
 
-def test_another_render_mode_is_refused(hammer: ToolUseEnv) -> None:
+def test_another_render_mode_is_refused(hammer):
     hammer.reset(seed=0)
     with pytest.raises(ConfigError, match='render_mode="human"; given: None'):
         MeshcatRecorder(hammer)

@@ -21,7 +21,6 @@ from fleet_tools import replay
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.camera_view import Pinhole
 from fleet_tools.perception.display import look_at
 from fleet_tools.robot.pose_delta import displacement
@@ -50,7 +49,7 @@ def act_with_keys(page, *keys: str, ms: int = 800) -> None:
         page.keyboard.up(key)
 
 
-def test_episodes_are_saved_discarded_and_begun_again(tmp_path: Path, capsys):
+def test_episodes_are_saved_discarded_and_begun_again(tmp_path, capsys):
     def person(page) -> None:
         wait_for_phase(page, "Move to begin")
         page.keyboard.press("Enter")  # there is nothing to be saved
@@ -103,7 +102,7 @@ def test_episodes_are_saved_discarded_and_begun_again(tmp_path: Path, capsys):
     assert "2 of 2 episodes identical bit for bit" in capsys.readouterr().out
 
 
-def test_the_arm_follows_the_dragged_gizmo(hammer: ToolUseEnv, tmp_path: Path):
+def test_the_arm_follows_the_dragged_gizmo(hammer, tmp_path):
     hammer.reset(seed=scene_seed(0, 0))
     X_WE = hammer.world_state().X_WE
     targets = []
@@ -157,7 +156,7 @@ def pixel_of(page, p_W: np.ndarray) -> tuple[float, float]:
     return box["x"] + right, box["y"] + down
 
 
-def test_a_page_of_another_site_steers_nothing(tmp_path: Path):
+def test_a_page_of_another_site_steers_nothing(tmp_path):
     forward, drag = Controls(keys=frozenset({"KeyW"})).to_json().encode(), drag_message("/gizmo")
 
     def person(page) -> None:
@@ -204,7 +203,7 @@ def test_a_page_of_another_site_steers_nothing(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["hammer", "wrench", "spatula", "knife"])
-def test_a_task_is_solved_through_the_gamepad(task: str, tmp_path: Path):
+def test_a_task_is_solved_through_the_gamepad(task, tmp_path):
     paces: list[ExpertWishes] = []
 
     def make_pace(env, inputs, period_s) -> ExpertWishes:

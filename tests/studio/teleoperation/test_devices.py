@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planning_problems import poses, turns, vectors
 
-from fleet_tools.envs.actions import check_action
+from fleet_tools.envs.array_spec import check_action
 from fleet_tools.robot.pose_delta import displace, displacement
 from fleet_tools.studio.teleoperation import devices, space_mouse
 from fleet_tools.studio.teleoperation.devices import (

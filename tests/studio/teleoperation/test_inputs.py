@@ -22,7 +22,7 @@ def _inputs() -> Inputs:
     return Inputs()
 
 
-def test_a_silent_device_is_not_believed_for_long(inputs: Inputs, monkeypatch: pytest.MonkeyPatch):
+def test_a_silent_device_is_not_believed_for_long(inputs, monkeypatch):
     inputs.set_commands("page", [FORWARD])
     monkeypatch.setattr(inputs_module, "FRESH_S", 0.05)
     assert inputs.given().moves
@@ -30,7 +30,7 @@ def test_a_silent_device_is_not_believed_for_long(inputs: Inputs, monkeypatch: p
     assert not inputs.given().moves
 
 
-def test_other_devices_take_over_from_the_gizmo(inputs: Inputs):
+def test_other_devices_take_over_from_the_gizmo(inputs):
     inputs.drag(RigidTransform([1, 2, 3]))
     inputs.set_commands("page", [REST])
     assert inputs.given().target is not None
@@ -39,14 +39,14 @@ def test_other_devices_take_over_from_the_gizmo(inputs: Inputs):
     assert inputs.given().target is None
 
 
-def test_a_key_that_is_tapped_between_two_steps_moves_for_one(inputs: Inputs):
+def test_a_key_that_is_tapped_between_two_steps_moves_for_one(inputs):
     inputs.set_commands("page", [FORWARD])
     inputs.set_commands("page", [REST])
     assert inputs.given().commands == (FORWARD,)
     assert [inputs.take().commands for _ in range(2)] == [(FORWARD,), ()]
 
 
-def test_a_key_that_is_held_moves_until_it_is_released(inputs: Inputs):
+def test_a_key_that_is_held_moves_until_it_is_released(inputs):
     for _ in range(3):  # pages repeat themselves
         inputs.set_commands("page", [FORWARD])
         assert inputs.take().commands == (FORWARD,)
@@ -55,7 +55,7 @@ def test_a_key_that_is_held_moves_until_it_is_released(inputs: Inputs):
     assert not inputs.take().moves
 
 
-def test_taps_of_the_last_episode_and_of_closed_pages_are_forgotten(inputs: Inputs):
+def test_taps_of_the_last_episode_and_of_closed_pages_are_forgotten(inputs):
     for forget in (inputs.clear, lambda: inputs.close_page("page")):
         inputs.set_commands("page", [FORWARD])
         inputs.set_commands("page", [REST])
@@ -63,7 +63,7 @@ def test_taps_of_the_last_episode_and_of_closed_pages_are_forgotten(inputs: Inpu
         assert not inputs.given().moves
 
 
-def test_requests_are_answered_once_and_in_order(inputs: Inputs):
+def test_requests_are_answered_once_and_in_order(inputs):
     inputs.set_commands("one", [], ["retry"])
     inputs.set_commands("other", [], ["save"])
     assert [inputs.take_request() for _ in range(3)] == ["retry", "save", None]
@@ -83,7 +83,7 @@ def take(pace: RealTime, steps: int) -> float:
     return time.monotonic() - started
 
 
-def test_steps_come_in_real_time(inputs: Inputs):
+def test_steps_come_in_real_time(inputs):
     inputs.open_page("page")
     pace = RealTime(inputs, PERIOD_S)
     assert not pace.due()  # nobody moves
@@ -95,7 +95,7 @@ def test_steps_come_in_real_time(inputs: Inputs):
     assert pace.real_time_factor <= 1.01
 
 
-def test_lost_time_is_not_made_up_for(inputs: Inputs):
+def test_lost_time_is_not_made_up_for(inputs):
     inputs.open_page("page")
     inputs.drag(RigidTransform())
     pace = RealTime(inputs, PERIOD_S)
@@ -107,7 +107,7 @@ def test_lost_time_is_not_made_up_for(inputs: Inputs):
     assert pace.real_time_factor < 0.9
 
 
-def test_no_step_comes_while_nobody_looks_on(inputs: Inputs):
+def test_no_step_comes_while_nobody_looks_on(inputs):
     inputs.open_page("page")
     inputs.drag(RigidTransform())
     pace = RealTime(inputs, PERIOD_S)
@@ -121,7 +121,7 @@ def test_no_step_comes_while_nobody_looks_on(inputs: Inputs):
     assert pace.phase == "running"
 
 
-def test_the_clock_begins_with_the_first_motion(inputs: Inputs):
+def test_the_clock_begins_with_the_first_motion(inputs):
     pace = RealTime(inputs, PERIOD_S)
     inputs.drag(RigidTransform())
     assert not pace.due()  # no page
@@ -147,7 +147,7 @@ def operator(inputs: Inputs) -> OperatorPolicy:
 
 
 def test_enter_before_the_first_motion_ends_nothing_although_both_are_read_at_once(
-    inputs: Inputs, operator: OperatorPolicy
+    inputs, operator
 ):
     inputs.set_commands(PAGE, [], {"save"})
     inputs.set_commands(PAGE, [UP])
@@ -159,9 +159,7 @@ def test_enter_before_the_first_motion_ends_nothing_although_both_are_read_at_on
 
 
 @pytest.mark.parametrize("request_", ["discard", "retry"])
-def test_an_episode_that_did_not_begin_is_discarded_or_drawn_again(
-    inputs: Inputs, operator: OperatorPolicy, request_
-):
+def test_an_episode_that_did_not_begin_is_discarded_or_drawn_again(inputs, operator, request_):
     inputs.set_commands(PAGE, [], {request_})
     with pytest.raises(PolicyError):
         operator.act(AT_REST)

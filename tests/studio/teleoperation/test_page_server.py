@@ -52,7 +52,7 @@ def get(pages: PageServer, file: str) -> tuple[int, str]:
 # --- Files ------------------------------------------------------------------------------------
 
 
-def test_the_page_names_only_files_that_are_served(pages: PageServer):
+def test_the_page_names_only_files_that_are_served(pages):
     status, text = get(pages, "")
     assert (status, "<!doctype html>" in text) == (200, True)
     for file in ("page.css", "page.js"):
@@ -60,7 +60,7 @@ def test_the_page_names_only_files_that_are_served(pages: PageServer):
         assert get(pages, file)[0] == 200
 
 
-def test_the_address_without_its_last_slash_leads_to_the_page(pages: PageServer):
+def test_the_address_without_its_last_slash_leads_to_the_page(pages):
     path = urlsplit(pages.url).path
     status, _, headers = request(pages.url, path[:-1])
     assert (status, headers["Location"]) == (307, path)
@@ -69,14 +69,14 @@ def test_the_address_without_its_last_slash_leads_to_the_page(pages: PageServer)
 @pytest.mark.parametrize(
     "file", ["page.py", "../errors.py", "%2e%2e/errors.py", "/", "page.html", "socket/"]
 )
-def test_there_are_no_other_files(pages: PageServer, file: str):
+def test_there_are_no_other_files(pages, file):
     assert get(pages, file)[0] == 404
 
 
 # --- What the page says -----------------------------------------------------------------------
 
 
-def test_keys_move_while_the_page_is_open(pages: PageServer, inputs: Inputs):
+def test_keys_move_while_the_page_is_open(pages, inputs):
     with open_page(pages) as page:
         wait_until(lambda: inputs.watched, "the page")
         page.send(FORWARD)
@@ -90,7 +90,7 @@ def test_keys_move_while_the_page_is_open(pages: PageServer, inputs: Inputs):
     assert not inputs.watched
 
 
-def test_a_key_that_is_held_asks_once(pages: PageServer, inputs: Inputs):
+def test_a_key_that_is_held_asks_once(pages, inputs):
     with open_page(pages) as page:
         for keys in ({"Enter"}, {"Enter", "KeyW"}, {"Enter"}, set(), {"KeyT"}):
             page.send(Controls(keys=frozenset(keys)).to_json())
@@ -106,9 +106,7 @@ def test_a_key_that_is_held_asks_once(pages: PageServer, inputs: Inputs):
 
 
 @pytest.mark.parametrize("message", ["{", b"\x00\xff", '{"keys": 1}', "x" * (MAX_MESSAGE + 1)])
-def test_a_page_that_sends_nonsense_is_closed_and_may_come_again(
-    pages: PageServer, inputs: Inputs, message: str | bytes
-):
+def test_a_page_that_sends_nonsense_is_closed_and_may_come_again(pages, inputs, message):
     with open_page(pages) as bad:
         bad.send(FORWARD)
         wait_until(lambda: inputs.given().moves, "the motion")
@@ -125,7 +123,7 @@ def test_a_page_that_sends_nonsense_is_closed_and_may_come_again(
 # --- What pages are shown -------------------------------------------------------------------
 
 
-def test_a_page_is_shown_the_latest_of_each_kind(pages: PageServer):
+def test_a_page_is_shown_the_latest_of_each_kind(pages):
     for number in range(3):
         pages.show("status", {"number": number})
     pages.show("scene", {"port": 1})
@@ -137,7 +135,7 @@ def test_a_page_is_shown_the_latest_of_each_kind(pages: PageServer):
         assert json.loads(page.recv(timeout=10)) == {"type": "status", "number": 3}
 
 
-def test_a_page_that_does_not_listen_delays_nobody(pages: PageServer):
+def test_a_page_that_does_not_listen_delays_nobody(pages):
     with open_page(pages, max_queue=1) as page:
         started = time.monotonic()
         for number in range(200):

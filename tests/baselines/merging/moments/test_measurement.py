@@ -27,14 +27,9 @@ from fleet_tools.baselines.merging.moments.measurement import (
     measure_moments,
 )
 from fleet_tools.baselines.merging.moments.rows import input_rows
-from fleet_tools.baselines.merging.queries.data_holder import ask_moments
-from fleet_tools.baselines.merging.queries.moment_wire import (
-    MomentQuery,
-    decode_moment_query,
-    decode_moments,
-    encode_moment_query,
-    encode_moments,
-)
+from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.queries.query import MomentQuery, checked_moments
+from fleet_tools.baselines.merging.queries.wire import decode, encode, size
 
 MLP = WIDE["mlp"]
 MODEL = MLP.build()
@@ -124,15 +119,20 @@ def test_targets_of_a_teacher_are_its_inputs_and_outputs():
     assert all(torch.equal(each.inputs, each.targets) for each in own.values())
 
 
+def ask_moments(holder, query, maps):
+    return TrafficMeter().ask_moments(holder, query, maps)
+
+
 @pytest.mark.parametrize("target", ["none", "inputs", "outputs", "labels"])
 def test_messages_hold_moments_to_single_precision(target):
     teacher = OTHER if target in ("inputs", "outputs") else None
     names = ("4",) if target == "labels" else ("0", "4")
     query = MomentQuery(STATE, names, target, teacher)
-    read = decode_moment_query(encode_moment_query(query))
+    read = decode(encode(query))
     assert (read.maps, read.target, read.teacher is None) == (names, target, teacher is None)
     expected = measure_moments(MODEL, [batch()], STATE, names, target, teacher)
-    answered, traffic = ask_moments(make_data_holder(MLP, Y), query, MAPS)
+    answered = ask_moments(make_data_holder(MLP, Y), query, MAPS)
+    assert size(query) == len(encode(query)) and size(answered) == len(encode(answered))
     for name, each in answered.items():
         torch.testing.assert_close(each.inputs, expected[name].inputs, rtol=1e-6, atol=1e-6)
         assert torch.equal(each.inputs, each.inputs.transpose(1, 2))
@@ -142,14 +142,13 @@ def test_messages_hold_moments_to_single_precision(target):
         len(expected[name].inputs[0]) * (len(expected[name].inputs[0]) + 1) // 2 for name in names
     )
     rest = 0 if target == "none" else sum(expected[name].targets.numel() for name in names)
-    header = traffic.bytes_from_robots - 4 * (triangle + rest)
-    assert traffic.calls == 1 and 0 < header < 500
+    assert 0 < size(answered) - 4 * (triangle + rest) < 500
 
 
 def test_models_beside_each_other_are_one_with_all_their_units():
     names = ("2", "4")
     query = MomentQuery(STATE, names, "none", beside=(OTHER, STATE))
-    moments, _ = ask_moments(make_data_holder(MLP, Y), query, MAPS)
+    moments = ask_moments(make_data_holder(MLP, Y), query, MAPS)
     rows = [input_rows(MODEL, state, (X,), names) for state in (STATE, OTHER, STATE)]
     for each in MAPS:
         if each.name in names:
@@ -171,7 +170,7 @@ def a_gate(models: int = 3, size: int = 3, map_name: str = "0") -> RowGate:
 def test_a_gate_weighs_the_units_of_each_model_and_its_own_one():
     gate = a_gate()
     query = MomentQuery(STATE, ("4",), "labels", beside=(OTHER, STATE), gate=gate)
-    moments, _ = ask_moments(make_data_holder(MLP, Y), query, MAPS)
+    moments = ask_moments(make_data_holder(MLP, Y), query, MAPS)
     weights = []
     for mean, factor in zip(gate.means.double(), gate.factors.double(), strict=True):
         covariance: Any = np.linalg.inv((factor @ factor.T).numpy())
@@ -222,9 +221,11 @@ BAD_ANSWERS = {
 def test_answers_with_anything_else_are_refused(kind):
     moments = measure_moments(MODEL, [batch()], STATE, ["0", "4"], "none")
     query = MomentQuery(STATE, ("4",))
-    assert decode_moments(encode_moments({"4": moments["4"]}), query, MAPS)
-    with pytest.raises(MessageError):
-        decode_moments(encode_moments(BAD_ANSWERS[kind](moments)), query, MAPS)
+    assert checked_moments(decode(encode({"4": moments["4"]})), query, MAPS)
+    answer = BAD_ANSWERS[kind](moments)
+    for arrived in (answer, decode(encode(answer))):  # in this process, and from another
+        with pytest.raises(MessageError):
+            checked_moments(arrived, query, MAPS)
 
 
 def test_a_holder_without_batches_or_labels_says_so():
@@ -245,13 +246,13 @@ def test_a_holder_without_batches_or_labels_says_so():
 def test_noise_is_the_same_for_the_same_query_and_of_the_given_size():
     query = MomentQuery(STATE, ("2",), "outputs", OTHER)
     holder = make_data_holder(MLP, Y)
-    exact = ask_moments(holder, query, MAPS)[0]["2"]
+    exact = ask_moments(holder, query, MAPS)["2"]
     noisy = replace(holder, noise=0.1, noise_seed=3)
-    first, second = (ask_moments(noisy, query, MAPS)[0]["2"] for _ in range(2))
+    first, second = (ask_moments(noisy, query, MAPS)["2"] for _ in range(2))
     assert torch.equal(first.inputs, second.inputs) and torch.equal(first.targets, second.targets)
     assert torch.equal(first.inputs, first.inputs.transpose(1, 2))
     for one, other in ((first.inputs, exact.inputs), (first.targets, exact.targets)):
         size = (one - other).square().mean().sqrt() / other.square().mean().sqrt()
         assert 0.08 < size < 0.12
-    other = ask_moments(replace(noisy, noise_seed=4), query, MAPS)[0]["2"]
+    other = ask_moments(replace(noisy, noise_seed=4), query, MAPS)["2"]
     assert not torch.equal(first.inputs, other.inputs)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from trimesh.exchange.ply import load_ply
 
+from fleet_tools.dataset.export.ply import cloud_to_ply, to_open3d
 from fleet_tools.errors import ConfigError
-from fleet_tools.perception.cloud_export import cloud_to_ply, to_open3d
 
 X_WE = np.array([[0.0, -1.0, 0.0, 0.5], [1.0, 0.0, 0.0, 0.1], [0.0, 0.0, 1.0, -0.2]], np.float32)
 

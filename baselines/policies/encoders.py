@@ -1,11 +1,35 @@
-"""An encoder of point clouds: PointNet (Qi et al. 2017), without its alignment networks."""
+"""Encoders, which turn an entry of the observation into features: the base class, and PointNet."""
+
+import abc
 
 import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.symmetry.layers import Table, mlp
-from fleet_tools.baselines.policies.config import PointNetConfig
-from fleet_tools.baselines.policies.modules import Encoder
+from fleet_tools.baselines.policies.part_configs import PointNetConfig
+
+
+class Encoder(nn.Module, abc.ABC):
+    """Turns an entry of the observation into features.
+
+    Attributes:
+        width: Number of features.
+    """
+
+    width: int
+
+    @abc.abstractmethod
+    def forward(self, rows: torch.Tensor, /) -> torch.Tensor:
+        """Encodes rows, (..., *shape) -> (..., width)."""
+
+    @abc.abstractmethod
+    def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
+        """Returns the table of the encoder's axes, and the axis of its features.
+
+        Args:
+            module: Name of the encoder in the network.
+            streams: Whether the units of residual streams, if there are any, may be permuted.
+        """
 
 
 class PointNetEncoder(Encoder):
