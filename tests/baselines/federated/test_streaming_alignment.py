@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
-pytest.importorskip("cryptography")
 
 import numpy as np
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same
