@@ -21,9 +21,7 @@ GROUPS = {
         "evaluate": ("evaluate", "Evaluates a policy by a protocol."),
         "merge": ("baselines.merge", "Merges models into one."),
         "fleet": ("baselines.fleet", "Trains a fleet of robots in rounds of federated learning."),
-        "sweep": ("baselines.sweep", "Trains fleets over a range of settings, compares methods."),
-        "barriers": ("baselines.barriers", "Measures loss barriers between the models of fleets."),
-        "studies": ("baselines.studies", "Repeats studies of merging methods on small networks."),
+        "experiment": ("baselines.experiment", "Compares merging methods, draws and tables."),
         "metaworld": (
             "baselines.metaworld.__main__",
             "Collects and evaluates in Meta-World's tasks.",

@@ -15,8 +15,7 @@ from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.merging.average import normalize
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
-from fleet_tools.baselines.merging.moments.least_squares import solve
-from fleet_tools.baselines.merging.moments.measurement import Moments, combine
+from fleet_tools.baselines.merging.moments.measurement import Moments, combine, solve
 from fleet_tools.baselines.merging.queries.data_holder import Traffic, TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery
 from fleet_tools.baselines.policies.checkpoint import Checkpoint

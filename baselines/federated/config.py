@@ -176,7 +176,7 @@ class FleetConfig(Value):
             )
         if self.method == "common_init" and self.initialization != "common":
             raise ConfigError("`method: common_init` requires `initialization: common`")
-        if self.method in registry.NEED_BASE and self.initialization != "common":
+        if "base" in registry.needs(self.method) and self.initialization != "common":
             raise ConfigError(
                 f"`method: {self.method}` needs weights from which all robots begin, and in the "
                 "first round each begins with its own; give `initialization: common`"

@@ -29,7 +29,7 @@ import torch
 
 from fleet_tools.baselines.merging.buffers import learned_tensors, with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.alignment import align
+from fleet_tools.baselines.merging.methods.rebasin import align
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
@@ -159,7 +159,7 @@ def robust_average(
         problem: The models.
         rule: One of `RULES`.
         byzantine: Largest number of models that may be anything.
-        alignment: "none", "weights" or "activations" before, see `alignment.align`.
+        alignment: "none", "weights" or "activations" before, see `rebasin.align`.
 
     Raises:
         UnknownNameError: There is no such rule.

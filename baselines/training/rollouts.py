@@ -60,7 +60,12 @@ RolloutJob = tuple[str, int]
 
 
 def make_success_measure(
-    folders: Sequence[str | Path], episodes: int, blueprint: Blueprint, worker_count: int | None = 0
+    folders: Sequence[str | Path],
+    episodes: int,
+    blueprint: Blueprint,
+    worker_count: int | None = 0,
+    *,
+    first: int = 0,
 ) -> SuccessMeasure:
     """Returns a function that evaluates policies, after checking that they can act.
 
@@ -69,6 +74,7 @@ def make_success_measure(
         episodes: Number of episodes in each environment; 0 for a function that returns None.
         blueprint: Blueprint of the policies.
         worker_count: See `count_successes`.
+        first: See `count_successes`.
 
     Raises:
         LayoutError: The policies cannot act in the environments of the datasets.
@@ -79,7 +85,7 @@ def make_success_measure(
     headers = [Dataset(folder).header for folder in folders]
     for env in make_envs(headers, blueprint).values():
         env.close()
-    return partial(count_successes, headers, episodes, worker_count=worker_count)
+    return partial(count_successes, headers, episodes, worker_count=worker_count, first=first)
 
 
 def count_successes(
@@ -91,8 +97,9 @@ def count_successes(
     *,
     worker_count: int | None = 0,
     timeout_s: float = 300.0,
+    first: int = 0,
 ) -> dict[str, TaskSuccesses]:
-    """Runs a policy in the first scenes of `seeds.VALIDATION`, which are the same each time.
+    """Runs a policy in scenes of `splits.VALIDATION`, which are the same each time.
 
     Args:
         headers: Headers of the datasets from which the policy learns, one environment each.
@@ -101,6 +108,7 @@ def count_successes(
         tasks: Names of the tasks in which it runs; None for all.
         worker_count: Number of worker processes, see `workers.run`; 0 runs it in this one.
         timeout_s: Time limit of an episode.
+        first: Number of the first scene.
 
     Returns:
         Successes by the name of the task.
@@ -109,7 +117,7 @@ def count_successes(
         LayoutError: The policy cannot act in these environments.
         FleetToolsError: They cannot be made here.
     """
-    scenes = VALIDATION[:episodes]
+    scenes = VALIDATION[first : first + episodes]
     if tasks is not None:
         headers = [header for header in headers if header.task.name in tasks]
     outcomes: dict[str, dict[int, str]] = {header.task.name: {} for header in headers}

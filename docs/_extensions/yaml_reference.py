@@ -15,7 +15,7 @@ from model_docs import (
     unit,
 )
 
-from fleet_tools.baselines.experiments.sweeps.sweep import Sweep
+from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.config import distributions, expert, predicates
 from fleet_tools.config.tasks import TaskConfig
@@ -53,7 +53,12 @@ FILES = (
         "Protocols", ProtocolFile, "`task_configs/protocols/v2.yaml`, by which policies are scored."
     ),
     File("Fleets", FleetConfig, "What `fleet-tools fleet` reads, as `examples/fleet/hammer.yaml`."),
-    File("Sweeps", Sweep, "What `fleet-tools sweep` reads, as `examples/fleet/sweep.yaml`."),
+    File(
+        "Experiments",
+        Experiment,
+        "What `fleet-tools experiment` reads, as `examples/fleet/sweep.yaml`. Beside these keys, "
+        "`extends` names a file of which the experiment takes what it does not say itself.",
+    ),
 )
 
 

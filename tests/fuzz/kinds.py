@@ -24,7 +24,7 @@ KINDS = {
         Kind("arguments of `reset`", kinds_environments.resets, 0.7, 20),
         Kind("task files", kinds_texts.tasks, 0.5, 20),
         Kind("task files, an episode run", kinds_texts.tasks_run, 0.2, 4),
-        Kind("files of fleets, sweeps, protocols, scenes", kinds_texts.configurations, 0.6, 20),
+        Kind("files of experiments, protocols, scenes", kinds_texts.configurations, 0.6, 20),
         Kind("models' SDFormat and URDF", kinds_texts.models, 0.8, 15),
         Kind("models' keypoints.yaml", kinds_texts.labels, 3.0, 30),
         Kind("drafts of labels", kinds_texts.drafts, 2.0, 30),

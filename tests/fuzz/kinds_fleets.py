@@ -1,7 +1,6 @@
 """Messages of fleets and of merging: what robots are sent, and what they answer."""
 
 import contextlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ import numpy as np
 import torch
 from safetensors.torch import load, save
 from support import fleet_cases
-from support.damage import damaged
 from support.streaming_cases import COMMON
 
 from fleet_tools.baselines.federated.assignment import Assignment
@@ -35,59 +33,11 @@ from fleet_tools.baselines.merging.queries.query import (
     checked_moments,
 )
 from fleet_tools.baselines.merging.queries.wire import decode, encode
-from fuzz.kernel import Subject, require
-from fuzz.mutations import changed_header, changed_json, pick, scalar
+from fuzz.kernel import Subject, require, require_same_after_json
+from fuzz.kinds_tensors import changed_tensors
+from fuzz.mutations import changed_json, pick, scalar
 
 _BITS = 8
-_ODD = (-1, 0, 2, 7, 64, 65, 2**31, 2**62, -(2**63))
-
-
-def changed_message(content: bytes, generator: np.random.Generator) -> bytes:
-    """Returns a message with changed bytes, header, names, types, shapes or numbers."""
-    size = int.from_bytes(content[:8], "little")
-    match int(generator.integers(6)):
-        case 0:
-            return damaged(content, generator)
-        case 1:
-            changed = changed_header(content[8 : 8 + size].decode().rstrip(), generator)
-            return len(changed).to_bytes(8, "little") + changed + content[8 + size :]
-    tensors = load(content)
-    for _ in range(int(generator.integers(1, 3))):
-        name = pick(generator, sorted(tensors))
-        tensors |= _changed(name, tensors.pop(name), generator)
-        if not tensors:
-            break
-    kept = {name: each.clone().contiguous() for name, each in tensors.items()}
-    return save(kept, json.loads(content[8 : 8 + size]).get("__metadata__"))
-
-
-def _changed(
-    name: str, tensor: torch.Tensor, generator: np.random.Generator
-) -> dict[str, torch.Tensor]:
-    match int(generator.integers(8)):
-        case 0:
-            return {}
-        case 1:
-            other = pick(generator, ("x", ".", "weights.x", "seed", "largest", "moments", "é"))
-            return {pick(generator, (other, name + other)): tensor}
-        case 2:
-            kinds = (torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
-            return {name: tensor.to(pick(generator, (*kinds, torch.complex64, torch.bfloat16)))}
-        case 3:
-            return {name: torch.stack([tensor, tensor])}
-        case 4:
-            return {name: tensor.reshape(-1)[: int(generator.integers(tensor.numel() + 1))]}
-        case 5 | 6 if tensor.numel():
-            flat = tensor.flatten().clone()
-            at = int(generator.integers(flat.numel()))
-            if flat.is_complex() or flat.is_floating_point():
-                flat[at] = pick(generator, (np.nan, np.inf, 1e30, -1.0, 0.0))
-            elif flat.dtype == torch.int64:
-                flat[at] = pick(generator, _ODD)
-            else:
-                flat[at] = int(generator.integers(2))
-            return {name: flat.reshape(tensor.shape)}
-    return {name: tensor.reshape(-1)}
 
 
 class _Fleet:
@@ -135,16 +85,15 @@ def robot_requests(folder: Path) -> Subject:
 
     def make(generator: np.random.Generator) -> tuple[str, bytes]:
         kind = pick(generator, tuple(fleet.requests))
-        return kind, changed_message(fleet.requests[kind], generator)
+        return kind, changed_tensors(fleet.requests[kind], generator)
 
     def read(given: tuple[str, bytes]) -> Mapping[str, torch.Tensor]:
         return load(fleet.robot.answer(given[1]))
 
     def check(given: tuple[str, bytes], answer: Mapping[str, torch.Tensor]) -> None:
         asked = load(given[1])
-        if (
-            "round" in answer
-        ):  # losses of finite models may be infinite, which `robot_answers` finds
+        # Losses of finite models may be infinite, which `robot_answers` finds.
+        if "round" in answer:
             require(int(answer["round"]) == int(asked["round"]), "another round")
             require(int(asked["epochs"]) > 0 <= int(asked["epoch"]), "no epochs")
             require(int(asked["epochs"]) <= MAX_EPOCHS, "more epochs than anybody waits for")
@@ -167,7 +116,7 @@ def robot_answers(folder: Path) -> Subject:
 
     def make(generator: np.random.Generator) -> tuple[str, bytes]:
         kind = pick(generator, tuple(readers))
-        return kind, changed_message(fleet.answers[kind], generator)
+        return kind, changed_tensors(fleet.answers[kind], generator)
 
     def read(given: tuple[str, bytes]) -> Any:
         return readers[given[0]](given[1])
@@ -192,19 +141,9 @@ def flower_records(folder: Path) -> Subject:
     """Values in Flower's messages, and assignments of robots."""
     fleet = _Fleet(folder)
     question = DataQuestion(blueprint=fleet.plan.blueprint, by="tool")
-    report = NodeReport.model_validate(
-        {
-            "partition": 0,
-            "partitions": 2,
-            "data": {
-                "episodes": 3,
-                "content_digest": "0" * 16,
-                "tasks": ["hammer"],
-                "episode_counts": {"claw": 3},
-                "data_bytes": 9,
-            },
-        }
-    )
+    data = {"episodes": 3, "content_digest": "0" * 16, "tasks": ["hammer"], "data_bytes": 9}
+    data["episode_counts"] = {"claw": 3}
+    report = NodeReport.model_validate({"partition": 0, "partitions": 2, "data": data})
     whole = (fleet.assignment, question, report)
     host = RobotHost()
 
@@ -225,8 +164,7 @@ def flower_records(folder: Path) -> Subject:
         return found
 
     def check(given: tuple[Any, Any], found: Any) -> None:
-        again = type(found).model_validate_json(found.to_json())
-        require(again == found, "the value changes on its way through JSON")
+        require_same_after_json(found)
 
     return Subject(make, read, check)
 

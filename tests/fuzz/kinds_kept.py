@@ -15,7 +15,7 @@ from support.small_datasets import Drawn, write
 from support.submitted import verification
 
 from fleet_tools.baselines import fleet, train
-from fleet_tools.baselines.experiments.result_cache import ResultCache
+from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.federated.record import ROUNDS, FleetWriter
 from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
 from fleet_tools.baselines.federated.streaming import partial
@@ -36,9 +36,7 @@ from fleet_tools.storage.run_folder import CONFIG, read_spec
 from fleet_tools.studio.importing.report import RECORD, edited_files
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
-from fuzz.kinds_fleets import changed_message
-from fuzz.kinds_tensors import changed_tensors
-from fuzz.mutations import changed_json, changed_lines, pick
+from fuzz.mutations import changed_json, pick
 
 
 def carried_models(folder: Path) -> Subject:
@@ -75,7 +73,7 @@ def carried_models(folder: Path) -> Subject:
         except ValueError:  # no JSON at all, which is what "headers and manifests" is for
             return "dataset.json", b"{}"
 
-    def read() -> Any:
+    def read(_: str) -> Any:
         found = Dataset(data).header
         env = found.make_env()
         try:
@@ -93,7 +91,7 @@ def carried_models(folder: Path) -> Subject:
             require(header.models == expected.models, "other models in spite of their hashes")
         require(scene.tool.startswith("mine@"), f"another tool: {scene.tool}")
 
-    return with_one_file(data, whole, made, read, check)
+    return with_one_file(data, whole, read, check, made)
 
 
 def run_documents(folder: Path) -> Subject:
@@ -114,12 +112,7 @@ def run_documents(folder: Path) -> Subject:
     progress = expected.load()
     expected.close()
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, names)
-        change = changed_lines if name.endswith("l") else changed_json
-        return name, change(whole[name].decode(), generator)
-
-    def read() -> Any:
+    def read(_: str) -> Any:
         with TrainingWriter(run, spec) as writer, FleetWriter(fleets, plan) as other:
             return writer.spec, read_spec(run, TrainingRunSpec, TrainingError), other.load()
 
@@ -127,14 +120,14 @@ def run_documents(folder: Path) -> Subject:
         require(found[0] == found[1] == spec, "another run")
         require(fleet_cases.equal(found[2], progress), "another fleet")
 
-    return with_one_file(folder, whole, make, read, check)
+    return with_one_file(folder, whole, read, check)
 
 
 def kept_files(folder: Path) -> Subject:
     """Caches, replies, exchanges, verifications and records of imports, which may be damaged."""
-    cache = ResultCache(folder)
-    settings = {"seed": 1, "rates": [0.5, 1.0]}
-    cache.get_or_compute("result", settings, lambda: {"score": 0.25})
+    cells, settings = Cells(folder), {"seed": 1, "rates": [0.5, 1.0]}
+    cells.get_or_compute(settings, lambda: {"score": 0.25})
+    cell = next(folder.glob("*.json")).name
     reply = save({"loss": torch.zeros((), dtype=torch.float64), "weights.w": torch.ones(3)})
     store_reply(folder / "reply.safetensors", reply)
     terms = FixedPointSum(np.arange(3), 2, 2)
@@ -144,7 +137,7 @@ def kept_files(folder: Path) -> Subject:
     (folder / "model").mkdir()
     (folder / "model" / RECORD).write_text(json.dumps({"import": {}, "files": {"a.obj": "0" * 64}}))
     readers: dict[str, Callable[[], Any]] = {
-        "result.json": lambda: cache.get_or_compute("result", settings, lambda: {"score": 0.25}),
+        cell: lambda: cells.get_or_compute(settings, lambda: {"score": 0.25}),
         "reply.safetensors": lambda: read_reply(folder / "reply.safetensors"),
         "exchange.safetensors": lambda: partial.load(folder / "exchange.safetensors"),
         VERIFIED: lambda: read_verifications(folder),
@@ -152,21 +145,6 @@ def kept_files(folder: Path) -> Subject:
     }
     whole = {name: (folder / name).read_bytes() for name in readers}
     checked = load(whole["reply.safetensors"]).keys()  # its digest is one of them
-
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(readers))
-        if name.endswith("safetensors"):
-            return name, changed_message(whole[name], generator)
-        change = changed_lines if name == VERIFIED else changed_json
-        return name, change(whole[name].decode(), generator)
-
-    def read(given: Named) -> Any:
-        name, content = given
-        (folder / name).write_bytes(content)
-        try:
-            return readers[name]()
-        finally:
-            (folder / name).write_bytes(whole[name])
 
     def check(given: Named, found: Any) -> None:
         name, content = given
@@ -178,7 +156,7 @@ def kept_files(folder: Path) -> Subject:
             case "exchange.safetensors" if found is not None:
                 require(np.array_equal(found.total.terms, terms.terms), "another sum")
 
-    return Subject(make, read, check)
+    return with_one_file(folder, whole, lambda name: readers[name](), check)
 
 
 def foreign_weights(folder: Path) -> Subject:
@@ -198,12 +176,7 @@ def foreign_weights(folder: Path) -> Subject:
     write_model(features, encoder.state_dict())
     whole = {each.name: each.read_bytes() for each in (path, features)}
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(whole))
-        change = changed_message if name == features.name else pick(generator, _CHANGES)
-        return name, change(whole[name], generator)
-
-    def read() -> Any:
+    def read(_: str) -> Any:
         load_features(encoder, features)
         weights = read_model(path)  # whose memory is that of the file, which is restored
         return {name: each.clone() for name, each in weights.items()}, read_notes(path)
@@ -213,7 +186,4 @@ def foreign_weights(folder: Path) -> Subject:
             require(torch.isfinite(each).all(), f"{name} is not finite")
         json.dumps(found[1], allow_nan=False)
 
-    return with_one_file(folder, whole, make, read, check)
-
-
-_CHANGES = (changed_tensors, changed_message)
+    return with_one_file(folder, whole, read, check)

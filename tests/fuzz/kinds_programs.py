@@ -106,8 +106,7 @@ LINES = (
     "leaderboard absent --verify 3 --seed 4",
     "merge absent.safetensors other.safetensors --method naive_average --output out",
     "fleet absent.yaml --output out --workers 0",
-    "sweep absent.yaml --output out",
-    "barriers absent.yaml --output out",
+    "experiment absent.yaml --output out",
     "assets import absent.obj --kind tool --family hammer --mass 0.5 --keypoint head=1,2,3",
     "assets check absent --scenes 0 --seed 3",
     "new-task hammer --output out --tool-family presser --object-family button",
@@ -119,7 +118,6 @@ LINES = (
 )
 NOT_TRIED = {
     "doctor": "it reads nothing",
-    "studies": "without files it makes its own data; those are read as files of labelled examples",
 }
 """Programs that command lines are not tried with, and why."""
 
@@ -130,13 +128,11 @@ _IMPORT = (
     "--moving-keypoint head=0,0,0.05 --scale 1 --up z --pieces 4 --output out"
 )
 _WORDS = (
-    *("--json", "--quiet", "--seed", "--episodes", "-h", "--", "-", "--no-check", "--set"),
-    *("a=b", "="),
-    *("--workers", "-1", "0", "nan", "1e999", "99999999999999999999", "None", "True"),
-    *("--split", "all"),
-    *("--grasp=-0.1,0,0", "--scale", "1,2", "--keypoint", "--env", "obs_mode=x", "\0", "\n"),
-    *("é", "\udcff"),
-    *("/dev/null", "/", ".", "..", "~", "*", "--output=", "--x" * 100, "@file", "{", "[1,2]", "'"),
+    *("--json", "--quiet", "--seed", "--episodes", "-h", "--", "-", "--no-check", "--set", "a=b"),
+    *("=", "--workers", "-1", "0", "nan", "1e999", "99999999999999999999", "None", "True"),
+    *("--split", "all", "--grasp=-0.1,0,0", "--scale", "1,2", "--keypoint", "--env", "obs_mode=x"),
+    *("\0", "\n", "é", "\udcff", "/dev/null", "/", ".", "..", "~", "*", "--output=", "--x" * 100),
+    *("@file", "{", "[1,2]", "'"),
 )
 
 

@@ -1,4 +1,4 @@
-"""YAML files of tasks, fleets, sweeps, protocols and models, and the models' XML."""
+"""YAML files of tasks, fleets, experiments, protocols and models, and the models' XML."""
 
 import json
 import re
@@ -15,14 +15,15 @@ from support.damage import damaged
 from support.processes import ROOT
 from support.task_files import whole_task
 
-from fleet_tools.baselines.experiments.sweeps.sweep import Sweep, planned_runs
+from fleet_tools.baselines.experiments.fleets import ToolUse
+from fleet_tools.baselines.experiments.form import Experiment, load_experiment, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.policies.config import PolicyConfig, read_policy_config
 from fleet_tools.baselines.policies.part_configs import PointNetConfig
 from fleet_tools.config.file_access import assets_root, task_configs_root
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
-from fleet_tools.config.values import Value, load_yaml, parse
+from fleet_tools.config.values import Value, load_yaml
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
@@ -33,7 +34,8 @@ from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.program import load, read_model
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
 from fleet_tools.studio.photographs.photo_jobs import read_scene_file
-from fuzz.kernel import Subject, require
+from fuzz.kernel import Subject, require, require_same_after_json
+from fuzz.kinds_files import with_one_file
 from fuzz.mutations import (
     XML_TOKENS,
     YAML_TOKENS,
@@ -72,10 +74,7 @@ def _texts(paths: Sequence[Path]) -> list[str]:
 
 
 def _same_after_json(given: Any, value: Value) -> None:
-    text = value.to_json()
-    require("NaN" not in text and "Infinity" not in text, "a number is not finite")
-    again = parse(type(value), json.loads(text), "The value")
-    require(again == value, "the value changes on its way through JSON")
+    require_same_after_json(value)
 
 
 def tasks(folder: Path) -> Subject:
@@ -126,7 +125,7 @@ def tasks_run(folder: Path) -> Subject:
 
 
 def configurations(folder: Path) -> Subject:
-    """Files of fleets, sweeps, protocols and their tasks, robots, architectures and scenes."""
+    """Files of fleets, experiments, protocols and their tasks, robots, architectures and scenes."""
     robot = six_joints(folder / "robot")
     shutil.copytree(ROOT / "examples/basket", folder / "basket")
     own_task = folder / "basket/task.yaml"
@@ -140,7 +139,7 @@ def configurations(folder: Path) -> Subject:
     }
     by_class = {
         FleetConfig: _texts([ROOT / "examples/fleet/hammer.yaml"]),
-        Sweep: _texts([ROOT / "examples/fleet/sweep.yaml", *(ROOT / "experiments").glob("*.yaml")]),
+        Experiment: _texts([*(ROOT / "examples/fleet").glob("[sb]*.yaml")]),
         Protocol: [
             *_texts([*(task_configs_root() / "protocols").glob("*.yaml")]),
             yaml.safe_dump(own),
@@ -177,13 +176,16 @@ def configurations(folder: Path) -> Subject:
             own_task.write_bytes(content)
             path.write_text(yaml.safe_dump(own))
         try:
-            value = (
-                load_yaml(cls, path) if cls in (FleetConfig, Sweep) else load_protocol(str(path))
-            )
+            if cls is Experiment:
+                value = load_experiment(path)
+            else:
+                value = load_yaml(cls, path) if cls is FleetConfig else load_protocol(str(path))
         finally:
             own_task.write_bytes(whole_task)
-        if isinstance(value, Sweep):
-            planned_runs(value.model_copy(update={"references": ()}))
+        if isinstance(value, Experiment):
+            arena = ToolUse(value.model_copy(update={"references": (), "data": ("data",)}))
+            for run in planned_runs(value.model_copy(update={"references": (), "data": ("data",)})):
+                arena.plan(run)
         if isinstance(value, Protocol):
             value.trials()
         return value
@@ -235,14 +237,8 @@ def models(folder: Path) -> Subject:
 def labels(folder: Path) -> Subject:
     """Models' keypoints.yaml."""
     copy = shutil.copytree(assets_root() / "tools/hammer/claw", folder / "claw")
-    path = copy / "keypoints.yaml"
-    make = changed_yaml([path.read_text()])
-
-    def read(content: bytes) -> Value:
-        path.write_bytes(content)
-        return read_model(copy).labels
-
-    return Subject(make, read, _same_after_json)
+    whole = {"keypoints.yaml": (copy / "keypoints.yaml").read_bytes()}
+    return with_one_file(copy, whole, lambda _: read_model(copy).labels, _same_after_json)
 
 
 def drafts(folder: Path) -> Subject:
@@ -251,15 +247,8 @@ def drafts(folder: Path) -> Subject:
     keypoints = {"head": (0.16, 0.0, 0.05), "tail": (-0.1, 0.0, 0.0)}
     whole = ModelLabels(keypoints=keypoints, grasp=Pose(), mass=0.4, material="ash")
     write_draft(path, Draft(labels_of="mesh", labels=whole))
-    make = changed_yaml([path.read_text()])
-
-    def read(content: bytes) -> Value:
-        path.write_bytes(content)
-        labels = read_draft(path, "mesh")
-        assert labels is not None
-        return labels
-
-    return Subject(make, read, _same_after_json)
+    draft = {path.name: path.read_bytes()}
+    return with_one_file(folder, draft, lambda _: read_draft(path, "mesh"), _same_after_json)
 
 
 def _changed_xml(text: str, generator: np.random.Generator) -> bytes:

@@ -86,14 +86,7 @@ def run_rounds(
 
 
 def arguments(folder: Path, output: Path, *more: str, **changes: Any) -> list[str]:
-    """Writes a configuration beside the output, and returns the program's arguments.
-
-    Args:
-        folder: Folder of the dataset.
-        output: Folder of the fleet.
-        more: Other arguments.
-        changes: Other values of the configuration.
-    """
+    """Writes a configuration beside the output, and returns the program's arguments."""
     settings = config_of(folder).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     path = Path(f"{output}.yaml")
     path.write_text(yaml.safe_dump(settings | changes))
@@ -101,12 +94,7 @@ def arguments(folder: Path, output: Path, *more: str, **changes: Any) -> list[st
 
 
 def run_program(arguments: Sequence[str], errors: Path) -> None:
-    """Runs the program, and exits with its code; to be called by a new process.
-
-    Args:
-        arguments: Arguments of the program.
-        errors: File for its stderr.
-    """
+    """Runs the program, and exits with its code; to be called by a new process."""
     from fleet_tools.baselines.fleet import main
 
     with errors.open("w") as file, redirect_stderr(file):
@@ -131,15 +119,7 @@ messages that the robot was sent before."""
 
 
 class RecordingTransport:
-    """A transport that records messages, and may tamper with answers.
-
-    Args:
-        inner: The transport.
-        tamper: Changes answers.
-
-    Attributes:
-        exchanges: Robot, message and answer of each exchange.
-    """
+    """A transport that records messages, and may tamper with answers."""
 
     def __init__(
         self, inner: Transport, tamper: Tamper = lambda robot, before, answer: answer

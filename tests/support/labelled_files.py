@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.baselines.experiments.studies.readers.cifar10 import PIXELS
+from fleet_tools.baselines.experiments.supervised.cifar10 import PIXELS
 
 BATCHES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
 

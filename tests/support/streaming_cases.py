@@ -27,13 +27,7 @@ def stream(
 
 
 class Ordered:
-    """A transport whose answers arrive in another order, and of which some never arrive.
-
-    Args:
-        inner: The transport.
-        order: Sorts the robots.
-        silent: Robots that do not answer before the deadline.
-    """
+    """A transport whose answers arrive in another order, and of which some never arrive."""
 
     def __init__(
         self, inner: Transport, order: Callable[[int], float] = float, silent: tuple[int, ...] = ()

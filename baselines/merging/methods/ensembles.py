@@ -9,12 +9,11 @@ from collections.abc import Sequence
 import torch
 
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.alignment import require_moments
+from fleet_tools.baselines.merging.methods.needs import require_moments
 from fleet_tools.baselines.merging.modules import copied, load_tensors, uncompiled
 from fleet_tools.baselines.merging.moments.affine_maps import RECURRENT, AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
-from fleet_tools.baselines.merging.moments.least_squares import solve
-from fleet_tools.baselines.merging.moments.measurement import Moments, combine
+from fleet_tools.baselines.merging.moments.measurement import Moments, combine, solve
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter

@@ -12,8 +12,12 @@ from safetensors.torch import save
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
-from fleet_tools.baselines.merging.moments.measurement import Batches, Moments, measure_moments
-from fleet_tools.baselines.merging.moments.noise import with_noise
+from fleet_tools.baselines.merging.moments.measurement import (
+    Batches,
+    Moments,
+    measure_moments,
+    with_noise,
+)
 from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.query import (
     DataAnswer,

@@ -1,7 +1,6 @@
 """Readers of data files, on small files that are written here; damaged and hostile ones."""
 
 import gzip
-import json
 import os
 
 import numpy as np
@@ -18,11 +17,11 @@ from support.labelled_files import (
     write_leaf,
     write_mnist,
 )
+from support.study_cases import measured
 
-from fleet_tools.baselines import studies as program
-from fleet_tools.baselines.experiments.studies import shapes, sources, speakers
-from fleet_tools.baselines.experiments.studies.readers.cifar10 import PIXELS, read_cifar10
-from fleet_tools.baselines.experiments.studies.readers.idx import read_idx
+from fleet_tools.baselines.experiments.supervised import generated, sources
+from fleet_tools.baselines.experiments.supervised.cifar10 import PIXELS, read_cifar10
+from fleet_tools.baselines.experiments.supervised.readers import read_idx
 from fleet_tools.errors import DatasetError, UnknownNameError
 
 
@@ -190,28 +189,33 @@ def test_damaged_leaf_files_are_refused(tmp_path, content):
         sources.load("shakespeare", tmp_path)
 
 
-def test_texts_are_merged_by_moments_beside_controls(tmp_path, capsys):
-    quick = ["naive_average", "regmean", "least_squares", "untrained", "linear", "joint"]
-    sizes = ["--examples", "200", "--epochs", "1", "--seeds", "1", "--models", "2"]
-    command = ["supervised", "--data", "markov_speakers", "--alphas", "1", *sizes]
-    arguments = [*command, "--only", "fleets", "--output", str(tmp_path), "--json"]
-    assert program.main([*arguments, "--methods", *quick]) == 0
-    entries = json.loads(capsys.readouterr().out)["entries"]
-    found = {entry["row"]: entry["value"]["accuracy"] for entry in entries}
-    assert set(found) == set(quick)
-    assert all(0 <= accuracy <= 1 for accuracy in found.values())
-    assert program.main([*command, "--only", "mlp", "--output", str(tmp_path)]) == 2
-    assert "language" in capsys.readouterr().err
+def test_texts_are_merged_by_moments_beside_controls(tmp_path):
+    control = {"options": {"of": "base"}, "initialization": "common"}
+    moments = {"options": {"alignment": "activations"}}
+    arms = {
+        "naive_average": {"method": "naive_average"},
+        "regmean": {"method": "regmean", **moments},
+        "least_squares": {"method": "least_squares", **moments},
+        "untrained": {"method": "head_refit", **control},
+        "linear": {"network": "linear", "method": "head_refit", **control},
+    }
+    base = {"network": "language", "models": 2, "alpha": 1.0, "training": {"epochs": 1}}
+    training, test = sources.load("markov_speakers")
+    found = measured(tmp_path, training.first(200), test, base=base, arms=arms)
+    assert all(0 <= value["accuracy"] <= 1 for value in found.values()) and len(found) == 5
 
 
 def test_speakers_differ_and_stay_the_same():
-    (texts, _, who), (again, _, _) = speakers.draw(40, 0), speakers.draw(40, 0)
-    assert np.array_equal(texts, again) and texts.max() < speakers.LETTERS
-    assert sorted(set(who)) == list(range(speakers.SPEAKERS))
-    (many, _, said), (other, _, whose) = speakers.draw(400, 0), speakers.draw(400, 1)
+    (texts, _, who), (again, _, _) = generated.draw_speakers(40, 0), generated.draw_speakers(40, 0)
+    assert np.array_equal(texts, again) and texts.max() < generated.LETTERS
+    assert sorted(set(who)) == list(range(generated.SPEAKERS))
+    (many, _, said), (other, _, whose) = (
+        generated.draw_speakers(400, 0),
+        generated.draw_speakers(400, 1),
+    )
 
     def frequencies(rows: np.ndarray) -> np.ndarray:
-        counts = np.zeros((speakers.LETTERS,) * 2)
+        counts = np.zeros((generated.LETTERS,) * 2)
         np.add.at(counts, (rows[:, 2:-1].ravel(), rows[:, 3:].ravel()), 1)
         return counts.ravel() / counts.sum()
 
@@ -222,34 +226,38 @@ def test_speakers_differ_and_stay_the_same():
 
 
 def test_what_speakers_have_in_common_takes_memory():
-    (texts, following, _), (seen, expected, _) = speakers.draw(400, 0), speakers.draw(100, 1)
+    (texts, following, _), (seen, expected, _) = (
+        generated.draw_speakers(400, 0),
+        generated.draw_speakers(100, 1),
+    )
 
     def accuracy(place: int) -> float:
-        counts = np.zeros((speakers.LETTERS,) * 2)
+        counts = np.zeros((generated.LETTERS,) * 2)
         np.add.at(counts, (texts[:, place], following), 1)
         return (counts.argmax(1)[seen[:, place]] == expected).mean()
 
     assert accuracy(-2) > 0.4 and accuracy(-1) < 0.2
 
 
-def test_what_is_missing_is_said_with_where_to_get_it(tmp_path, capsys):
+def test_what_is_missing_is_said_with_where_to_get_it(tmp_path):
     for name, words in (
         ("mnist", "ossci-datasets"),
         ("fashion_mnist", "dataset-fashion-mnist"),
         ("cifar10", "cifar-10-binary"),
         ("shakespeare", "TalwalkarLab"),
     ):
-        command = ["supervised", "--data", name, "--data-root", str(tmp_path / "no")]
-        assert program.main([*command, "--output", str(tmp_path / "out")]) == 2
-        assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
+        with pytest.raises(DatasetError, match=words):
+            sources.load(name, tmp_path / "no")
+    with pytest.raises(DatasetError, match="`data_root`"):
+        sources.load("mnist")
     with pytest.raises(UnknownNameError, match="mnist"):
         sources.load("mnisst")
 
 
 def test_generated_shapes_are_the_same_each_time():
-    images, labels = shapes.draw(300, 0)
-    again, _ = shapes.draw(300, 0)
-    other, _ = shapes.draw(300, 1)
+    images, labels = generated.draw_shapes(300, 0)
+    again, _ = generated.draw_shapes(300, 0)
+    other, _ = generated.draw_shapes(300, 1)
     assert np.array_equal(images, again) and not np.array_equal(images, other)
-    assert images.shape == (300, 3, 32, 32) and set(labels) == set(range(len(shapes.CLASSES)))
+    assert images.shape == (300, 3, 32, 32) and set(labels) == set(range(len(generated.CLASSES)))
     assert images.reshape(300, -1).std(1).min() > 10  # none is plain

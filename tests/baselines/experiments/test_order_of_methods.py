@@ -11,41 +11,37 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from fleet_tools.baselines.experiments.studies import sources
-from fleet_tools.baselines.experiments.studies.fleets import fleet_study
-from fleet_tools.baselines.experiments.studies.model_sets import StudyData
-from fleet_tools.baselines.experiments.studies.pairs import pair_study
-from fleet_tools.baselines.experiments.studies.tables import TableEntry
-from fleet_tools.baselines.experiments.studies.training import TrainingSettings
+from support.study_cases import measured
 
-METHODS = ("naive_average", "git_rebasin", "least_squares")
+from fleet_tools.baselines.experiments.supervised import sources
 
-
-def digits() -> StudyData:
-    return StudyData("digits", *sources.load("digits"), TrainingSettings(epochs=20))
+ARMS = {
+    "naive_average": {"method": "naive_average"},
+    "git_rebasin": {"method": "git_rebasin"},
+    "least_squares": {"method": "least_squares", "options": {"alignment": "activations"}},
+}
 
 
-def medians(entries: list[TableEntry]) -> tuple[float, ...]:
-    """Returns the median accuracy over seeds of each method."""
-    return tuple(
-        median(entry.value["accuracy"] for entry in entries if entry.row == method)
-        for method in METHODS
-    )
+def accuracies(tmp_path, lines=None, **base):
+    """Returns what three seeds measure, and the median accuracy of each method."""
+    base |= {"network": "mlp-2x128", "training": {"epochs": 20}}
+    found = measured(tmp_path, *sources.load("digits"), base=base, arms=ARMS, seeds=3, lines=lines)
+    return found, [median(found[arm, "", seed]["accuracy"] for seed in range(3)) for arm in ARMS]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("models", "alpha"), [(2, 1.0), (5, 0.3), (5, 10.0)])
 def test_networks_that_saw_different_data(tmp_path, models, alpha):
-    entries = list(fleet_study(tmp_path, digits(), [(models, alpha)], 3, "mlp-2x128", METHODS))
-    naive, matched, fitted = medians(entries)
+    _, (naive, matched, fitted) = accuracies(tmp_path, models=models, alpha=alpha)
     assert naive + 0.1 < matched < fitted - 0.03
 
 
 @pytest.mark.slow
 def test_pairs_that_saw_the_same_data(tmp_path):
     """Here Git Re-Basin leaves a percent to be gained."""
-    entries = list(pair_study(tmp_path, digits(), ["mlp-2x128"], 3, METHODS))
-    naive, matched, fitted = medians(entries)
+    found, (naive, matched, fitted) = accuracies(tmp_path, lines={})
     assert naive + 0.1 < matched < fitted
-    barriers = {entry.row: entry.value["barrier"] for entry in entries if "barrier" in entry.value}
-    assert barriers["git_rebasin"] < 0.1 * barriers["naive_average"]
+    barriers = [
+        found[arm, "", 2]["lines"][0]["loss"]["height"] for arm in ("git_rebasin", "naive_average")
+    ]
+    assert barriers[0] < 0.1 * barriers[1]

@@ -18,9 +18,9 @@ from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.federated.streaming.alignment import align
 from fleet_tools.baselines.federated.transport import Answers, LocalTransport
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
-from fleet_tools.baselines.merging.methods.content_order import content_order
 from fleet_tools.baselines.merging.methods.fleet_merge import TRUST, align_with_mean, fleet_merge
-from fleet_tools.baselines.merging.methods.git_rebasin import match_models
+from fleet_tools.baselines.merging.methods.rebasin import match_models
+from fleet_tools.baselines.merging.methods.seeded_draws import content_order
 from fleet_tools.baselines.merging.problem import MergeProblem
 
 

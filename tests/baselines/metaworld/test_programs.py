@@ -15,7 +15,7 @@ pytest.importorskip("safetensors")
 
 from fleet_tools import replay, view
 from fleet_tools.baselines import fleet, train
-from fleet_tools.baselines.experiments.sweeps.summary import scene_successes
+from fleet_tools.baselines.experiments.fleets import scene_successes
 from fleet_tools.baselines.metaworld import __main__ as program
 from fleet_tools.baselines.metaworld.expert import EXPERT
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint

@@ -1,0 +1,235 @@
+"""The arenas of robots: fleets learn, are merged and are judged by rollouts."""
+
+import contextlib
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from fleet_tools.baselines.experiments.arena import may_fail
+from fleet_tools.baselines.experiments.cells import Cells
+from fleet_tools.baselines.experiments.form import Experiment, Run
+from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
+from fleet_tools.baselines.federated.config import FleetConfig, reference
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.record import REPORT, FleetWriter
+from fleet_tools.baselines.federated.references import REFERENCES
+from fleet_tools.baselines.federated.reply_cache import CachingTransport
+from fleet_tools.baselines.federated.run import complete
+from fleet_tools.baselines.federated.transport import LocalTransport
+from fleet_tools.baselines.merging.errors import UnsoundMergeError
+from fleet_tools.baselines.training.rollouts import make_success_measure
+from fleet_tools.baselines.training.state import DivergedError, TrainingError
+from fleet_tools.dataset import Dataset
+from fleet_tools.envs.spec import META_WORLD, TOOL_USE
+from fleet_tools.errors import ConfigError
+from fleet_tools.storage.atomic_files import clear_old_leftovers
+from fleet_tools.storage.strict_json import loads
+
+FIRST_REPLIES = "first_replies"
+"""Folder of robots' replies to the first round, which fleets share that differ in their merges."""
+
+Report = Mapping[str, Any]
+"""Content of a fleet's `report.json`, see `federated.summary.summarize`."""
+
+SceneSuccesses = dict[str, list[list[int]]]
+"""By task, a row for each policy, with 1 for each scene of a success and 0 for the others."""
+
+
+@dataclass(frozen=True)
+class PlannedFleet:
+    """A fleet of an experiment.
+
+    Attributes:
+        arm: Name of the arm or the reference.
+        config: Configuration of the fleet.
+        first_scene: Number of the first scene in which it is judged.
+        aligner: The method that aligns its robots' policies, if lines between them are measured.
+    """
+
+    arm: str
+    config: FleetConfig
+    first_scene: int
+    aligner: Aligner | None
+
+    @property
+    def folder(self) -> str:
+        """Name of the fleet's folder, a hash of its configuration: the same in all experiments."""
+        text = self.config.to_json()
+        name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return f"{name}-{self.first_scene}" if self.first_scene else name
+
+
+class Fleets:
+    """An arena of robots; the keys of its runs are those of `FleetConfig`.
+
+    With `lines`, the robots' policies before their last merge are joined by lines, and an arm's
+    `method` and `options` are those that align them; its other keys are the fleet's.
+
+    Args:
+        experiment: The experiment.
+    """
+
+    references: ClassVar[tuple[str, ...]] = REFERENCES
+    _env_arena = TOOL_USE
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
+
+    def plan(self, run: Run) -> PlannedFleet:
+        """See `arena.Arena`."""
+        training = run.keys.get("training")
+        seeded = {
+            "training": {**(training if isinstance(training, dict) else {}), "seed": run.seed}
+        }
+        lines, aligner = self._experiment.lines, None
+        if run.is_reference:
+            config = run.parsed(FleetConfig, **seeded, method="naive_average")
+            config = reference(config, run.arm)
+        elif lines is None:
+            config = run.parsed(FleetConfig, **seeded)
+        else:
+            aligned = run.parsed(FleetConfig, **seeded)
+            aligner = Aligner(aligned.method, aligned.method_options())
+            if aligned.method == "fleet_merge_soft" or aligner.options.get("soft"):
+                raise ConfigError(
+                    f"{aligned.method} permutes softly, which makes other policies of the trained "
+                    "ones, and no line leads from one trained policy to the other. Leave the arm "
+                    f"{run.title} out, or give fleet_merge."
+                )
+            config = run.parsed(FleetConfig, **seeded, method="naive_average", options={})
+        scenes = config.rollouts if lines is None else lines.rollouts
+        first = run.seed * scenes if self._experiment.own_scenes else 0
+        return PlannedFleet(run.arm, config, first, aligner)
+
+    def learns(self, plan: PlannedFleet) -> str:
+        """See `arena.Arena`."""
+        return plan.folder
+
+    def measure(self, plan: PlannedFleet, folder: Path) -> dict[str, Any]:
+        """See `arena.Arena`. A fleet that is trained already is not trained again."""
+        for each in plan.config.data:
+            if (found := Dataset(each).header.env_spec.arena) is not self._env_arena:
+                raise ConfigError(
+                    f"{each} is a dataset of {found.name}, and not of {self._env_arena.name}. Give "
+                    "the experiment another `arena`."
+                )
+        fleet = FleetPlan.of(plan.config)
+        report = self._train(plan, fleet, folder)
+        lines = self._experiment.lines
+        if lines is None or plan.aligner is None:
+            return measured(report, plan.arm)
+        cells = Cells(folder / "cells")
+        scenes = (plan.first_scene, lines.rollouts)
+        with may_fail(DivergedError, UnsoundMergeError):
+            found = fleet_lines(folder / plan.folder, fleet, plan.aligner, lines, scenes, cells)
+        return {"lines": found}
+
+    def _train(self, plan: PlannedFleet, fleet: FleetPlan, folder: Path) -> Report:
+        clear_old_leftovers(folder / FIRST_REPLIES)
+        with FleetWriter(folder / plan.folder, fleet) as writer:  # refuses other data than before
+            with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: damaged
+                return loads((writer.folder / REPORT).read_text())
+            config = plan.config
+            measure_success = make_success_measure(
+                config.data, config.rollouts, fleet.blueprint, first=plan.first_scene
+            )
+            transport = CachingTransport(
+                LocalTransport(fleet.assignments), fleet.assignments, folder / FIRST_REPLIES
+            )
+            with may_fail(TrainingError, DivergedError, UnsoundMergeError):
+                return complete(writer, transport, measure_success=measure_success)
+
+
+class ToolUse(Fleets):
+    """Fleets on the tasks of Fleet-Tools."""
+
+
+class MetaWorld(Fleets):
+    """Fleets on Meta-World's tasks."""
+
+    _env_arena = META_WORLD
+
+
+def measured(report: Report, arm: str) -> dict[str, Any]:
+    """Returns what `Arena.measure` returns of a fleet's report.
+
+    Args:
+        report: The report.
+        arm: Name of the arm or the reference.
+    """
+    tuned, loss = report.get("fine_tuned") or {}, _loss(report, arm)
+    return {
+        "success": scene_successes(report, arm),
+        "fine_tuned": by_task(tuned.get("rollouts")),
+        **({} if loss is None else {"loss": loss}),
+        "bytes": _transferred(report),
+        "data_at_home": report["data_at_home"],
+        "curve": [
+            {key: point[key] for key in ("round", "bytes", "loss", "moved")}
+            | {"success": by_task(point["rollouts"])}
+            for point in _curve(report)
+        ],
+    }
+
+
+def scene_successes(report: Report, arm: str) -> SceneSuccesses:
+    """Returns the scenes in which the policies of an arm succeeded.
+
+    Args:
+        report: Report of a fleet.
+        arm: Name of the arm or the reference. For "single", the policies are those of all robots;
+            for "task_specific", in each task those of the robots with data of this task; otherwise
+            it is the distilled policy if there is one, or else the combined one, or the merged one.
+    """
+    if arm not in ("single", "task_specific"):
+        return by_task((_beyond_merging(report) or report)["rollouts"])
+    rows: SceneSuccesses = {}
+    for robot in report["robots"]:
+        for task, successes in (robot.get("rollouts") or {}).items():
+            if arm == "single" or any(kind.split()[0] == task for kind in robot["kinds"]):
+                rows.setdefault(task, []).append(_by_scene(successes))
+    return rows
+
+
+def by_task(rollouts: Mapping[str, Any] | None) -> SceneSuccesses:
+    """Returns the scenes in which one policy succeeded."""
+    return {task: [_by_scene(successes)] for task, successes in (rollouts or {}).items()}
+
+
+def _by_scene(successes: Mapping[str, Any]) -> list[int]:
+    return [int(scene in successes["solved"]) for scene in range(successes["episodes"])]
+
+
+def _curve(report: Report) -> Sequence[Mapping[str, Any]]:
+    """Returns the curve of a fleet; its last point is that of the final policy."""
+    final = _beyond_merging(report)
+    if final is None:
+        return report["curve"]
+    *before, last = report["curve"]
+    changes = {name: final[name] for name in ("loss", "rollouts")}
+    return [*before, {**last, "bytes": _transferred(report), **changes}]
+
+
+def _transferred(report: Report) -> int:
+    parts = [report["traffic"], *(each["traffic"] for each in [report.get("combined")] if each)]
+    return sum(each["bytes_to_robots"] + each["bytes_from_robots"] for each in parts)
+
+
+def _beyond_merging(report: Report) -> Mapping[str, Any] | None:
+    return report.get("distilled", report.get("combined"))
+
+
+def _loss(report: Report, arm: str) -> float | None:
+    if arm == "task_specific":  # policies for one task are not meant for the others
+        return None
+    if (final := _beyond_merging(report)) is not None:
+        return final["loss"]
+    if arm != "single":
+        return report["held_out"]["loss"]
+    return float(np.mean([robot["held_out_loss"] for robot in report["robots"]]))

@@ -1,0 +1,245 @@
+"""The form of experiments: what their YAML file says, and the runs that it plans."""
+
+import copy
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import pydantic
+
+from fleet_tools.config.extends import load_layers
+from fleet_tools.config.values import Count, CountOrZero, Value, parse, validate
+from fleet_tools.errors import ConfigError
+
+Keys = dict[str, pydantic.JsonValue]
+"""Part of a run's configuration, by the keys of its YAML; nested ones also as "split.alpha"."""
+
+
+def _as_list(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+def _require_middle(points: int) -> int:
+    if points < 3 or points % 2 == 0:
+        raise ValueError("give an odd number, at least 3")
+    return points
+
+
+OddCount = Annotated[Count, pydantic.AfterValidator(_require_middle)]
+"""Number of evenly spaced points on a line, which include the middle."""
+
+
+class LineConfig(Value):
+    """Points on the lines between two policies at which barriers are measured.
+
+    Attributes:
+        points: Number of points at which losses are measured, with both ends: odd, at least 3.
+        rollouts: Number of scenes of each task in which policies on the line are run; 0 runs none.
+        rollout_points: Number of points at which policies are run, with both ends.
+    """
+
+    points: OddCount = 11
+    rollouts: CountOrZero = 0
+    rollout_points: OddCount = 5
+
+
+class Experiment(Value):
+    """A comparison of arms while something varies, with several seeds each.
+
+    Attributes:
+        arena: Where policies learn and are judged: a name of `arena.ARENAS`, or module:class of
+            your own.
+        data: Datasets, with wildcards as data/mt10/* if you like, whose matches are sorted; of the
+            arena supervised, the name of one set of examples.
+        base: Configuration that all runs have in common, by the arena's keys.
+        vary: Key that varies, such as "split.alpha"; or, where `values` have names, what they are.
+        values: Values of this key; or keys in which cases differ, by the case's name.
+        arms: Keys in which each arm differs from the base, by the arm's name.
+        controls: Arms that do not merge what policies learned apart, drawn dashed.
+        references: What the arena has the arms compared with, such as joint training.
+        seeds: Number of runs of each arm and value, of the seeds 0, 1, ...
+        lines: Lines between policies on which barriers are measured; arms are then methods that
+            align. None measures merged policies instead.
+        measures: What pages show, in this order (default: all that was measured).
+        about: What it is, in words for its page.
+        own_scenes: Whether each seed is judged in scenes of its own; otherwise all are in the same.
+    """
+
+    arena: str = "tool_use"
+    data: Annotated[tuple[str, ...], pydantic.BeforeValidator(_as_list)] = ()
+    base: Keys = {}
+    vary: str | None = None
+    values: (
+        Annotated[tuple[pydantic.JsonValue, ...], pydantic.Field(min_length=1)]
+        | Annotated[dict[str, Keys], pydantic.Field(min_length=1)]
+    ) = {"": {}}
+    arms: Annotated[dict[str, Keys], pydantic.Field(min_length=1)]
+    controls: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    seeds: Annotated[Count, pydantic.Field(le=1000)] = 3
+    lines: LineConfig | None = None
+    measures: tuple[str, ...] | None = None
+    about: str = ""
+    own_scenes: bool = True
+
+    @pydantic.model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        if both := set(self.arms) & set(self.references):
+            raise ValueError(
+                f"{', '.join(sorted(both))} names both an arm and a reference; rename the arm"
+            )
+        if missing := set(self.controls) - set(self.arms):
+            raise ValueError(f"controls are arms, and {', '.join(sorted(missing))} is none")
+        if self.vary is None and not isinstance(self.values, dict):
+            raise ValueError("`values` are of the key `vary`; give it, or names to the values")
+        return self
+
+    @property
+    def cases(self) -> dict[str, Keys]:
+        """The keys of each value, by its label."""
+        if isinstance(self.values, dict):
+            return self.values
+        return {label(value): {str(self.vary): value} for value in self.values}
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Names of the arms and references."""
+        return (*self.arms, *self.references)
+
+
+def label(value: pydantic.JsonValue) -> str:
+    """Returns a value as tables and figures show it."""
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run of one arm, value and seed.
+
+    Attributes:
+        arm: Name of the arm or the reference.
+        value: Label of the value, see `Experiment.cases`.
+        seed: Its seed.
+        keys: Its configuration, nested, without the seed.
+        is_reference: Whether `arm` is a reference, whose keys are those of the base.
+    """
+
+    arm: str
+    value: str
+    seed: int
+    keys: Keys
+    is_reference: bool = False
+
+    @property
+    def title(self) -> str:
+        """What it is, for error messages."""
+        return f"{self.arm!r}" + (f" with {self.value}" if self.value else "")
+
+    def parsed(self, kind: type[Value], **changes: Any) -> Any:
+        """Returns the configuration as a value of the arena.
+
+        Args:
+            kind: Class of the value.
+            changes: Keys that replace those of the run; None takes a key away.
+
+        Raises:
+            ConfigError: It is not valid; the message names the run.
+        """
+        keys = {k: v for k, v in (self.keys | changes).items() if changes.get(k, ...) is not None}
+        return parse(kind, keys, f"The arm {self.title}")
+
+
+def planned_runs(experiment: Experiment) -> list[Run]:
+    """Returns all runs, ordered by seed.
+
+    Raises:
+        ConfigError: A wildcard of `data` matches nothing, or a key is nested in a number.
+    """
+    # Values change fastest: arms share robots' first local updates, and runs at the same time
+    # should not need the same ones.
+    cases = {name: _with_data(experiment, keys) for name, keys in experiment.cases.items()}
+    return [
+        Run(arm, name, seed, merged(base, keys), is_reference)
+        for seed in range(experiment.seeds)
+        for is_reference, arms in (
+            (False, experiment.arms),
+            (True, {name: Keys() for name in experiment.references}),
+        )
+        for arm, keys in arms.items()
+        for name, base in cases.items()
+    ]
+
+
+def _with_data(experiment: Experiment, keys: Keys) -> Keys:
+    base = merged({"data": list(experiment.data), **experiment.base}, keys)
+    return base | {"data": expanded(_as_list(base["data"]))}
+
+
+def expanded(patterns: Sequence[str]) -> list[pydantic.JsonValue]:
+    """Returns paths with sorted matches in place of wildcards.
+
+    Raises:
+        ConfigError: A wildcard matches nothing.
+    """
+    paths: list[pydantic.JsonValue] = []
+    for pattern in patterns:
+        found = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        if not found:
+            raise ConfigError(
+                f"The experiment's data {pattern!r} matches nothing below {Path.cwd()}. Collect "
+                "the datasets first, or name others."
+            )
+        paths += found
+    return paths
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Keys:
+    """Returns a copy of nested keys with some keys changed, which may be given as "split.alpha".
+
+    Raises:
+        ConfigError: A key is nested in another one that has no keys.
+    """
+    result = copy.deepcopy(dict(base))
+    for key, value in changes.items():
+        *parents, last = key.split(".")
+        part = result
+        for parent in parents:
+            nested = part.setdefault(parent, {})
+            if not isinstance(nested, dict):
+                raise ConfigError(
+                    f"The key {key!r} of the experiment is nested in {parent!r}, which is "
+                    f"{nested!r}. Leave one of the two out."
+                )
+            part = nested
+        part[last] = value
+    return result
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Reads an experiment, with what it takes from the file that it `extends`.
+
+    Keys are merged one by one; an arm or a named value that is null is left out, and null elsewhere
+    is a value as others are.
+
+    Raises:
+        ConfigError: A file is missing, is not YAML, or does not fit.
+    """
+    file = load_layers(path, lambda base, folder: folder / base)
+    content: Any = {}
+    for layer in reversed(file.layers):
+        content = _over(content, layer.content)
+    return validate(Experiment, content, str(path), file.cite)
+
+
+def _over(below: Any, above: Any, parents: tuple[str, ...] = ()) -> Any:
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    result = dict(below)
+    for key, value in above.items():
+        if value is None and parents in (("arms",), ("values",)):
+            result.pop(key, None)
+        else:
+            result[key] = _over(below.get(key), value, (*parents, key))
+    return result

@@ -1,0 +1,206 @@
+"""The page of an experiment, as Markdown: a table for each measure, and the figures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fleet_tools.baselines.experiments.figures import save_figures
+from fleet_tools.baselines.experiments.form import Experiment
+from fleet_tools.baselines.experiments.result import Row
+from fleet_tools.storage.atomic_files import write_file
+
+Entry = Callable[[Row], str | None]
+"""Returns the entry of a row in a table; None if it has none."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a page.
+
+    Attributes:
+        title: Its heading.
+        entry: Its entries.
+        of_merges: Whether references, which do not merge, are left out.
+    """
+
+    title: str
+    entry: Entry
+    of_merges: bool = False
+
+
+def write_page(experiment: Experiment, result: Mapping[str, Any], folder: Path, stem: str) -> None:
+    """Writes the page and the figures of a result.
+
+    Args:
+        experiment: The experiment.
+        result: Its result, see `result.make_result`.
+        folder: Folder of the files.
+        stem: Name of the experiment, that of its files without their suffixes.
+    """
+    names = save_figures(experiment, result, folder, stem)
+    write_file(folder / f"{stem}.md", markdown_page(experiment, result, stem, names))
+
+
+def markdown_page(
+    experiment: Experiment, result: Mapping[str, Any], stem: str, figures: Sequence[str]
+) -> str:
+    """Returns the page of a result.
+
+    Args:
+        experiment: The experiment.
+        result: Its result.
+        stem: Name of the experiment.
+        figures: File names of its figures.
+    """
+    url, rows = quote(stem), result["rows"]
+    seeds = f"{experiment.seeds} seed{'s' * (experiment.seeds != 1)}"
+    varies = f"`{experiment.vary}` varies; " if experiment.vary else ""
+    about = f"{experiment.about} " * bool(experiment.about)
+    lines = [f"# {stem}", "", f"{about}{varies}{seeds} each ([experiment]({url}.yaml))."]
+    for table in tables_of(experiment, rows):
+        lines += ["", f"## {table.title}", "", *_lines(experiment, rows, table)]
+    lines += _task_table(experiment, rows)
+    lines += _failures(result)
+    for name in figures:
+        lines += ["", f"![Results of {stem}]({quote(name)})"]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(experiment: Experiment, rows: Sequence[Row], table: Table) -> list[str]:
+    arms = experiment.arms if table.of_merges else experiment.compared
+    entries = {(row["arm"], row["value"]): table.entry(row) for row in rows}
+    cases = list(experiment.cases)
+    lines = [_table_row(["", *cases]), _table_row(["---"] * (1 + len(cases)))]
+    for arm in arms:
+        shown = [entries.get((arm, value)) for value in cases]
+        if any(shown) or not table.title.startswith("Barrier"):
+            lines.append(_table_row([arm, *(each or "-" for each in shown)]))
+    return lines
+
+
+def tables_of(experiment: Experiment, rows: Sequence[Row]) -> list[Table]:
+    """Returns the tables of what was measured, and is to be shown."""
+    measured = dict.fromkeys(name for row in rows for name in row if name not in _NO_MEASURES)
+    known = [name for name in TABLES if name in measured or name == "moved"]
+    others = [name for name in measured if name not in TABLES]
+    found = []
+    for name in [*known, *others] if experiment.measures is None else experiment.measures:
+        table = TABLES.get(name) or Table(
+            f"{name.capitalize()}{_OVER_SEEDS}", _numbers(name, ".4g")
+        )
+        arms = experiment.arms if table.of_merges else experiment.compared
+        if any(table.entry(row) for row in rows if row["arm"] in arms):
+            found.append(table)
+    return found
+
+
+def _task_table(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """Returns a table of solved scenes by task; none of a single task.
+
+    The larger number, of tasks or of policies, is listed downwards; rows without counts are left
+    out.
+    """
+    several = len(experiment.cases) > 1
+    counts = {
+        f"{row['arm']}, {row['value']}" if several else row["arm"]: row.get("tasks") or {}
+        for row in rows
+    }
+    tasks = sorted({task for each in counts.values() for task in each})
+    if len(tasks) < 2:
+        return []
+    lines = ["", "## Solved scenes by task", ""]
+    policies = [name for name, each in counts.items() if each]
+    if len(tasks) <= len(policies):
+        head, table = tasks, {name: [counts[name].get(task) for task in tasks] for name in policies}
+    else:
+        head = policies
+        table = {task: [counts[name].get(task) for name in policies] for task in tasks}
+    lines += [_table_row(["", *head]), _table_row(["---"] * (1 + len(head)))]
+    for title, entries in table.items():
+        texts = ["-" if each is None else f"{each[0]} of {each[1]}" for each in entries]
+        lines.append(_table_row([title, *texts]))
+    return lines
+
+
+def _failures(result: Mapping[str, Any]) -> list[str]:
+    if not result["failed"]:
+        return []
+    lines = [
+        f"- {each['arm']}, {each['value']}, seed {each['seed']}: {each['why']}"
+        for each in result["failed"]
+    ]
+    return ["", "## Failed", "", *lines]
+
+
+def _rate(name: str) -> Entry:
+    def entry(row: Row) -> str | None:
+        if (success := row.get(name)) is None:
+            return None
+        return f"{success['rate']:.0%} ({success['low']:.0%} to {success['high']:.0%})"
+
+    return entry
+
+
+def _numbers(name: str, form: str) -> Entry:
+    """Returns entries of a median, with the lowest and the highest if these differ from it."""
+
+    def entry(row: Row) -> str | None:
+        if (numbers := row.get(name)) is None or not isinstance(numbers, Mapping):
+            return None
+        middle, low, high = (
+            "inf" if numbers[key] is None else format(numbers[key], form)
+            for key in ("median", "low", "high")
+        )
+        return (
+            f"{middle} ({low} to {high})" if max(row["seeds"], row.get("pairs", 0)) > 1 else middle
+        )
+
+    return entry
+
+
+def _moved(row: Row) -> str | None:
+    fractions = [point["moved"] for point in row.get("curve", [])]
+    ends = [each for each in (fractions[:1] + fractions[-1:]) if each is not None]
+    return " then ".join(dict.fromkeys(f"{each:.0%}" for each in ends)) if any(fractions) else None
+
+
+def _transferred(row: Row) -> str | None:
+    if not row.get("bytes"):
+        return None
+    return f"{row['bytes'] / 1e6:.1f} of {row['data_at_home'] / 1e6:.1f}"
+
+
+_OVER_SEEDS = " (median, lowest and highest of seeds)"
+_OVER_PAIRS = " (median, lowest and highest of pairs)"
+
+TABLES: dict[str, Table] = {
+    "success": Table("Success rate (95% interval over training runs and scenes)", _rate("success")),
+    "fine_tuned": Table("Success rate after fine-tuning", _rate("fine_tuned")),
+    "loss": Table(f"Held-out loss{_OVER_SEEDS}", _numbers("loss", ".4f")),
+    "moved": Table(
+        "Units that alignment moved, in the first and the last round", _moved, of_merges=True
+    ),
+    "bytes": Table("MB transferred, of MB of the robots' data", _transferred, of_merges=True),
+    "barrier": Table(f"Barrier of the loss{_OVER_PAIRS}", _numbers("barrier", ".3g")),
+    "success_barrier": Table(
+        f"Barrier of the success rate{_OVER_PAIRS}", _numbers("success_barrier", ".1%")
+    ),
+    "accuracy": Table(f"Test accuracy{_OVER_SEEDS}", _numbers("accuracy", ".3g")),
+    "of_norms": Table(
+        "Difference of parameters' norms, relative (over pairs and parameters)",
+        _numbers("of_norms", ".1%"),
+    ),
+    "of_difference": Table(
+        "Norm of parameters' difference, relative (over pairs and parameters)",
+        _numbers("of_difference", ".1%"),
+    ),
+}
+"""Tables by measure; others have those of plain numbers."""
+
+_NO_MEASURES = ("arm", "value", "seeds", "tasks", "curve", "data_at_home", "pairs", "seconds")
+
+
+def _table_row(entries: Sequence[str]) -> str:
+    return f"| {' | '.join(entries)} |"

@@ -1,0 +1,218 @@
+"""The stored result of an experiment: what each run measured, and rows over seeds.
+
+A result is one JSON file. In "experiment" it has the experiment; in "cells", for each "arm",
+"value" and "seed", what was measured (see `arena.Arena.measure`); in "rows" the same over the seeds
+of each arm and value; in "failed" the runs that failed, and "why". Rows of experiments that ran
+before single runs were kept have no cells.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from fleet_tools.baselines.experiments.form import Experiment
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError
+from fleet_tools.storage.strict_json import loads
+from fleet_tools.utils.statistics import crossed_interval, spread
+
+Cell = Mapping[str, Any]
+"""What was measured of one "arm", "value" and "seed"."""
+
+Row = Mapping[str, Any]
+"""Results of one arm and value, see `summarized`."""
+
+Successes = Mapping[str, Sequence[Sequence[int]]]
+"""By task, a row for each policy, with 1 for each scene of a success and 0 for the others."""
+
+_COUNTS = ("bytes", "data_at_home")
+"""Measures of which only the median is kept."""
+
+_ABSENT = "left out"
+
+
+def make_result(
+    experiment: Experiment, cells: Sequence[Cell], failed: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Returns a result.
+
+    Args:
+        experiment: The experiment.
+        cells: What was measured, in any order.
+        failed: The runs that failed.
+    """
+    cases, compared = list(experiment.cases), experiment.compared
+    order = {(arm, value): k for k, (arm, value) in enumerate(_pairs(compared, cases))}
+    ordered = sorted(cells, key=lambda each: (order[each["arm"], each["value"]], each["seed"]))
+    return {
+        "experiment": experiment.model_dump(mode="json", exclude_defaults=True),
+        "rows": [summarized(arm, value, ordered) for arm, value in order],
+        "cells": ordered,
+        "failed": list(failed),
+    }
+
+
+def _pairs(arms: Iterable[str], values: Sequence[str]) -> Iterable[tuple[str, str]]:
+    return ((arm, value) for arm in arms for value in values)
+
+
+def summarized(arm: str, value: str, cells: Sequence[Cell]) -> dict[str, Any]:
+    """Returns the results of one arm and value over its seeds.
+
+    Args:
+        arm: Name of the arm or the reference.
+        value: Label of the value.
+        cells: Cells, of which those of other arms and values are left out.
+
+    Returns:
+        The "arm", the "value", the number of "seeds" (fewer than planned if some failed), and by
+        the name of each measure the "median", "low" and "high" of its numbers, where None is
+        infinity; None if there are none. The "success" rate has its 95% interval over training runs
+        and scenes, as "rate", "low" and "high", where tasks have equal weights; "tasks" has the
+        numbers of solved scenes and of all, by task; "bytes" are medians; the "curve" has for each
+        "round" medians, and "success". Lines have the number of "pairs", and the heights of their
+        "barrier" (and "success_barrier"), and both norm ratios of all parameters and pairs.
+    """
+    found = [each for each in cells if (each["arm"], each["value"]) == (arm, value)]
+    row: dict[str, Any] = {"arm": arm, "value": value, "seeds": len(found)}
+    names = dict.fromkeys(name for each in found for name in each)
+    for name in names:
+        if name in row or name == "seed":
+            continue
+        values = [each[name] for each in found if name in each]
+        if name == "lines":
+            row |= _of_lines([line for lines in values for line in lines])
+        elif name == "curve":
+            row[name] = [_point(points) for points in zip(*values, strict=True)]
+        elif name in ("success", "fine_tuned"):
+            row[name] = success_rate(values)
+            if name == "success":
+                row["tasks"] = _counts_by_task(values)
+        elif name in _COUNTS:
+            row[name] = _median(values)
+        else:
+            row[name] = _spread(values)
+    return row
+
+
+def success_rate(seeds: Sequence[Successes]) -> dict[str, float] | None:
+    """Returns the mean over tasks of success rates, and its interval; None without rollouts."""
+    tasks = sorted({task for successes in seeds for task in successes})
+    strata = [
+        np.array([row for successes in seeds for row in successes.get(task, [])], float)
+        for task in tasks
+    ]
+    if not strata:
+        return None
+    low, high = crossed_interval(strata)
+    rate = float(np.mean([stratum.mean() for stratum in strata]))
+    return {"rate": round(rate, 6), "low": low, "high": high}
+
+
+def _counts_by_task(seeds: Sequence[Successes]) -> dict[str, tuple[int, int]]:
+    scenes: dict[str, list[int]] = {}
+    for successes in seeds:
+        for task, rows in successes.items():
+            scenes.setdefault(task, []).extend(scene for row in rows for scene in row)
+    return {task: (sum(each), len(each)) for task, each in sorted(scenes.items())}
+
+
+def _point(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns a point of the curve from the same round of several seeds."""
+    medians = {name: _median([each[name] for each in rounds]) for name in ("bytes", "loss")}
+    moved = [each["moved"] for each in rounds if each["moved"] is not None]
+    success = success_rate([each["success"] for each in rounds])
+    return {"round": rounds[0]["round"], **medians, "moved": _median(moved), "success": success}
+
+
+def _of_lines(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    ratios = [ratio for line in lines for ratio in (line.get("norms") or {}).values()]
+    success = [line["success"]["height"] for line in lines if line.get("success")]
+    return {
+        "pairs": len(lines),
+        "barrier": spread([line["loss"]["height"] for line in lines]),
+        "success_barrier": spread(success),
+        "of_norms": spread([ratio["of_norms"] for ratio in ratios]),
+        "of_difference": spread([ratio["of_difference"] for ratio in ratios]),
+    }
+
+
+def _median(numbers: Sequence[float]) -> float | None:
+    return median(numbers) if numbers else None
+
+
+def _spread(numbers: Sequence[float | None]) -> dict[str, float | None] | None:
+    """Returns the spread of numbers, where None is infinity, which JSON does not have."""
+    found = spread([math.inf if each is None else each for each in numbers])
+    return found and {k: v if math.isfinite(v) else None for k, v in found.items()}
+
+
+def as_json(result: Mapping[str, Any]) -> str:
+    """Returns the text of a result: a line for each row, cell and failure."""
+    lines = [f'"experiment": {json.dumps(result["experiment"])}']
+    for name in ("rows", "cells", "failed"):
+        each = ",\n  ".join(map(json.dumps, result[name]))
+        lines.append(f'"{name}": [\n  {each}\n ]' if result[name] else f'"{name}": []')
+    return "{\n " + ",\n ".join(lines) + "\n}\n"
+
+
+def read_result(path: Path) -> tuple[Experiment, dict[str, Any]]:
+    """Reads a stored result.
+
+    Raises:
+        ConfigError: There is none, or it is damaged.
+    """
+    try:
+        result = loads(path.read_text())
+        if not isinstance(result, dict) or not all(
+            isinstance(result.get(name), list) for name in ("rows", "cells", "failed")
+        ):
+            raise ValueError("it has no rows, cells and failed")
+        return parse(Experiment, result.get("experiment"), str(path)), result
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is no result of an experiment: {error}") from None
+
+
+def changes(before: Experiment, now: Experiment) -> list[str]:
+    """Returns in what an experiment differs from its former self, other than by more of the same.
+
+    More seeds, arms, values, references and controls are none, since what was measured stays valid;
+    nor is what pages show.
+    """
+    one, other = _flat(before), _flat(now)
+    new_arms = [f"arms.{name}" for name in now.arms if name not in before.arms]
+    new_cases = [f"cases.{name}" for name in now.cases if name not in before.cases]
+    grown = ("references", "controls", *new_arms, *new_cases)
+
+    def is_new(key: str) -> bool:
+        if key == "seeds":
+            return now.seeds >= before.seeds
+        return key not in one and any(key == each or key.startswith(f"{each}.") for each in grown)
+
+    return [
+        f"{key} was {one.get(key, _ABSENT)!r} and is {other.get(key, _ABSENT)!r}"
+        for key in {**one, **other}
+        if one.get(key, _ABSENT) != other.get(key, _ABSENT) and not is_new(key)
+    ]
+
+
+def _flat(experiment: Experiment) -> dict[str, Any]:
+    names = ("references", "controls")
+    content = experiment.model_dump(mode="json", exclude={"measures", "values", "about", *names})
+    content |= {name: dict.fromkeys(getattr(experiment, name), True) for name in names}
+    flat: dict[str, Any] = {}
+    _flatten(content | {"cases": experiment.cases}, "", flat)
+    return {key: value for key, value in flat.items() if key not in names}
+
+
+def _flatten(content: Mapping[str, Any], prefix: str, flat: dict[str, Any]) -> None:
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            _flatten(value, f"{prefix}{key}.", flat)
+        else:
+            flat[f"{prefix}{key}"] = value

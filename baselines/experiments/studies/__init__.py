@@ -1,1 +1,0 @@
-"""Studies of merging on small networks: `python -m fleet_tools.baselines.studies`."""

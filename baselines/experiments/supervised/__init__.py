@@ -1,0 +1,8 @@
+"""The arena of labelled images and texts: small networks, no simulator.
+
+arena       what networks learn, how they are merged, and what is measured
+training    training and evaluation
+networks    the networks and their tables; `residual` has ResNet-20
+labelled    labelled examples, and their partition
+sources     where examples come from: `readers` and `cifar10` read files, `generated` draws
+"""

@@ -1,0 +1,104 @@
+"""Readers of the files in which public datasets are distributed: IDX, and LEAF's JSON.
+
+IDX has the arrays of bytes of MNIST and Fashion-MNIST, compressed or not.
+http://yann.lecun.com/exdb/mnist describes it: two zero bytes, the type (8: unsigned bytes), the
+number of dimensions, their sizes as big-endian 32-bit integers, and the entries.
+
+LEAF (Caldas et al. 2018, https://leaf.cmu.edu) has examples by user. A file has the keys "users",
+"num_samples" and "user_data"; the latter has, by user, "x" and "y". Of Shakespeare, "x" are texts
+of 80 characters and "y" the characters that follow.
+"""
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fleet_tools.errors import DatasetError
+from fleet_tools.storage.strict_json import loads
+
+_MOST_ENTRIES = 1 << 28
+"""Largest number of entries of an IDX file that are read."""
+
+_LARGEST = 1 << 29
+"""Largest size of a file of LEAF, bytes."""
+
+
+def read_idx(folder: Path, name: str, dimensions: int) -> np.ndarray:
+    """Reads an IDX file of unsigned bytes.
+
+    Args:
+        folder: Its folder.
+        name: Its name without ".gz"; the compressed file is read where this one is missing.
+        dimensions: Number of dimensions that it must have.
+
+    Raises:
+        DatasetError: It is missing, damaged or of another kind.
+    """
+    path = next((each for each in (folder / name, folder / f"{name}.gz") if each.is_file()), None)
+    if path is None:
+        raise DatasetError(f"{folder} holds neither {name} nor {name}.gz.")
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(4 + 4 * dimensions)
+            if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, 8, dimensions]):
+                raise DatasetError(f"{path} is no IDX file of bytes in {dimensions} dimensions.")
+            shape = tuple(int(size) for size in np.frombuffer(head[4:], ">u4"))
+            count = int(np.prod([float(size) for size in shape]))
+            if count > _MOST_ENTRIES:
+                raise DatasetError(f"{path} says that its shape is {shape}, too large to be read.")
+            content = file.read(count + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DatasetError(f"{path} cannot be read: {error}.") from error
+    if len(content) != count:
+        more = "more" if len(content) > count else f"{len(content)}"
+        raise DatasetError(f"{path} has {more} bytes after its head, and its shape is {shape}.")
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def read_leaf(folder: Path) -> dict[str, list[tuple[str, str]]]:
+    """Reads all JSON files of a folder.
+
+    Returns:
+        Texts and the characters that follow them, by user, in the order of the files' names.
+
+    Raises:
+        DatasetError: There is no file, or one is damaged or of another kind.
+    """
+    spoken: dict[str, list[tuple[str, str]]] = {}
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise DatasetError(f"{folder} holds no JSON file of LEAF.")
+    for path in paths:
+        try:
+            if path.stat().st_size > _LARGEST:
+                raise DatasetError(f"{path} is larger than {_LARGEST >> 20} MiB.")
+            content = loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise DatasetError(f"{path} cannot be read: {error}.") from error
+        for user, lines in _by_user(path, content).items():
+            spoken.setdefault(user, []).extend(lines)
+    return spoken
+
+
+def _by_user(path: Path, content: Any) -> dict[str, list[tuple[str, str]]]:
+    users = content.get("user_data") if isinstance(content, dict) else None
+    if not isinstance(users, dict):
+        raise DatasetError(f"{path} has no user_data, and is no file of LEAF.")
+    return {user: _lines(path, user, each) for user, each in users.items()}
+
+
+def _lines(path: Path, user: str, examples: Any) -> list[tuple[str, str]]:
+    if isinstance(examples, dict):
+        texts, following = examples.get("x"), examples.get("y")
+        if (
+            isinstance(texts, list)
+            and isinstance(following, list)
+            and len(texts) == len(following)
+            and all(isinstance(text, str) and text for text in texts)
+            and all(isinstance(each, str) and len(each) == 1 for each in following)
+        ):
+            return list(zip(texts, following, strict=True))
+    raise DatasetError(f"{path} has no texts with a character each of the user {user!r}.")
