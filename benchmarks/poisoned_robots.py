@@ -20,7 +20,6 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from poisoned_fleet import Cell
 
-    from fleet_tools.baselines.merging.problem import MergeResult
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.checkpoint import Checkpoint
     from fleet_tools.baselines.training.state import Tensors
@@ -77,6 +76,8 @@ def _measure(options: PoisonedRobotsOptions) -> int:
         to_run: dict[str, tuple[Checkpoint, list[dict[str, Any]]]] = {}
         chosen = [each for each in cells() if each.method in options.methods or not options.methods]
         for cell in by_priority(chosen):
+            if not options.scenes and (cell.method, cell.rule, cell.attack) in known:
+                continue
             entry, checkpoint = _merged(fleet, cell)
             print_now(options, json.dumps(entry))
             if options.part == 0 and "loss" not in known.get(_key(entry), {}):
@@ -119,11 +120,12 @@ def _config(options: PoisonedRobotsOptions, seed: int) -> Any:
 
 def _merged(fleet: Any, cell: "Cell") -> "tuple[dict[str, Any], Checkpoint | None]":
     """Returns what is known of a merge before its policy is run, and the policy."""
+    from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
     from fleet_tools.errors import FleetToolsError
 
     entry: dict[str, Any] = {"method": cell.method, "rule": cell.rule, "attack": cell.attack}
     try:
-        checkpoint = _checkpoint(fleet.plan.blueprint, fleet.merge(cell))
+        checkpoint = merged_checkpoint(fleet.plan.blueprint, fleet.merge(cell))
     except FleetToolsError as error:
         return entry | {"loss": None, "error": str(error).splitlines()[0]}, None
     digest = hashlib.sha256()
@@ -131,12 +133,6 @@ def _merged(fleet: Any, cell: "Cell") -> "tuple[dict[str, Any], Checkpoint | Non
         digest.update(checkpoint.weights[name].numpy().tobytes())
     losses = fleet.losses(checkpoint)
     return entry | {"loss": losses, "digest": digest.hexdigest()[:16]}, checkpoint
-
-
-def _checkpoint(blueprint: "Blueprint", result: "MergeResult") -> "Checkpoint":
-    from fleet_tools.baselines.policies.checkpoint import Checkpoint
-
-    return Checkpoint(blueprint, result.state)
 
 
 def _runner(
