@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fleet_tools.baselines.training.state import Tensors
 
 RESULTS = "results.jsonl"
+_LARGEST = 999
 ATTACKS = {
     "none": "nobody",
     "scaled": "weights times -10",
@@ -195,13 +196,11 @@ def _append(path: Path, entry: Mapping[str, Any]) -> None:
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the table: solved scenes by tool, and the median loss of the seeds on held-out steps.
+    """Returns the table: solved scenes, and losses on held-out steps, both by tool.
 
     Args:
         results: Entries of all seeds.
     """
-    from statistics import median
-
     from poisoned_fleet import METHODS, RULES
 
     rows = [table_head(("method", "rule", *ATTACKS.values()))]
@@ -213,8 +212,8 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
             cells = []
             for attack in ATTACKS:
                 entries = [each for each in found if each["attack"] == attack]
-                losses = [sum(e["loss"].values()) / len(e["loss"]) for e in entries if e["loss"]]
-                text = f"loss {median(losses):.2g}" if losses else "fails"
+                losses = [each["loss"] for each in entries if each["loss"]]
+                text = _losses(losses) if losses else "fails"
                 ran = [each for each in entries if "solved" in each]
                 if ran:
                     scenes = sum(each["scenes"] for each in ran)
@@ -224,6 +223,14 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
                 cells.append(text)
             rows.append(table_row((method, "none" if rule == "mean" else rule, *cells)))
     return "\n".join(rows)
+
+
+def _losses(losses: Sequence[Mapping[str, float]]) -> str:
+    """Returns median losses of the seeds by tool, in thousandths."""
+    from statistics import median
+
+    medians = [1e3 * median(each[tool] for each in losses) for tool in losses[0]]
+    return " ".join(f"{each:.0f}" if each < _LARGEST else f">{_LARGEST}" for each in medians)
 
 
 PROGRAM = cli.Program(
