@@ -14,13 +14,7 @@ from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.moments.measurement import Moments
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-from fleet_tools.baselines.merging.queries.moment_wire import (
-    decode_moment_query,
-    decode_moments,
-    encode_moments,
-    is_moment_query,
-)
+from fleet_tools.baselines.merging.queries.data_holder import DataAnswer, DataQuery, LocalDataHolder
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import train, validate
@@ -81,20 +75,17 @@ class Liar:
 
     Attributes:
         honest: Answers all else.
-        maps: The affine maps of its model.
     """
 
     honest: LocalDataHolder
-    maps: Sequence[Any]
 
-    def answer(self, message: bytes) -> bytes:
+    def answer(self, query: DataQuery) -> DataAnswer:
         """Returns true losses, and moments of random rows and targets, times `MOMENTS_SCALE`."""
-        if not is_moment_query(message):
-            return self.honest.answer(message)
-        query = decode_moment_query(message)
-        true = decode_moments(self.honest.answer(message), query, self.maps)
+        answer = self.honest.answer(query)
+        if not isinstance(answer, dict):
+            return answer
         generator = torch.Generator().manual_seed(0)
-        return encode_moments({name: _false(each, generator) for name, each in true.items()})
+        return {name: _false(each, generator) for name, each in answer.items()}
 
 
 def _false(true: Moments, generator: torch.Generator) -> Moments:
@@ -129,7 +120,7 @@ class PoisonedFleet:
         models.append(self._attackers(start, cell.attack))
         holders: list[Any] = [self._holder(robot, flipped=False) for robot in range(ATTACKER)]
         last = self._holder(ATTACKER, flipped=cell.attack == "ruins_hammer")
-        holders.append(Liar(last, plan.affine_maps) if cell.attack == "false_moments" else last)
+        holders.append(Liar(last) if cell.attack == "false_moments" else last)
         problem = MergeProblem(
             plan.blueprint.symmetry(),
             models,

@@ -20,12 +20,12 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from poisoned_fleet import Cell
 
-    from fleet_tools.baselines.merging.problem import MergeResult
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.checkpoint import Checkpoint
     from fleet_tools.baselines.training.state import Tensors
 
 RESULTS = "results.jsonl"
+_LARGEST = 999
 ATTACKS = {
     "none": "nobody",
     "scaled": "weights times -10",
@@ -77,6 +77,8 @@ def _measure(options: PoisonedRobotsOptions) -> int:
         to_run: dict[str, tuple[Checkpoint, list[dict[str, Any]]]] = {}
         chosen = [each for each in cells() if each.method in options.methods or not options.methods]
         for cell in by_priority(chosen):
+            if not options.scenes and (cell.method, cell.rule, cell.attack) in known:
+                continue
             entry, checkpoint = _merged(fleet, cell)
             print_now(options, json.dumps(entry))
             if options.part == 0 and "loss" not in known.get(_key(entry), {}):
@@ -119,11 +121,12 @@ def _config(options: PoisonedRobotsOptions, seed: int) -> Any:
 
 def _merged(fleet: Any, cell: "Cell") -> "tuple[dict[str, Any], Checkpoint | None]":
     """Returns what is known of a merge before its policy is run, and the policy."""
+    from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
     from fleet_tools.errors import FleetToolsError
 
     entry: dict[str, Any] = {"method": cell.method, "rule": cell.rule, "attack": cell.attack}
     try:
-        checkpoint = _checkpoint(fleet.plan.blueprint, fleet.merge(cell))
+        checkpoint = merged_checkpoint(fleet.plan.blueprint, fleet.merge(cell))
     except FleetToolsError as error:
         return entry | {"loss": None, "error": str(error).splitlines()[0]}, None
     digest = hashlib.sha256()
@@ -131,12 +134,6 @@ def _merged(fleet: Any, cell: "Cell") -> "tuple[dict[str, Any], Checkpoint | Non
         digest.update(checkpoint.weights[name].numpy().tobytes())
     losses = fleet.losses(checkpoint)
     return entry | {"loss": losses, "digest": digest.hexdigest()[:16]}, checkpoint
-
-
-def _checkpoint(blueprint: "Blueprint", result: "MergeResult") -> "Checkpoint":
-    from fleet_tools.baselines.policies.checkpoint import Checkpoint
-
-    return Checkpoint(blueprint, result.state)
 
 
 def _runner(
@@ -199,13 +196,11 @@ def _append(path: Path, entry: Mapping[str, Any]) -> None:
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the table: solved scenes by tool, and the median loss of the seeds on held-out steps.
+    """Returns the table: solved scenes, and losses on held-out steps, both by tool.
 
     Args:
         results: Entries of all seeds.
     """
-    from statistics import median
-
     from poisoned_fleet import METHODS, RULES
 
     rows = [table_head(("method", "rule", *ATTACKS.values()))]
@@ -217,8 +212,8 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
             cells = []
             for attack in ATTACKS:
                 entries = [each for each in found if each["attack"] == attack]
-                losses = [sum(e["loss"].values()) / len(e["loss"]) for e in entries if e["loss"]]
-                text = f"loss {median(losses):.2g}" if losses else "fails"
+                losses = [each["loss"] for each in entries if each["loss"]]
+                text = _losses(losses) if losses else "fails"
                 ran = [each for each in entries if "solved" in each]
                 if ran:
                     scenes = sum(each["scenes"] for each in ran)
@@ -228,6 +223,14 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
                 cells.append(text)
             rows.append(table_row((method, "none" if rule == "mean" else rule, *cells)))
     return "\n".join(rows)
+
+
+def _losses(losses: Sequence[Mapping[str, float]]) -> str:
+    """Returns median losses of the seeds by tool, in thousandths."""
+    from statistics import median
+
+    medians = [1e3 * median(each[tool] for each in losses) for tool in losses[0]]
+    return " ".join(f"{each:.0f}" if each < _LARGEST else f">{_LARGEST}" for each in medians)
 
 
 PROGRAM = cli.Program(

@@ -8,6 +8,8 @@ the SuperNode says which robots are its own:
     data             folders of the node's own datasets, separated by ":". The node's one robot
                      has all of their successful episodes, and no other folder is opened. Without
                      it, the folders that the server names are.
+    protection       "sums" or "noise": the robot answers nothing without it, see `protection`
+    clip             largest norm to which "noise" may clip the robot's change
 """
 
 from typing import Any
@@ -16,6 +18,7 @@ from fleet_tools.baselines.federated.messages import Assignment, decode, encode
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.flower.library import flower
 from fleet_tools.baselines.flower.node import Node
+from fleet_tools.baselines.flower.protection import is_protected, protected, train_protected
 from fleet_tools.baselines.flower.records import (
     DataQuestion,
     answer_content,
@@ -37,9 +40,11 @@ def report(message: Any, context: Any) -> Any:
     return flower("app").Message(content(found), reply_to=message)
 
 
-@app.train()
+@app.train(mods=[protected])
 def answer(message: Any, context: Any) -> Any:
     """Answers a message to a robot. Errors become Flower's error replies, with their text."""
+    if is_protected(message):
+        return train_protected(message, context)
     node = Node.of(context.node_config)
     assignment = node.localized(read_value(Assignment, message))
     reply = encode(FleetRobot(assignment).answer(decode(read_bytes(message))))

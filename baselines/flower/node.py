@@ -1,5 +1,6 @@
-"""What the configuration of a SuperNode says: its number, and its own data."""
+"""What the configuration of a SuperNode says: its number, its own data, and its protection."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,11 @@ from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.errors import ConfigError
 
 PARTITION, PARTITIONS, DATA = "partition-id", "num-partitions", "data"
+PROTECTION, CLIP = "protection", "clip"
 """Keys of a SuperNode's `--node-config`; the first two are those of Flower's simulations."""
+
+PROTECTIONS = ("none", "sums", "noise")
+"""See `flower.protection`."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +25,16 @@ class Node:
         partition: Its number, from 0.
         partitions: Number of nodes.
         data: Folders of its own datasets; empty if it opens those that assignments name.
+        protection: One of `PROTECTIONS` without which its robot answers nothing; "none" lets the
+            server choose.
+        clip: Largest norm to which "noise" may clip the change of its robot; None for any.
     """
 
     partition: int
     partitions: int
     data: tuple[str, ...] = ()
+    protection: str = "none"
+    clip: float | None = None
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
@@ -44,7 +54,16 @@ class Node:
         data = config.get(DATA, "")
         if not isinstance(data, str):
             raise ConfigError(f"`{DATA}` of this node is {data!r}, not folders of datasets.")
-        return cls(partition, partitions, tuple(filter(None, data.split(os.pathsep))))
+        protection, clip = config.get(PROTECTION, "none"), config.get(CLIP)
+        if protection not in PROTECTIONS:
+            raise ConfigError(
+                f"`{PROTECTION}` of this node is {protection!r}; there are "
+                f"{', '.join(PROTECTIONS)}."
+            )
+        if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
+            raise ConfigError(f"`{CLIP}` of this node is {clip!r}; expected: a positive number.")
+        folders = tuple(filter(None, data.split(os.pathsep)))
+        return cls(partition, partitions, folders, protection, clip)
 
     def owns(self, robot: int) -> bool:
         """Whether a robot is the node's own."""
@@ -62,3 +81,24 @@ class Node:
                 f"{self.partition} and {PARTITIONS}={self.partitions}."
             )
         return assignment.model_copy(update={"data": self.data}) if self.data else assignment
+
+    def require_protection(self, given: str, norm: float = 0.0) -> None:
+        """Raises an error unless the node answers messages under a protection.
+
+        Args:
+            given: That of the message.
+            norm: With "noise", the norm to which the change would be clipped.
+
+        Raises:
+            ConfigError: The node wants another protection, or a smaller norm.
+        """
+        if self.protection not in ("none", given):
+            raise ConfigError(
+                f"This node answers with {PROTECTION}={self.protection} alone, and the message has "
+                f'{given}. Start the run with `protection="{self.protection}"`.'
+            )
+        if given == "noise" and self.clip is not None and not norm <= self.clip:
+            raise ConfigError(
+                f"This node clips to {self.clip:g} at most, and the server wants {norm:g}. Start "
+                f"the run with `clip={self.clip:g}`."
+            )

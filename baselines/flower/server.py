@@ -5,10 +5,10 @@ A Flower app names it as `serverapp = "fleet_tools.baselines.flower.server:app"`
 same command resumes a fleet that was stopped.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import pydantic
 import torch
 
 from fleet_tools.baselines.federated.config import FleetConfig
@@ -19,11 +19,12 @@ from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.summary import as_text
 from fleet_tools.baselines.flower.library import flower
 from fleet_tools.baselines.flower.nodes_plan import with_data_of_nodes
+from fleet_tools.baselines.flower.protected_run import run_protected
 from fleet_tools.baselines.flower.records import DataQuestion
 from fleet_tools.baselines.flower.roster import Roster
 from fleet_tools.baselines.flower.transport import FlowerTransport
 from fleet_tools.baselines.training.rollouts import make_success_measure
-from fleet_tools.config.values import Positive, Value, load_yaml, parse
+from fleet_tools.config.values import Number, Positive, Value, load_yaml, parse
 
 app = flower("serverapp").ServerApp()
 
@@ -38,32 +39,41 @@ class ServerOptions(Value):
         wait_s: Time for nodes to come online, s. A fleet whose nodes have data of their own needs
             all of them once, to be planned; others leave robots of absent nodes out.
         timeout_s: Time limit of a robot's answer, s.
+        protection: "none", "sums" or "noise", see `protection`.
+        clip: With "noise", the largest L2 norm of a robot's change.
+        noise: Likewise, the standard deviation of the noise in the sum of changes, in units of
+            `clip`.
+        delta: Likewise, the probability with which differential privacy may fail.
     """
 
     fleet: str
     output: str
     wait_s: Positive = 600.0
     timeout_s: Positive = 3600.0
+    protection: Literal["none", "sums", "noise"] = "none"
+    clip: Positive = 1.0
+    noise: Positive = 1.0
+    delta: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 1e-5
 
 
 @app.main()
 def main(grid: Any, context: Any) -> None:
     """Runs all rounds that are left."""
-    run_fleet(grid, context.run_config)
+    run_fleet(grid, context)
 
 
-def run_fleet(grid: Any, run_config: Mapping[str, Any]) -> dict[str, Any]:
+def run_fleet(grid: Any, context: Any) -> dict[str, Any]:
     """Runs all rounds of a fleet that are left, and returns the report.
 
     Args:
         grid: Flower's grid.
-        run_config: The options by name, with "-" or "_".
+        context: Flower's context, with the options by name, with "-" or "_", as `run_config`.
 
     Raises:
         ConfigError: An option, the YAML file or the configuration of nodes does not fit.
-        FleetToolsError, OSError: See `federated.run.complete`.
+        FleetToolsError, OSError: See `federated.run.complete` and `run_protected`.
     """
-    given = {name.replace("-", "_"): value for name, value in run_config.items()}
+    given = {name.replace("-", "_"): value for name, value in context.run_config.items()}
     options = parse(ServerOptions, given, "The configuration of the run")
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
     config = load_yaml(FleetConfig, Path(options.fleet))
@@ -71,6 +81,19 @@ def run_fleet(grid: Any, run_config: Mapping[str, Any]) -> dict[str, Any]:
     measure_success = make_success_measure(config.data, config.rollouts, plan.blueprint)
     roster = Roster(grid, DataQuestion(blueprint=plan.blueprint, by=config.split.by))
     plan = with_data_of_nodes(plan, roster.await_all(options.wait_s))
+    if options.protection != "none":
+        return run_protected(
+            grid,
+            context,
+            plan,
+            roster,
+            Path(options.output),
+            protection=options.protection,
+            timeout_s=options.timeout_s,
+            clip=options.clip,
+            noise=options.noise,
+            delta=options.delta,
+        )
     transport = FlowerTransport(grid, plan.assignments, timeout_s=options.timeout_s, roster=roster)
     with FleetWriter(Path(options.output), plan) as writer:
         report = complete(

@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 pytest.importorskip("websockets")
-pytest.importorskip("cryptography")
 pytest.importorskip("manifold3d")
 
 from hypothesis import given

@@ -3,6 +3,7 @@
 Messages, replies and errors are Flower's own; the network is that of `flower_network`.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ class GridHere:
     Attributes:
         nodes: As given.
         sent: Flower's id of the node, and type, of each message.
+        exchanged: Content of each message and of its reply, without those that failed.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class GridHere:
         self.nodes, self._delays, self._fails = nodes, delays, fails
         self.sent: list[tuple[int, str]] = []
         self._waiting: dict[str, tuple[int | None, Message]] = {}
+        self._contexts: dict[int, Context] = {}
+        self.exchanged: list[tuple[RecordDict, RecordDict]] = []
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.nodes)
@@ -68,12 +72,21 @@ class GridHere:
                 self._waiting[key] = (delay - 1, message)
         return replies
 
+    def send_and_receive(self, messages: Iterable[Message], **_: Any) -> Iterable[Message]:
+        return list(self.pull_messages(self.push_messages(messages)))
+
     def _reply(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
-        context = Context(0, node, dict(self.nodes[node]), RecordDict(), {})
+        new = Context(0, node, dict(self.nodes[node]), RecordDict(), {})
+        context = self._contexts.setdefault(node, new)  # SecAgg+ keeps its keys there
         if self._fails(node, message):
             return Message(Error(8, "the process ended\nwith a traceback"), reply_to=message)
+        sent = message.content
+        message.content = copy.deepcopy(sent)  # messages share it, and a node may change it
         try:
-            return app(message, context)
+            reply = app(message, context)
         except Exception as error:
             return Message(Error(2, f"{type(error)}:<'{error}'>"), reply_to=message)
+        if not reply.has_error():
+            self.exchanged.append((sent, copy.deepcopy(reply.content)))
+        return reply

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
+import numpy as np
 import psutil
 import torch
 import yaml
@@ -30,7 +31,17 @@ from support.flower_network import (
 from support.pages import DOCS, blocks
 from support.processes import ROOT
 
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import load_progress
+from fleet_tools.baselines.federated.streaming.vectors import difference
+from fleet_tools.baselines.flower.node import Node
+from fleet_tools.baselines.flower.node_report import report_of
+from fleet_tools.baselines.flower.nodes_plan import with_data_of_nodes
+from fleet_tools.baselines.flower.protection import Task, weights_after
+from fleet_tools.baselines.flower.records import DataQuestion
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.config.values import load_yaml
 
 pytestmark = needs_flower
 
@@ -129,6 +140,83 @@ def test_the_guides_app_of_ones_own_merges_by_a_method_of_ours(tmp_path: Path) -
     assert model(torch.randn(3, 4)).isfinite().all()
 
 
+RECORDING = """
+import numpy as np
+from flwr.common import bytes_to_ndarray
+from flwr.serverapp import ServerApp
+from fleet_tools.baselines.flower.server import run_fleet
+
+app = ServerApp()
+seen = []
+
+
+class Curious:
+    def __init__(self, grid):
+        self._grid = grid
+
+    def __getattr__(self, name):
+        return getattr(self._grid, name)
+
+    def send_and_receive(self, messages, **options):
+        replies = list(self._grid.send_and_receive(messages, **options))
+        for reply in replies:
+            for record in reply.content.config_records.values():
+                seen.extend(bytes_to_ndarray(v[-1]) for k, v in record.items() if "masked" in k)
+        return replies
+
+
+@app.main()
+def main(grid, context):
+    run_fleet(Curious(grid), context)
+    np.save(context.run_config["output"] + "/seen.npy", np.array(seen, np.int64))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protection", ["sums", "noise"])
+def test_a_protected_fleet_has_the_mean_of_its_robots(tmp_path: Path, protection: str) -> None:
+    given = {"streaming": {}, "initialization": "common", "robots": 3, "merge_every": None}
+    config, own = write_fleet(tmp_path, **given)
+    own.append(write_data(tmp_path / "own2", (4, 6, 5), seed=9))
+    app, output = tmp_path / "app", tmp_path / "flower"
+    app.mkdir()
+    (app / "curious.py").write_text(RECORDING)
+    project = (EXAMPLE / "pyproject.toml").read_text()
+    (app / "pyproject.toml").write_text(
+        project.replace("fleet_tools.baselines.flower.server:app", "curious:app")
+    )
+    protected = f'{options(tmp_path, config)} protection="{protection}" clip=1000.0 noise=0.00001'
+    with network(tmp_path / "network") as net:
+        for number, data in enumerate(own):
+            folder = f'partition-id={number} num-partitions=3 data="{data}"'
+            net.add_node(f"node{number}", f'{folder} protection="{protection}"')
+        log = net.run(app, protected, timeout_s=1500)
+    assert (output / "report.json").is_file(), log
+    plan = FleetPlan.of(load_yaml(FleetConfig, config))
+    nodes = [Node(number, 3, (str(folder),)) for number, folder in enumerate(own)]
+    question = DataQuestion(blueprint=plan.blueprint, by=plan.config.split.by)
+    plan = with_data_of_nodes(plan, {node.partition: report_of(node, question) for node in nodes})
+    base = plan.first_base()
+    assert base is not None
+    zero = {name: each * 0 for name, each in base.items()}
+    begun, epochs = difference(base, zero), plan.config.epochs_per_round
+    robots = [
+        weights_after(
+            node.localized(each), Task(assignment=each, round=1, epoch=0, epochs=epochs), begun
+        )
+        for node, each in zip(nodes, plan.assignments, strict=True)
+    ]
+    merged = difference(load_checkpoint(output / "merged.safetensors").weights, zero)
+    # Rounding of SecAgg+, or noise of 1000 * 0.00001 / 3.
+    near = 1e-4 if protection == "sums" else 5 * 0.01 / 3
+    assert np.abs(merged - np.mean(robots, axis=0)).max() < near
+    seen = np.load(output / "seen.npy")
+    assert len(seen) == (3 if protection == "sums" else 0)
+    for masked in seen:  # what the server sees of one robot tells nothing of its weights
+        for secret in robots:
+            assert abs(np.corrcoef(masked.reshape(-1), secret)[0, 1]) < 5 / np.sqrt(secret.size)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [64, 2048])
 def test_what_a_message_costs(width: int, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -160,5 +248,7 @@ def test_what_a_message_costs(width: int, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_what_needs_flower_itself_holds_in_its_environment() -> None:
-    files = [f"tests/baselines/flower/test_{name}.py" for name in ("transport", "strategy")]
+    files = [
+        f"tests/baselines/flower/test_{name}.py" for name in ("transport", "strategy", "protection")
+    ]
     flower_python("-m", "pytest", "-q", "-o", "addopts=--import-mode=importlib", *files)

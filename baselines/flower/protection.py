@@ -1,0 +1,136 @@
+"""What a node does under a protection: Flower's SecAgg+ or clipping, around one training.
+
+    sums    SecAgg+ (Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic
+            Overhead", 2020): the server learns the sum of the nodes' weights and no single ones
+    noise   clipped changes, whose mean gets the server's noise (McMahan et al., "Learning
+            Differentially Private Recurrent Language Models", 2018): the server learns each
+            change, and who sees the policies little of any one robot
+
+Both are Flower's own, as a node and its server know them: `secaggplus_mod` and
+`fixedclipping_mod`. A node that asks for a protection in its configuration refuses all messages
+to its robot without it.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.messages import LocalUpdateRequest
+from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.streaming.messages import (
+    ChangeRequest,
+    decode_vector,
+    encode_change_request,
+)
+from fleet_tools.baselines.federated.streaming.vectors import displaced
+from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.flower.node import Node
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.config.values import CountOrZero, Value, parse
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.storage.strict_json import loads
+
+TASK: Final = "task"
+"""Key of a `Task` in the configuration that goes with a message."""
+
+CLIP: Final = "clipping_norm"
+"""Flower's key of the norm to which a node clips its change."""
+
+_SECURE: Final = "secaggplus_configs"
+"""Flower's name of the record of SecAgg+."""
+
+
+class Task(Value):
+    """What a robot trains in a protected round.
+
+    Attributes:
+        assignment: Its assignment.
+        round: Number of the round, from 1.
+        epoch: Number of epochs before.
+        epochs: Number of epochs of this round.
+    """
+
+    assignment: Assignment
+    round: CountOrZero
+    epoch: CountOrZero
+    epochs: CountOrZero
+
+
+def protected(message: Any, context: Any, call_next: Any) -> Any:
+    """A mod of Flower: applies the protection that a message is part of.
+
+    Raises:
+        ConfigError: The node wants another one, or a smaller norm to clip to.
+    """
+    node, records = Node.of(context.node_config), message.content.config_records
+    if _SECURE in records:
+        node.require_protection("sums")
+        mods = flower("client.mod")
+        return mods.secaggplus_mod(message, context, call_next)
+    norms = [record[CLIP] for record in records.values() if CLIP in record]
+    if norms:
+        node.require_protection("noise", float(norms[0]))
+        return flower("clientapp.mod").fixedclipping_mod(message, context, call_next)
+    node.require_protection("none")
+    return call_next(message, context)
+
+
+def is_protected(message: Any) -> bool:
+    """Whether a message asks for weights under a protection."""
+    records = message.content.config_records
+    return any(TASK in record for record in records.values())
+
+
+def train_protected(message: Any, context: Any) -> Any:
+    """Returns the reply of a node: the weights of its robot, aligned and trained, as one vector.
+
+    Raises:
+        MessageError: The message is no such request.
+        FleetToolsError: See `FleetRobot.answer`.
+    """
+    node, compat = Node.of(context.node_config), flower("compat.common.recorddict_compat")
+    common = flower("common")
+    given = compat.recorddict_to_fitins(message.content, keep_input=True)
+    arrays = common.parameters_to_ndarrays(given.parameters)
+    try:
+        task = parse(Task, loads(str(given.config[TASK])), "A message over Flower")
+    except (KeyError, ValueError, FleetToolsError) as error:
+        raise MessageError(f"A protected message holds no task: {error}") from None
+    reference = arrays[0] if len(arrays) == 1 else np.zeros(0)
+    update = common.FitRes(
+        common.Status(common.Code.OK, ""),
+        common.ndarrays_to_parameters(
+            [weights_after(node.localized(task.assignment), task, reference)]
+        ),
+        num_examples=1,  # all robots count the same: how many steps one has would not be hidden
+        metrics={},
+    )
+    content = compat.fitres_to_recorddict(update, keep_input=False)
+    return flower("app").Message(content, reply_to=message)
+
+
+def weights_after(assignment: Assignment, task: Task, reference: np.ndarray) -> np.ndarray:
+    """Returns a robot's weights after training and alignment with those with which it began.
+
+    Args:
+        assignment: Its assignment, with its own data.
+        task: What it trains.
+        reference: Weights with which the round begins, (n,), float32; see `streaming.vectors`.
+
+    Raises:
+        MessageError: There are not as many weights, or its fleet does not stream.
+    """
+    zero = {
+        name: torch.zeros_like(each)
+        for name, each in assignment.blueprint.create().state_dict().items()
+    }
+    size = sum(each.numel() for each in zero.values())
+    if reference.shape != (size,):
+        raise MessageError(f"{reference.shape} weights were sent; the policy has {size}.")
+    weights = displaced(zero, reference.astype(np.float64))
+    training = LocalUpdateRequest(task.round, task.epoch, task.epochs, weights)
+    request = encode_change_request(ChangeRequest(training, None, task.round))
+    reply = FleetRobot(assignment).answer(request)
+    return (reference + decode_vector(reply, task.round, size).vector).astype(np.float32)
