@@ -1,8 +1,8 @@
 """Merges models: `python -m fleet_tools.baselines.merge A B --method git_rebasin --output MERGED`.
 
-Checkpoints of policies are merged into a checkpoint. For other models, `--spec` names a function
-that returns their table of axes (see `merging.spec`), or `--model` one that returns a model, from
-which the table is derived. A false table is refused.
+Checkpoints of policies are merged into a checkpoint, each with its own `--dataset` where the method
+asks for data. For other models, `--model` names a function that returns their architecture, from
+which the table of axes is derived. A false table is refused.
 """
 
 import contextlib
@@ -23,9 +23,17 @@ from fleet_tools.utils.progress import progress_bar
 
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.merging.queries.data_holder import Traffic
-    from fleet_tools.baselines.merging.spec import ModelSpec
+    import torch
+
+    from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+    from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Traffic
+    from fleet_tools.baselines.merging.symmetry.check import CheckReport
+    from fleet_tools.baselines.merging.symmetry.table import State
     from fleet_tools.baselines.policies.blueprint import Blueprint
+    from fleet_tools.baselines.policies.checkpoint import Checkpoint
+
+_BATCH = 256
+"""Approximate number of steps in a draw from a dataset."""
 
 
 def _odd(points: int) -> int:
@@ -48,18 +56,27 @@ class MergeOptions(cli.Options):
     ]
     """Safetensors files: checkpoints of one kind of policy, or state dicts of other models."""
     method: str
-    """Merging method: naive_average, git_rebasin, fleet_merge or another one of
-    merging.methods.registry, or module:function for your own, whose code is run."""
+    """Merging method: naive_average, git_rebasin, fleet_merge, density_gate or another one of
+    fleet_tools.merging.methods, or module:function for your own, whose code is run."""
     output: Path
     """File of the merged model."""
     option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
     """Option of the method or its Descent, such as epochs=5 or steps=60; may be repeated."""
-    spec: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
-    """Function that returns the table of axes, or a merging.spec.ModelSpec with data; its code is
-    run. Checkpoints need none."""
+    dataset: Annotated[UseAppendAction[tuple[Path, ...]], arg(metavar="FOLDER")] = ()
+    """Dataset of a checkpoint, by which methods measure losses, gradients and moments: repeated,
+    one for each model in the same order."""
     model: Annotated[str | None, arg(metavar="MODULE:FACTORY")] = None
-    """Function that returns a model and an example of its inputs; its code is run. The table of
-    --spec is checked by it; without --spec, the table is derived from it."""
+    """For models that are no checkpoints: function that returns their architecture, or a tuple of
+    it and an example; its code is run. The table of axes is derived from it."""
+    example: Annotated[str | None, arg(metavar="SHAPE|FILE")] = None
+    """Inputs of --model: the shape of a batch, such as 8x3x32x32, or a safetensors file with one
+    tensor for each argument."""
+    data: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
+    """Function that returns the data of --model's models: a list with an iterable of batches
+    (inputs, labels), or a data holder, for each; its code is run."""
+    problem: Annotated[str | None, arg(metavar="MODULE:FUNCTION")] = None
+    """Function of the list of state dicts that returns a MergeProblem, for models with a table of
+    your own; its code is run."""
     base: Path | None = None
     """File of the weights from which all models were trained, for methods that need them, such as
     task_arithmetic and ties; a checkpoint if the models are checkpoints."""
@@ -74,12 +91,15 @@ class MergeOptions(cli.Options):
 
 
 def _merge(options: MergeOptions) -> int:
+    from fleet_tools.baselines.merging.ensembles import Ensemble
     from fleet_tools.baselines.merging.errors import UnsoundMergeError
     from fleet_tools.baselines.merging.methods import registry
     from fleet_tools.baselines.merging.methods.options import read_options
     from fleet_tools.baselines.merging.model_files import read_models, write_model
     from fleet_tools.baselines.merging.report import as_text, measure_merge
-    from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
+    from fleet_tools.baselines.merging.user_models import run
+    from fleet_tools.baselines.policies.checkpoint import save_checkpoint
+    from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
 
     method_options = read_options(registry.find(options.method), options.option)
     _require_several(options.models)
@@ -88,34 +108,13 @@ def _merge(options: MergeOptions) -> int:
     states, blueprint = read_models(inputs)
     models = states[: len(options.models)]
     with _cautions_on_stderr():
-        spec = _find_spec(options.spec, options.model, blueprint)
-        if options.base is not None:
-            spec = replace(spec, base=states[-1])
-        problem = spec.problem(models, options.averaging_weights or None, options.seed)
-        checked = spec.check(models[0])
-    if checked is None:
+        problem = _problem(options, models, None if options.base is None else states[-1], blueprint)
+        checked = _checked(problem)
+    if checked is None and options.method not in registry.UNALIGNED:
         print(
-            "Warning: The table was not checked. Name a model by --model MODULE:FACTORY.",
+            "Warning: The table was not checked. Give the merge problem a module and an example.",
             file=sys.stderr,
         )
-    try:
-        with progress_bar(2, "stage") as bar:
-            bar.set_postfix_str("merging")
-            started = time.perf_counter()
-            merged = registry.merge(options.method, problem, **method_options)
-            seconds = round(time.perf_counter() - started, 3)
-            bar.set_postfix_str("measuring barriers", refresh=False)
-            bar.update()
-            state = spec.finish(merged.state)
-            spec.require_sound(state, problem.models[0], options.method)
-            loss = spec.pooled_loss(problem)
-            report = measure_merge(problem, merged, loss, spec.finish, options.points)
-            bar.update()
-    except UnsoundMergeError as error:
-        print(f"Not stored: {error}", file=sys.stderr)
-        return cli.FAILED
-    # Of tied weights one name, as in the files.
-    state = {name: tensor for name, tensor in state.items() if name in models[0]}
     notes = {
         "method": options.method,
         "options": dict(text.split("=", 1) for text in options.option),
@@ -124,14 +123,40 @@ def _merge(options: MergeOptions) -> int:
         "seed": options.seed,
         **({} if options.base is None else {"base": options.base.name}),
     }
-    if blueprint is None:
-        write_model(options.output, state, notes)
+    try:
+        with progress_bar(2, "stage") as bar:
+            bar.set_postfix_str("merging")
+            started = time.perf_counter()
+            merged = run(options.method, problem, method_options)
+            seconds = round(time.perf_counter() - started, 3)
+            bar.set_postfix_str("measuring barriers", refresh=False)
+            bar.update()
+            policy = None
+            if blueprint is not None and options.problem is None:
+                policy = merged_checkpoint(blueprint, merged, notes)
+            network = _network(policy, merged)
+            report = measure_merge(problem, merged, options.points, network)
+            bar.update()
+    except UnsoundMergeError as error:
+        print(f"Not stored: {error}", file=sys.stderr)
+        return cli.FAILED
+    if policy is not None:
+        save_checkpoint(options.output, policy)
+    elif merged.is_ensemble:
+        model = merged.model
+        assert isinstance(model, Ensemble)
+        write_model(options.output, model.state_dict(), {**notes, "ensemble": model.description()})
     else:
-        save_checkpoint(options.output, Checkpoint(blueprint, state, notes))
+        # Of tied weights one name, as in the files.
+        tied = set(problem.models[0]) - set(models[0])
+        kept = {name: each for name, each in merged.state.items() if name not in tied}
+        write_model(options.output, kept, notes)
     summary = {
         "output": str(options.output),
         "method": options.method,
         "seconds": seconds,
+        "members": len(merged.members),
+        "parameters": merged.parameters,
         **asdict(report),
         "traffic": asdict(merged.traffic),
         "check": None if checked is None else asdict(checked),
@@ -139,7 +164,8 @@ def _merge(options: MergeOptions) -> int:
     options.report(
         summary,
         lambda: (
-            f"{options.output}: {len(models)} models by {options.method}, in {seconds:.1f} s\n"
+            f"{options.output}: {len(models)} models by {options.method}, in {seconds:.1f} s; "
+            f"{_size_text(merged)}\n"
             f"Table: {checked or 'not checked'}\n"
             f"{as_text(report)}{_traffic_text(merged.traffic)}"
         ),
@@ -147,34 +173,119 @@ def _merge(options: MergeOptions) -> int:
     return cli.OK
 
 
-def _find_spec(name: str | None, model: str | None, blueprint: "Blueprint | None") -> "ModelSpec":
-    """Returns the spec of models: the user's, or that of checkpoints, or a derived one."""
+def _problem(
+    options: MergeOptions,
+    models: "Sequence[State]",
+    base: "State | None",
+    blueprint: "Blueprint | None",
+) -> "MergeProblem":
+    """Returns the problem: the user's own, or that of checkpoints, or that of other models."""
     from fleet_tools.baselines.merging.errors import MergeError
-    from fleet_tools.baselines.merging.spec import ModelSpec, load_model, load_spec
+    from fleet_tools.baselines.merging.methods import registry
+    from fleet_tools.baselines.merging.model_files import call, load_model
+    from fleet_tools.baselines.merging.problem import MergeProblem
+    from fleet_tools.baselines.merging.user_models import problem_of
 
-    spec = None if name is None else load_spec(name)
-    if spec is None and blueprint is not None:
-        spec = ModelSpec(blueprint.symmetry())
-    if model is not None:
-        module, example = load_model(model)
-        if spec is None:
-            from fleet_tools.baselines.merging.symmetry.derive import derive
-
-            spec = ModelSpec(derive(module, example))
-        return replace(spec, model=module, example=example)
-    if spec is None:
+    weights = options.averaging_weights or None
+    foreign = {"model": options.model, "example": options.example, "data": options.data}
+    given = [f"--{name}" for name, value in foreign.items() if value is not None]
+    if options.problem is not None:
+        if given or options.dataset:
+            raise MergeError(f"--problem says all; leave out {', '.join(given) or '--dataset'}.")
+        problem = call(options.problem, "problem", models)
+        if not isinstance(problem, MergeProblem):
+            raise MergeError(
+                f"The problem {options.problem!r} returned a {type(problem).__name__}. Return a "
+                "fleet_tools.merging.MergeProblem."
+            )
+        changes = {"averaging_weights": weights, "base": base, "seed": options.seed or None}
+        return replace(problem, **{k: v for k, v in changes.items() if v is not None})
+    if blueprint is not None:
+        if given:
+            raise MergeError(
+                f"{', '.join(given)} are for models that are no checkpoints of policies. Give "
+                "--dataset for each model's data."
+            )
+        return _checkpoint_problem(options, models, base, blueprint)
+    if options.dataset:
+        raise MergeError(
+            "--dataset is for checkpoints of policies. Give --model MODULE:FACTORY and --data "
+            "MODULE:FUNCTION for other models."
+        )
+    if options.model is None and options.method not in registry.UNALIGNED:
         raise MergeError(
             "These models are no checkpoints, and have no table of axes. Name a function that "
-            "returns a model, --model MODULE:FACTORY, or the table, --spec MODULE:FUNCTION."
+            "returns a model, --model MODULE:FACTORY, or the problem, --problem MODULE:FUNCTION."
         )
-    if spec.model is None and blueprint is not None:
-        return replace(
-            spec,
-            model=blueprint.create(),
-            example=(blueprint.example(),),
-            output=lambda outputs: outputs[0],  # without the hidden state
+    module, example = (
+        (None, None) if options.model is None else load_model(options.model, options.example)
+    )
+    data = None if options.data is None else call(options.data, "data")
+    return problem_of(
+        models,
+        data=data,
+        model=module,
+        example=example,
+        base=base,
+        averaging_weights=weights,
+        seed=options.seed,
+        method=options.method,
+    )
+
+
+def _checkpoint_problem(
+    options: MergeOptions, models: "Sequence[State]", base: "State | None", blueprint: "Blueprint"
+) -> "MergeProblem":
+    from fleet_tools.baselines.federated.robot import local_data_holder
+    from fleet_tools.baselines.merging.errors import MergeError
+    from fleet_tools.baselines.policies.merged_checkpoints import checkpoint_problem
+    from fleet_tools.baselines.training.demonstrations import Trajectories
+    from fleet_tools.dataset.samples import Samples
+
+    folders = options.dataset
+    if folders and len(folders) != len(models):
+        raise MergeError(
+            f"There are {len(models)} models, and --dataset is given {len(folders)} times. Give "
+            "each model its own data, in the same order."
         )
-    return spec
+
+    def holder(*paths: Path) -> "LocalDataHolder":
+        samples = Samples(list(map(str, paths)), observations=list(blueprint.observation))
+        return local_data_holder(blueprint, Trajectories(samples, blueprint), _BATCH)
+
+    return checkpoint_problem(
+        blueprint,
+        models,
+        [holder(folder) for folder in folders],
+        holder(*folders) if folders else None,
+        averaging_weights=options.averaging_weights or None,
+        base=base,
+        seed=options.seed,
+        method=options.method,
+    )
+
+
+def _checked(problem: "MergeProblem") -> "CheckReport | None":
+    """Checks the table by the module; None without one, and nothing can be said."""
+    from fleet_tools.baselines.merging.symmetry.check import check
+
+    if problem.module is None or problem.example is None:
+        return None
+    return check(problem.symmetry, problem.module, problem.example, output=problem.output)
+
+
+def _network(policy: "Checkpoint | None", merged: "MergeResult") -> "torch.nn.Module | None":
+    """Returns what a merge made as a module, if more than weights are known of it."""
+    if policy is None:
+        return None if merged.module is None else merged.model
+    network = policy.blueprint.create().eval()
+    network.load_state_dict(policy.weights)
+    return network
+
+
+def _size_text(merged: "MergeResult") -> str:
+    kind = f"an ensemble of {len(merged.members)}" if merged.is_ensemble else "one network"
+    return f"{kind}, {merged.parameters:,} parameters"
 
 
 @contextlib.contextmanager

@@ -16,10 +16,10 @@ from timing import cpu_seconds
 from torch import nn
 
 from fleet_tools.baselines.merging.average import flatten
+from fleet_tools.baselines.merging.matching.assignment import Indices, UnfoldedPair, unfold_models
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
-from fleet_tools.baselines.merging.matching.unfolded import Indices, UnfoldedPair, unfold_models
 from fleet_tools.baselines.merging.matching.weights import match_weights
-from fleet_tools.baselines.merging.methods import git_rebasin
+from fleet_tools.baselines.merging.methods import rebasin as git_rebasin
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry import layers

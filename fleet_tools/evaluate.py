@@ -53,8 +53,7 @@ def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.admission import admission
     from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
     from fleet_tools.evaluation.run import describe, run_trials
-    from fleet_tools.evaluation.scores import compare, require_comparable
-    from fleet_tools.evaluation.summary import as_text
+    from fleet_tools.evaluation.scores import as_text, compare, require_comparable
     from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
     started = time.perf_counter()

@@ -65,6 +65,8 @@ def _teleop(options: TeleopOptions) -> int:
     from fleet_tools.utils.libraries import require
 
     require("viser", "show the scene in the browser")
+    if options.spacemouse:
+        require("pyspacemouse", "read a SpaceMouse")
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
 

@@ -91,5 +91,6 @@ def test_the_top_level_holds_the_public_face_and_the_programs():
     files = {path.name for path in PACKAGE.iterdir() if path.is_file()}
     face = {"__init__.py", "__init__.pyi", "__main__.py", "errors.py", "py.typed"}
     programs = {module for module, _ in PROGRAMS.values() if "." not in module}
-    others = {"blender.py", "registration.py"}  # a server's program, and the environments
+    # A server's program, the environments, and the library of merging by itself.
+    others = {"blender.py", "registration.py", "merging.py"}
     assert files - others == face | {f"{name}.py" for name in programs}

@@ -73,3 +73,9 @@ class Ensemble(nn.Module):
         moved = RowGate(gate.map, self.means, self.factors, gate.sharpness)
         weights = moved.weights(read, outputs[0].shape[:-1].numel())
         return (stacked * weights.reshape(*outputs[0].shape[:-1], 1, -1)).sum(-1)
+
+    def description(self) -> dict[str, Any]:
+        """Returns what its state dict does not say, as JSON data."""
+        gate = self._gate
+        own = {} if gate is None else {"map": gate.map, "sharpness": gate.sharpness}
+        return {"members": len(self.members), **own}

@@ -1,10 +1,12 @@
-"""Models in safetensors files: checkpoints of policies, and state dicts of other models.
+"""What a program reads of models: safetensors files, and functions of a user's own code.
 
 Models are data; no pickle is ever read.
 """
 
 import json
+import math
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +18,10 @@ from safetensors.torch import load_file
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.errors import FleetToolsError
 from fleet_tools.storage.strict_json import loads
 from fleet_tools.storage.tensor_files import write_tensors
+from fleet_tools.utils.imports import load_user_function
 
 if TYPE_CHECKING:
     from fleet_tools.baselines.policies.blueprint import Blueprint
@@ -27,6 +31,8 @@ _DTYPES = (
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 )  # fmt: skip
 """Dtypes that can be averaged."""
+
+_LARGEST_EXAMPLE = 10**8
 
 _NOTES = "fleet_tools"
 """Key of the notes in a file's metadata."""
@@ -117,6 +123,86 @@ def write_model(path: Path, state: State, notes: Any = None) -> None:
     """
     tensors = {name: packed(tensor) for name, tensor in state.items()}
     write_tensors(path, tensors, None if notes is None else {_NOTES: json.dumps(notes)})
+
+
+def load_model(name: str, example: str | None) -> tuple[torch.nn.Module, Any]:
+    """Imports a module and calls its function, whose code has to be trusted, unlike models.
+
+    Args:
+        name: "module:factory"; `python -m` also finds modules of the working directory.
+        example: See `read_example`; None if the function returns one, too.
+
+    Returns:
+        A model, and its argument or a tuple of its arguments.
+
+    Raises:
+        MergeError: The name has another form, the module cannot be imported, the function needs
+            arguments or fails, or it returns something else; or the example cannot be read.
+        UnknownNameError: The module has no such function.
+    """
+    returned = call(name, "model")
+    if isinstance(returned, torch.nn.Module):
+        if example is None:
+            raise MergeError(
+                f"The model {name!r} comes without an example of its inputs. Give --example 8x3, "
+                "the shape of a batch, or a safetensors file; or return (model, example)."
+            )
+        return returned, read_example(example)
+    if isinstance(returned, tuple) and len(returned) == 2:
+        module, own = returned
+        if isinstance(module, torch.nn.Module):
+            return module, own if example is None else read_example(example)
+    raise MergeError(
+        f"The model {name!r} returned a {type(returned).__name__}. Return a torch.nn.Module, or a "
+        "tuple of it and an example, its argument or a tuple of its arguments."
+    )
+
+
+def read_example(text: str) -> tuple[torch.Tensor, ...]:
+    """Returns arguments of a model: normal numbers of a shape, or the tensors of a file.
+
+    Args:
+        text: A shape such as "8x3x32x32", or a safetensors file with one tensor for each argument,
+            in the order of their names.
+
+    Raises:
+        MergeError: It is neither, or see `read_model`.
+    """
+    if re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", text):
+        shape = [int(size) for size in text.split("x")]
+        if math.prod(shape) > _LARGEST_EXAMPLE:
+            raise MergeError(f"An example of {text} numbers is too large. Give a smaller batch.")
+        return (torch.randn(shape, generator=torch.Generator().manual_seed(0)),)
+    if not text.endswith(".safetensors"):
+        raise MergeError(
+            f"The example {text!r} is neither a shape, such as 8x3x32x32, nor a safetensors file."
+        )
+    tensors = read_model(Path(text))
+    return tuple(tensors[name] for name in sorted(tensors))
+
+
+def call(name: str, what: str, *arguments: Any) -> Any:
+    """Imports a user's function and calls it.
+
+    Args:
+        name: "module:function".
+        what: What it returns, for messages, such as "model".
+        arguments: Its arguments.
+
+    Raises:
+        MergeError, UnknownNameError: See `load_model`.
+    """
+    function = load_user_function(name, what, MergeError)
+    try:
+        return function(*arguments)
+    except FleetToolsError:
+        raise
+    except Exception as error:
+        with_what = "the state dicts" if arguments else "no arguments"
+        raise MergeError(
+            f"The {what} {name!r} failed ({type(error).__name__}: {error}). It is called with "
+            f"{with_what}."
+        ) from error
 
 
 def not_finite(state: State) -> list[str]:

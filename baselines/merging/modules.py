@@ -52,6 +52,16 @@ def tied_to(model: nn.Module) -> dict[str, tuple[str, ...]]:
     return {name: tuple(names[id(tensor)]) for name, tensor in tensors.items()}
 
 
+def with_tied(model: nn.Module, state: State) -> dict[str, torch.Tensor]:
+    """Returns weights with all names of tied ones, of which files hold one."""
+    found = {
+        name: next((state[other] for other in names if other in state), None)
+        for name, names in tied_to(model).items()
+        if name not in state
+    }
+    return {**state, **{name: each for name, each in found.items() if each is not None}}
+
+
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Yields the tensors in nested mappings, tuples and lists."""
     if isinstance(value, torch.Tensor):

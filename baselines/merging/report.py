@@ -1,6 +1,6 @@
 """Effects of a merge: distances, losses and barriers before and after alignment."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -10,6 +10,8 @@ from fleet_tools.baselines.merging.average import average, flatten
 from fleet_tools.baselines.merging.barrier import Measure, loss_barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -40,7 +42,7 @@ class MergeReport:
     Attributes:
         losses: Loss of each model alone; empty if no loss can be measured.
         before: Connectivity of the models as given.
-        after: Connectivity of the permuted models; its loss is that of the merged model.
+        after: Connectivity of the permuted models; its loss is that of the result.
     """
 
     losses: tuple[float, ...]
@@ -51,44 +53,84 @@ class MergeReport:
 def measure_merge(
     problem: MergeProblem,
     merged: MergeResult,
-    loss: Measure | None,
-    finish: Callable[[State], State],
     points: int,
+    network: torch.nn.Module | None = None,
 ) -> MergeReport:
     """Measures a merge.
 
     Args:
-        problem: The models.
-        merged: Result of merging them.
-        loss: Loss of a model, deterministic; None if there are no data.
-        finish: See `spec.ModelSpec`.
+        problem: The models; their data holders answer with losses that are deterministic where no
+            seed is given.
+        merged: Result of merging them, see `user_models.run`.
         points: Number of points on the line between two models; see `barrier.loss_barrier`.
+        network: The result as a module that returns what a model does, where it is not one of the
+            models' form, such as an ensemble; without it, its loss is not measured.
 
     Raises:
         MergeError: `points` is even, or below 3.
         NotInvariantError: A permutation changes a model's loss, so the table is not the model's,
             or the loss is not deterministic.
     """
-    permuted = problem.permuted(merged.permutations)
+    loss, finish = pooled_loss(problem), problem.finish
+    permutations = merged.permutations or [problem.group.identity() for _ in problem.models]
+    permuted = problem.permuted(permutations)
     if loss is None:
         return MergeReport(
             (), Connectivity(_distance(problem.models)), Connectivity(_distance(permuted))
         )
     losses = tuple(loss(model) for model in problem.models)
-    _require_invariant(losses, permuted, merged.permutations, loss)
+    _require_invariant(losses, permuted, permutations, loss)
 
     def finished_loss(model: State) -> float:
         return loss(finish(model))
 
-    def connectivity(models: Sequence[State], mean: State) -> Connectivity:
+    def connectivity(models: Sequence[State], of_mean: float) -> Connectivity:
         heights = [
             loss_barrier(finished_loss, *pair, points).height for pair in combinations(models, 2)
         ]
-        return Connectivity(_distance(models), finished_loss(mean), max(heights, default=None))
+        return Connectivity(_distance(models), of_mean, max(heights, default=None))
 
-    naive = average(problem.models, problem.averaging_weights)
-    return MergeReport(
-        losses, connectivity(problem.models, naive), connectivity(permuted, merged.state)
+    before = connectivity(
+        problem.models, finished_loss(average(problem.models, problem.averaging_weights))
+    )
+    if merged.is_ensemble or merged.module is not problem.module:  # no model of the models' form
+        own = None if network is None else _loss_of_network(problem, network)
+        return MergeReport(losses, before, Connectivity(before.distance, own, before.barrier))
+    return MergeReport(losses, before, connectivity(permuted, loss(merged.state)))
+
+
+def pooled_loss(problem: MergeProblem) -> Measure | None:
+    """Returns the function that measures a model's loss on all data.
+
+    These are those of all data holders, weighted by the averaging weights, or else the shared ones.
+
+    Returns:
+        None if there are no data holders.
+    """
+    if problem.data_holders:
+        holders, weights = problem.data_holders, problem.normalized_weights.tolist()
+    elif problem.shared_data_holder is not None:
+        holders, weights = [problem.shared_data_holder], [1.0]
+    else:
+        return None
+
+    def loss(model: State) -> float:
+        queries = [LossQuery(model, None, gradient=False) for _ in holders]
+        answers = TrafficMeter().ask_losses(holders, queries)
+        return sum(weight * answer.loss for weight, answer in zip(weights, answers, strict=True))
+
+    return loss
+
+
+@torch.no_grad()
+def _loss_of_network(problem: MergeProblem, network: torch.nn.Module) -> float | None:
+    holders, weights = problem.data_holders, problem.normalized_weights.tolist()
+    if not all(isinstance(holder, LocalDataHolder) for holder in holders):
+        return None  # they answer queries about the models' form alone
+    return sum(
+        weight * float(holder.loss(network, None))
+        for weight, holder in zip(weights, holders, strict=True)
+        if isinstance(holder, LocalDataHolder)
     )
 
 
@@ -99,7 +141,7 @@ def as_text(report: MergeReport) -> str:
     rows += [
         (title, before, after)
         for title, before, after in (
-            ("loss of the average", report.before.loss, report.after.loss),
+            ("loss of the merge", report.before.loss, report.after.loss),
             ("largest barrier", report.before.barrier, report.after.barrier),
         )
         if before is not None and after is not None
@@ -108,7 +150,7 @@ def as_text(report: MergeReport) -> str:
     if report.losses:
         lines.append(f"losses of the models  {' '.join(f'{loss:.4g}' for loss in report.losses)}")
     else:
-        lines.append("No losses or barriers: the spec has no data holders.")
+        lines.append("No losses or barriers: there are no data.")
     return "\n".join(lines)
 
 

@@ -29,7 +29,7 @@ import torch
 
 from fleet_tools.baselines.merging.buffers import learned_tensors, with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.alignment import align
+from fleet_tools.baselines.merging.methods.rebasin import align
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
@@ -107,7 +107,14 @@ RULES: Mapping[str, Callable[..., np.ndarray]] = {
 }
 """Rules by name."""
 
+_OF_COORDINATES = ("coordinate_median", "trimmed_mean")
 _COUNT_BYZANTINE = ("trimmed_mean", "krum", "multi_krum")
+
+
+_DAMPING = 1e-6
+"""Size of inputs in a direction, relative to the largest, below which they say nothing."""
+
+_TINY = 1e-300
 
 
 def rule_of(name: str, byzantine: int = 1) -> Rule:
@@ -152,7 +159,7 @@ def robust_average(
         problem: The models.
         rule: One of `RULES`.
         byzantine: Largest number of models that may be anything.
-        alignment: "none", "weights" or "activations" before, see `alignment.align`.
+        alignment: "none", "weights" or "activations" before, see `rebasin.align`.
 
     Raises:
         UnknownNameError: There is no such rule.
@@ -205,9 +212,13 @@ def robust_moments(
 ) -> Moments:
     """Returns moments of all robots by a rule, in place of `measurement.combine`.
 
-    Medians of positive semidefinite matrices need not be such, nor what a robot sends. So the
-    nearest such matrix is returned for the inputs, which has no negative eigenvalues (Higham,
-    "Computing a Nearest Symmetric Positive Semidefinite Matrix", 1988, Theorem 2.1).
+    Of inputs, the nearest positive semidefinite matrix is returned, without negative eigenvalues
+    (Higham, "Computing a Nearest Symmetric Positive Semidefinite Matrix", 1988, Theorem 2.1), as
+    medians of such matrices need not be such, nor what a robot sends.
+
+    Medians of inputs and targets apart would belong to no map from the ones to the others. So
+    rules that take coordinates apart see each robot's own map M_i = G_i^-1 C_i instead of its
+    targets C_i, and the targets are those of the map M that they return, G M.
 
     Args:
         moments: Those of each robot, of one shape.
@@ -222,14 +233,27 @@ def robust_moments(
     chosen = rule_of(rule, byzantine)
     if rule == "mean":
         return combine(moments, weights)
-    given = list(moments)
+    given, of_coordinates = list(moments), rule in _OF_COORDINATES
     inputs, targets = given[0].inputs, given[0].targets
-    vectors = torch.stack([torch.cat([m.inputs.flatten(), m.targets.flatten()]) for m in given])
+    parts = [(each.inputs, _map(each) if of_coordinates else each.targets) for each in given]
+    vectors = torch.stack([torch.cat([each.flatten() for each in pair]) for pair in parts])
     found = torch.from_numpy(chosen(vectors.double().numpy(), np.asarray(weights, float)))
-    products = found[: inputs.numel()].view(inputs.shape)
-    values, axes = torch.linalg.eigh((products + products.mT) / 2)
-    products = (axes * values.clamp(min=0.0).unsqueeze(-2)) @ axes.mT
-    return Moments(products, found[inputs.numel() :].view(targets.shape))
+    products = _nearest_semidefinite(found[: inputs.numel()].view(inputs.shape))
+    rest = found[inputs.numel() :].view(targets.shape)
+    return Moments(products, products @ rest if of_coordinates else rest)
+
+
+def _nearest_semidefinite(matrices: torch.Tensor) -> torch.Tensor:
+    values, axes = torch.linalg.eigh((matrices + matrices.mT) / 2)
+    return (axes * values.clamp(min=0.0).unsqueeze(-2)) @ axes.mT
+
+
+def _map(moments: Moments) -> torch.Tensor:
+    """Returns the map that fits moments; in directions with hardly any inputs it is short."""
+    values, axes = torch.linalg.eigh((moments.inputs + moments.inputs.mT).double() / 2)
+    damping = _DAMPING * values.abs().amax(-1, keepdim=True)
+    scaled = values.clamp(min=0.0) / (values.square() + damping.square()).clamp(min=_TINY)
+    return torch.nan_to_num(axes @ (scaled.unsqueeze(-1) * (axes.mT @ moments.targets.double())))
 
 
 def _by_score(vectors: np.ndarray, byzantine: int, name: str) -> np.ndarray:

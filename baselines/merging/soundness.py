@@ -4,7 +4,10 @@ import torch
 
 from fleet_tools.baselines.merging.buffers import VARIANCE, last_name
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
+from fleet_tools.baselines.merging.modules import tensors_of, tied_to
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.baselines.merging.symmetry.trial import faulty_output
 
 _MAX_SHOWN = 6
 
@@ -25,6 +28,38 @@ def require_sound(state: State, form: State, maker: str) -> None:
             f"{maker} made no usable model: {found}. Give smaller steps or scales if numbers are "
             "too large, or choose another method."
         )
+
+
+def require_usable(result: MergeResult, problem: MergeProblem, maker: str) -> None:
+    """Raises an error unless the members of a merge, as they are returned, can be used.
+
+    Args:
+        result: The result, after `MergeProblem.finish`.
+        problem: What was merged.
+        maker: What made it, for the message.
+
+    Raises:
+        UnsoundMergeError: See `require_sound`; or weights that are tied in the module differ, or
+            the outputs for the example are not finite.
+    """
+    module = result.module
+    form = problem.models[0] if module in (None, problem.module) else tensors_of(module)
+    tied = {} if module is None else tied_to(module)
+    for member in result.members:
+        require_sound(member, form, maker)
+        for name, (first, *_) in tied.items():
+            if not torch.equal(member[name], member[first]):
+                raise UnsoundMergeError(
+                    f"{maker} made no usable model: {first} and {name} are tied in the model, and "
+                    "differ. Choose a method that treats them alike, such as git_rebasin."
+                )
+        if module is None or problem.example is None:
+            continue
+        if faulty := faulty_output(module, member, problem.example, problem.output):
+            raise UnsoundMergeError(
+                f"{maker} made no usable model: for the example, the outputs of {faulty} are not "
+                "finite. Choose another method, or measure statistics of data anew by `finish`."
+            )
 
 
 def defects(state: State, form: State) -> str:

@@ -1,12 +1,14 @@
 """Encoders, which turn an entry of the observation into features: the base class, and PointNet."""
 
 import abc
+from typing import cast
 
 import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.symmetry.layers import Table, mlp
 from fleet_tools.baselines.policies.part_configs import PointNetConfig
+from fleet_tools.baselines.policies.point_maxima import maxima_over_points
 
 
 class Encoder(nn.Module, abc.ABC):
@@ -37,7 +39,13 @@ class PointNetEncoder(Encoder):
 
     Args:
         config: Its configuration.
+
+    Attributes:
+        by_winners: Whether it computes as `point_maxima` does: the same up to rounding, in a
+            fraction of the time. Training sets it. Merging needs what layers do with all points.
     """
+
+    by_winners = False
 
     def __init__(self, config: PointNetConfig) -> None:
         super().__init__()
@@ -56,6 +64,11 @@ class PointNetEncoder(Encoder):
         """
         mask = cloud[..., 3:]
         units = torch.cat([cloud[..., :3] / self.unit_m, mask], -1)
+        if self.by_winners:
+            layers = [cast(nn.Linear, layer) for layer in self.layers]
+            points = units.reshape(-1, *units.shape[-2:])
+            features = maxima_over_points(layers, points, points[..., 3] != 0)
+            return features.reshape(*units.shape[:-2], self.width)
         for layer in self.layers:
             units = torch.relu(layer(units))
         # Units are not negative after ReLU, so zeros for absent points do not change the maximum.

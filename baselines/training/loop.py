@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.encoders import PointNetEncoder
 from fleet_tools.baselines.policies.heads import regression
 from fleet_tools.baselines.policies.part_configs import HeadConfig
 from fleet_tools.baselines.training.augmentation import augmented
@@ -93,7 +94,8 @@ def validate(
     squares = 0.0
     with torch.inference_mode():
         for number, items in enumerate(trajectories.order(config.batch_size, None)):
-            batch, generator = trajectories.batch(items), draws(0, 0, number)
+            batch = _without_padding(trajectories.batch(items), blueprint)
+            generator = draws(0, 0, number)
             with _precision(config, trajectories.device):
                 squares += imitation_losses(network, batch, head, generator).double().sum().item()
     return squares / trajectories.steps
@@ -133,7 +135,7 @@ def train(
         DivergedError: The loss, its gradient or the weights are not finite; no state holds such
             weights.
     """
-    network = _network(blueprint, state.weights, trajectories.device).train()
+    network = _network(blueprint, state.weights, trajectories.device, config.compile).train()
     named = {name: each for name, each in network.named_parameters() if each.requires_grad}
     names, parameters = list(named), list(named.values())
     optimizer = torch.optim.Adam(parameters)
@@ -156,7 +158,8 @@ def train(
     while state.epoch < last:
         order = batches_of(trajectories, config, state.epoch)
         for items in order[state.batch :]:
-            batch = _augmented(trajectories.batch(items), blueprint, config, state)
+            batch = _without_padding(trajectories.batch(items), blueprint)
+            batch = _augmented(batch, blueprint, config, state)
             for group in optimizer.param_groups:
                 group["lr"] = config.rate(state.epoch + state.batch / len(order))
             with _precision(config, trajectories.device):
@@ -178,6 +181,19 @@ def train(
             if not after_batch(snapshot):
                 return snapshot()
     return snapshot()
+
+
+def _without_padding(batch: Batch, blueprint: Blueprint) -> Batch:
+    """Returns a batch without the points of steps after the last ones to imitate.
+
+    No loss depends on these steps, and clouds without points need no computation.
+    """
+    names = blueprint.names("cloud")
+    if not names or batch.mask.shape[1] == 1:
+        return batch
+    matters = batch.mask.flip(1).cummax(1).values.flip(1)[..., None, None]
+    clouds = {name: torch.where(matters, batch.observations[name], 0.0) for name in names}
+    return replace(batch, observations={**batch.observations, **clouds})
 
 
 def _augmented(
@@ -248,9 +264,14 @@ def _after(state: TrainingState, squares: float, steps: int, batches: int) -> Tr
     return replace(state, epoch=state.epoch + 1, batch=0) if state.batch == batches else state
 
 
-def _network(blueprint: Blueprint, weights: Tensors, device: torch.device) -> nn.Module:
+def _network(
+    blueprint: Blueprint, weights: Tensors, device: torch.device, compiled: bool = False
+) -> nn.Module:
     network = blueprint.create()
     network.load_state_dict(weights)
+    for module in network.modules():
+        if isinstance(module, PointNetEncoder):
+            module.by_winners = not compiled
     return network.to(device)
 
 

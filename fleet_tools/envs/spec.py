@@ -26,9 +26,8 @@ from fleet_tools.errors import (
 from fleet_tools.registration import CUSTOM_ID, MAKE_META_WORLD, MAKE_TOOL_USE, env_id
 from fleet_tools.robot.arm import robot_names, robot_path
 from fleet_tools.storage.provenance import PACKAGES, TaskFile
-from fleet_tools.utils.drake_release import require_tested_release
 from fleet_tools.utils.imports import load_function
-from fleet_tools.utils.libraries import missing_library
+from fleet_tools.utils.libraries import missing_library, require_tested_release
 
 if TYPE_CHECKING:
     from fleet_tools.envs.recorded_env import RecordedEnv, StartScene

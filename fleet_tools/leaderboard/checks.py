@@ -23,7 +23,7 @@ from fleet_tools.robot.arm import DEFAULT_ROBOT, load_robot
 from fleet_tools.sim.own_models import models_of_all, other_models
 from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import TaskFile, read_task_file
-from fleet_tools.utils.drake_release import incomparable_drake
+from fleet_tools.utils.libraries import incomparable_drake
 
 ProblemKind = Literal[
     "foreign",

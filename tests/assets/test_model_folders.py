@@ -21,7 +21,6 @@ from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import DiagramBuilder
-from support.processes import run_python
 
 from fleet_tools.assets.__main__ import main, random_members
 from fleet_tools.assets.families import family_names, find_family
@@ -266,22 +265,3 @@ def test_bad_usage_is_named(arguments, message, capsys):
         main(arguments)
     error = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert re.search(message, error), error
-
-
-def test_help_loads_no_heavy_library() -> None:
-    code = """
-import contextlib, io, json, sys
-from fleet_tools.assets.__main__ import main
-texts = []
-for command in [], ["generate"], ["import"], ["check"]:
-    out = io.StringIO()
-    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out):
-        main([*command, "--help"])
-    texts.append(out.getvalue())
-heavy = {"pydrake", "trimesh", "scipy", "torch", "coacd", "manifold3d"} & set(sys.modules)
-print(json.dumps([texts, sorted(heavy)]))
-"""
-    (program, generate, import_, check), heavy = run_python(code)
-    assert "{generate,import,check}" in program
-    assert "--family" in generate and "--keypoint" in import_ and "--scenes" in check
-    assert heavy == []

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from support.processes import run_python
 from support.task_files import whole_task
 
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
@@ -160,15 +159,3 @@ def test_a_missing_part_is_named(data, key):
     del data[key]
     with pytest.raises(ConfigError, match=f"{key}: Field required"):
         parse(TaskConfig, data, "own.yaml")
-
-
-def test_tasks_load_without_drake():
-    code = """
-import json, sys
-from fleet_tools.config.tasks import load_task, task_names
-from fleet_tools.sim.scene import sample_scene
-for name in task_names():
-    sample_scene(load_task(name), 0)
-print(json.dumps("pydrake" in sys.modules))
-"""
-    assert run_python(code) is False

@@ -153,23 +153,22 @@ def test_a_killed_writer_is_no_obstacle(data, tmp_path):
     assert sorted(carried(data)) == ["my_nail", "myclaw"]
 
 
-def test_a_model_that_is_edited_before_the_first_episode_is_refused(tmp_path):
-    tool = shutil.copytree(CLAW, tmp_path / "own")
-    spec = EnvSpec.of("hammer", tool=str(tool))
-    header = describe(spec.make(), spec, policy="expert", seed=0, keep_failures=False)
-    (tool / LABELS).write_text((tool / LABELS).read_text() + "# edited\n")
-    with pytest.raises(DatasetError, match="not the tool own that was used"):
-        DatasetWriter(tmp_path / "data", header)
-    assert not list((tmp_path / "data").rglob("models/**/*.sdf"))
-
-
-def test_a_model_with_an_absolute_path_cannot_be_carried(tmp_path):
+@pytest.mark.parametrize(
+    ("edited", "message"),
+    [("later", "not the tool own that was used"), ("before", "outside of the model's folder")],
+)
+def test_a_model_edited_before_the_first_episode_or_with_absolute_paths_is_not_carried(
+    edited, message, tmp_path
+):
     tool = shutil.copytree(CLAW, tmp_path / "own")
     text = (tool / "model.sdf").read_text().replace("<uri>meshes", f"<uri>{tool}/meshes")
-    (tool / "model.sdf").write_text(text)
+    if edited == "before":
+        (tool / "model.sdf").write_text(text)
     spec = EnvSpec.of("hammer", tool=str(tool))
     header = describe(spec.make(), spec, policy="expert", seed=0, keep_failures=False)
-    with pytest.raises(DatasetError, match="outside of the model's folder"):
+    if edited == "later":
+        (tool / LABELS).write_text((tool / LABELS).read_text() + "# edited\n")
+    with pytest.raises(DatasetError, match=message):
         DatasetWriter(tmp_path / "data", header)
     assert not list((tmp_path / "data").rglob("models/**/*.sdf"))
 
@@ -190,21 +189,9 @@ def edit(data: Path, pattern: str, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new, 1))
 
 
-def link_file(data: Path) -> None:
-    path = next(carried(data)["myclaw"].rglob("*.obj"))
-    path.rename(data / "mesh.obj")
-    path.symlink_to(data / "mesh.obj")
-
-
-def link_model(data: Path) -> None:
-    path = carried(data)["myclaw"]
-    path.rename(data.parent / "outside")
-    path.symlink_to(data.parent / "outside")
-
-
-def link_all(data: Path) -> None:
-    (data / "models").rename(data.parent / "models")
-    (data / "models").symlink_to(data.parent / "models")
+def link(path: Path, elsewhere: Path) -> None:
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
 
 
 def name_outside(data: Path) -> None:
@@ -212,22 +199,21 @@ def name_outside(data: Path) -> None:
     edit(data, "model.sdf", "meshes/handle.obj", "../../../secret.obj")
 
 
+OTHER = "not the tool myclaw that was used: its hash is"
+LINKED = "is a link, which is not followed"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "labels": (
-        lambda data: edit(data, LABELS, "head", "haed"),
-        "not the tool myclaw that was used: its hash is",
-    ),
-    "mesh": (
-        lambda data: edit(data, "*.obj", "v ", "v  "),
-        "not the tool myclaw that was used: its hash is",
-    ),
+    "labels": (lambda data: edit(data, LABELS, "head", "haed"), OTHER),
+    "mesh": (lambda data: edit(data, "*.obj", "v ", "v  "), OTHER),
     "missing": (
         lambda data: shutil.rmtree(carried(data)["my_nail"]),
         "the object my_nail cannot be used: .* is not a folder",
     ),
-    "linked file": (link_file, "is a link, which is not followed"),
-    "linked model": (link_model, "is a link, which is not followed"),
-    "linked folder": (link_all, "is a link, which is not followed"),
+    "linked file": (
+        lambda data: link(next(carried(data)["myclaw"].rglob("*.obj")), data / "mesh.obj"),
+        LINKED,
+    ),
+    "linked model": (lambda data: link(carried(data)["myclaw"], data.parent / "outside"), LINKED),
+    "linked folder": (lambda data: link(data / "models", data.parent / "models"), LINKED),
     "outside": (name_outside, "outside of the model's folder"),
     "huge": (
         lambda data: os.truncate(carried(data)["myclaw"] / "model.sdf", 10**11),

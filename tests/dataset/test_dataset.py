@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.folders import contents
 from support.small_datasets import Layout, a_record
 from support.small_datasets import a_header as small_header
 from support.small_datasets import an_episode as random_episode
@@ -46,14 +47,6 @@ def write(folder: Path, count: int) -> Dataset:
 @pytest.fixture(name="five", scope="module")
 def _five(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return write(tmp_path_factory.mktemp("five"), 5)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 @contextmanager

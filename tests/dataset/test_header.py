@@ -56,16 +56,16 @@ def test_keyword_arguments_replace_those_of_the_header():
 
 
 NOWHERE = Path("/nonexistent")
-SUCCESS, FAILURE = (
-    AttemptRecord(attempt=0, seed=0, outcome=name, success=name == "success", steps=1, seconds=0.5)
-    for name in ("success", "time_limit")
-)
 
 
-def interval(successes: int, trials: int) -> tuple[float, float]:
-    """Returns the interval in the summary of some attempts."""
-    records = [SUCCESS] * successes + [FAILURE] * (trials - successes)
-    return summarize(NOWHERE, hammer_header(), records)["success_rate_interval_95"]
+def record(outcome: str, error: str | None = None, **info: str) -> AttemptRecord:
+    counts = {"attempt": 3, "seed": 7, "steps": 1, "seconds": 0.5}
+    success = outcome == "success"
+    return AttemptRecord(outcome=outcome, success=success, error=error, info=dict(info), **counts)
+
+
+def name(of: AttemptRecord) -> str:
+    return f"attempt {of.attempt}"
 
 
 def test_summary_counts_what_the_dataset_holds(tmp_path):
@@ -95,23 +95,6 @@ def test_summary_of_no_attempts():
     summary = summarize(NOWHERE, hammer_header(), [])
     assert summary["success_rate"] is None
     assert as_text(summary) == "hammer: 0 episodes, 0 steps, 0.00 MB in /nonexistent"
-
-
-def record(outcome: str, error: str | None = None, **info: str) -> AttemptRecord:
-    return AttemptRecord(
-        attempt=3,
-        seed=7,
-        outcome=outcome,
-        success=outcome == "success",
-        steps=1,
-        seconds=0.5,
-        error=error,
-        info=dict(info),
-    )
-
-
-def name(of: AttemptRecord) -> str:
-    return f"attempt {of.attempt}"
 
 
 @given(st.lists(st.sampled_from(["success", "time_limit", "policy_error"])))

@@ -221,13 +221,10 @@ def test_a_flag_is_true_or_false(copy):
 # --- Manifest and header --------------------------------------------------------------------
 
 
-def test_the_writer_lists_the_digest_of_each_file(intact):
+def test_digests_are_listed_and_required_and_can_be_skipped(copy, intact):
     dataset = Dataset(intact)
     for record in dataset.stored():
         assert record.file_digest == file_digest(dataset.path(record))
-
-
-def test_digests_are_required_and_can_be_skipped(copy, intact):
     rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"file_digest": None})
     with pytest.raises(DatasetError, match="a file and its digest"):
         Dataset(copy)
@@ -248,15 +245,11 @@ def test_paths_out_of_the_folder_are_refused(copy, file):
 
 
 @each_reader
-def test_symbolic_links_out_of_the_folder_are_refused(copy, reader):
+def test_links_out_of_the_folder_are_refused_and_what_is_no_file_is_not_waited_for(copy, reader):
     (copy / FIRST).rename(copy.parent / "outside.hdf5")
     (copy / FIRST).symlink_to(copy.parent / "outside.hdf5")
     with pytest.raises(DatasetError, match="leads out of the dataset"):
         reader(copy)
-
-
-@each_reader
-def test_what_is_no_file_is_not_waited_for(copy, reader):
     (copy / FIRST).unlink()
     os.mkfifo(copy / FIRST)
     with pytest.raises(DatasetError, match="is missing"):

@@ -221,19 +221,14 @@ def test_a_copy_in_another_process_has_read_nothing_and_gives_the_same(tmp_path)
 
 def test_samples_need_no_pytorch(tmp_path):
     write(tmp_path, Drawn([1], [True], 0))
-    assert (
-        run_python(
-            """
+    code = """
 import json, sys
 sys.modules["torch"] = None
 from fleet_tools.dataset.normalization import normalization_of
 from fleet_tools.dataset.samples import Samples
 print(json.dumps(normalization_of(Samples(sys.argv[1])).action.count))
-""",
-            str(tmp_path),
-        )
-        == 1
-    )
+"""
+    assert run_python(code, str(tmp_path)) == 1
 
 
 # --- Files ----------------------------------------------------------------------------------

@@ -60,13 +60,6 @@ def test_every_option_says_what_it_is():
     assert silent == []
 
 
-def test_exit_codes_are_a_list():
-    assert (
-        cli_reference.exit_codes("0: well,\n   all.\n130: Ctrl-C")
-        == "- 0: well, all.\n- 130: Ctrl-C"
-    )
-
-
 # --- YAML -----------------------------------------------------------------------------------
 
 
@@ -98,10 +91,12 @@ def test_every_predicate_is_documented():
         assert f"#### {tag}\n" in text
 
 
-def test_types_and_limits_in_words():
+def test_types_limits_and_units_in_words():
     def words(annotation: object) -> str:
         return type_words(annotation, lambda _: None)
 
+    names = ["within_m", "below_m_s", "posture_rad_s", "rpy_deg", "initial_joints_rad", "steps"]
+    assert [unit(name) for name in names] == ["m", "m/s", "rad/s", "degrees", "rad", ""]
     assert words(Positive) == "number, greater than 0"
     assert words(Count | None) == "integer, at least 1 or `null`"
     assert words(Axis) == "list of 2: text"
@@ -109,21 +104,13 @@ def test_types_and_limits_in_words():
     assert words(field_types(Randomization)["initial_joints_rad"]).startswith("text or list of:")
 
 
-def test_units_follow_from_names():
-    names = ["within_m", "below_m_s", "posture_rad_s", "rpy_deg", "initial_joints_rad", "steps"]
-    assert [unit(name) for name in names] == ["m", "m/s", "rad/s", "degrees", "rad", ""]
-
-
-def test_descriptions_come_from_strings_below_and_from_the_section_of_attributes():
+def test_markdown_shows_what_docstrings_say():
+    codes = cli_reference.exit_codes("0: well,\n   all.\n130: Ctrl-C")
+    assert codes == "- 0: well, all.\n- 130: Ctrl-C"
+    shown = escape("`a_b` or a_b of [1, 2], <x>, --like")
+    assert shown == r"`a_b` or a\_b of \[1, 2\], \<x\>, `--like`"
     assert attribute_docs(TaskConfig)["success"] == "Success requires all of these predicates."
     assert "Number of robots." in attribute_docs(yaml_reference.FleetConfig)["robots"]
-
-
-def test_markdown_shows_what_a_docstring_says():
-    assert (
-        escape("`a_b` or a_b of [1, 2], <x>, --like")
-        == r"`a_b` or a\_b of \[1, 2\], \<x\>, `--like`"
-    )
 
 
 # --- Tasks ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ pytest.importorskip("torch", reason="the references describe what the extra `lea
 
 from notebook_files import to_ipynb
 from support.pages import DOCS, NOTEBOOKS, PAGES
-from support.processes import ROOT
+from support.processes import ROOT, run_command
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 
@@ -27,9 +26,7 @@ def _site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built from nothing with warnings as errors."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
-    built = subprocess.run(
-        [*command, str(DOCS), str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=900
-    )
+    built = run_command(*command, str(DOCS), str(folder))
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -84,19 +81,12 @@ def test_every_notebook_lies_beside_its_page(site):
 # --- Parts ----------------------------------------------------------------------------------
 
 
-def test_pages_are_in_the_order_of_the_contents_each_once():
+def test_llms_txt_has_pages_in_order_sections_for_folders_and_whole_sentences():
     included = {"index": ["b/index", "a"], "b/index": ["b/x", "a"]}
     assert list(in_order("index", included)) == ["index", "b/index", "b/x", "a"]
-
-
-def test_llms_txt_has_a_section_for_each_folder():
-    text = llms_text(
-        Page("index", "Site", "About."), [Page("a/index", "A", "First."), Page("a/x", "X", "")]
-    )
+    pages = [Page("a/index", "A", "First."), Page("a/x", "X", "")]
+    text = llms_text(Page("index", "Site", "About."), pages)
     assert text == ("# Site\n\n> About.\n\n## A\n\n- [A](a/index.html): First.\n- [X](a/x.html)\n")
-
-
-def test_a_description_has_whole_sentences():
     assert first_sentences("One\nline. Two.", length=100) == "One line. Two."
     assert first_sentences("One. Two.", length=3) == "One."
 

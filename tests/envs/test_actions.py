@@ -76,20 +76,3 @@ def test_an_action_is_rounded_to_float32(hammer):
         hammer.step(same_action)
         digests.add(hammer.state_digest())
     assert len(digests) == 1
-
-
-def test_actions_are_motions_in_the_end_effectors_frame(hammer):
-    bounds = hammer.task.step_bounds
-    for axis in range(6):
-        hammer.reset(seed=0)
-        X_WE = hammer.world_state().X_WE
-        action = np.zeros(6, np.float32)
-        action[axis] = -0.5
-        hammer.step(action)
-        X_EF = X_WE.InvertAndCompose(hammer.world_state().X_WE)
-        if axis < 3:
-            assert X_EF.translation()[axis] == pytest.approx(-0.5 * bounds.translation_m, rel=0.1)
-        else:
-            angle = X_EF.rotation().ToAngleAxis()
-            turned = np.rad2deg(angle.angle() * angle.axis()[axis - 3])
-            assert turned == pytest.approx(-0.5 * bounds.rotation_deg, rel=0.1)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 from support.environments import IDS
-from support.processes import run_python
 
 from fleet_tools.config.tasks import load_task, task_names, task_path
 from fleet_tools.envs.spec import EnvSpec as FleetSpec
@@ -87,28 +86,6 @@ def test_registering_again_changes_nothing():
     before = dict(gymnasium.registry)
     register_environments()
     assert gymnasium.registry == before
-
-
-def test_importing_the_package_is_light_and_registers():
-    code = """
-import json, sys
-import fleet_tools, gymnasium
-heavy = {"pydrake", "torch", "ray", "open3d", "trimesh", "h5py", "pydantic", "scipy", "yaml"}
-names = [name for name in gymnasium.registry if name.startswith("FleetTools/")]
-print(json.dumps([sorted(heavy & set(sys.modules)), sorted(names)]))
-"""
-    assert run_python(code) == [[], sorted([*IDS, CUSTOM_ID])]
-
-
-def test_an_environment_is_made_without_an_import_of_the_package():
-    code = """
-import json, sys, gymnasium
-env = gymnasium.make("fleet_tools:FleetTools/Hammer-v0")
-observation, info = env.reset(seed=0)
-assert env.action_space.shape == (6,)
-print(json.dumps([info["outcome"], "torch" in sys.modules]))
-"""
-    assert run_python(code) == ["running", False]
 
 
 def test_a_specification_is_plain_data_with_tuples_as_lists():

@@ -97,21 +97,6 @@ def test_an_evaluation_is_resumed_only_with_the_same_policy_and_versions(folder)
     EvaluationWriter(folder, a_result(policy=renamed)).close()
 
 
-def test_a_folder_with_other_files_is_refused_and_unchanged(tmp_path):
-    (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ResultError, match="neither empty nor an evaluation"):
-        EvaluationWriter(tmp_path, a_result())
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_an_interrupted_creation_is_completed(tmp_path):
-    (tmp_path / EPISODES).touch()
-    (tmp_path / ".result.77.aside.json").write_text("{")
-    with EvaluationWriter(tmp_path, a_result()) as writer:
-        assert not writer.finish().result.complete
-    assert {path.name for path in tmp_path.iterdir()} == {EPISODES, RESULT}
-
-
 # --- Files that are not valid ---------------------------------------------------------------
 
 

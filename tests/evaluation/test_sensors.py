@@ -77,15 +77,11 @@ def test_a_policy_that_sees_the_state_is_not_evaluated_with_cameras():
 
 
 def test_a_policy_is_shown_what_the_evaluation_says_and_the_result_says_so(tmp_path):
-    results = {}
+    results, task = {}, str(write_quick_task(tmp_path))
+    policy, here = "support.seeing_policies:SeeingPolicy", "privileged"  # it runs in this process
     for sensors in ("ideal", "active_stereo"):
         config = EvaluationConfig(
-            policy="support.seeing_policies:SeeingPolicy",
-            track="privileged",  # it runs here
-            tool="hammer",
-            split="train",
-            scenes=1,
-            sensors=sensors,
+            policy=policy, track=here, protocol=task, split="train", scenes=1, sensors=sensors
         )
         results[sensors] = evaluate_policy(config, tmp_path / sensors, HERE)
     stored = json.loads((tmp_path / "active_stereo" / "result.json").read_text())

@@ -26,16 +26,32 @@ def refuse(self):
     raise AssertionError("it is privileged")
 
 
-def test_it_solves_a_scene_without_the_privileged_state(make, monkeypatch):
-    env = make(HAMMER, **SOURCE.env_kwargs)
+@pytest.mark.parametrize(
+    ("source", "expert_of", "hidden"),
+    [
+        (SOURCE, perceived_expert, {"world_state": refuse}),
+        pytest.param(
+            CATEGORY,
+            perceived_expert_category,
+            {"world_state": refuse, "scene": property(refuse)},
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_it_solves_a_scene_without_the_privileged_state(
+    make, monkeypatch, source, expert_of, hidden
+):
+    split = {"split": "unseen_tools"} if source is CATEGORY else {}
+    env = make(HAMMER, **split, **source.env_kwargs)
     observation, info = env.reset(seed=0)
-    monkeypatch.setattr(ToolUseEnv, "world_state", refuse)
-    expert = perceived_expert(env)
+    for name, refusal in hidden.items():
+        monkeypatch.setattr(ToolUseEnv, name, refusal)
+    expert = expert_of(env)
     expert.reset()
     while info["outcome"] == "running":
         observation, *_, info = env.step(expert.act(observation))
     assert info["outcome"] == "success"
-    assert expert.info["plans"] == 1
+    assert source is CATEGORY or expert.info["plans"] == 1
 
 
 @pytest.mark.slow
@@ -43,19 +59,6 @@ def test_it_solves_a_scene_without_the_privileged_state(make, monkeypatch):
 def test_it_solves_every_environment(make, environment_id):
     env = make(environment_id, **SOURCE.env_kwargs)
     assert rollout(env, SOURCE.make(env), seed=1).outcome == "success"
-
-
-@pytest.mark.slow
-def test_of_a_category_it_reads_neither_the_state_nor_the_scene(make, monkeypatch):
-    env = make(HAMMER, split="unseen_tools", **CATEGORY.env_kwargs)
-    observation, info = env.reset(seed=0)
-    monkeypatch.setattr(ToolUseEnv, "world_state", refuse)
-    monkeypatch.setattr(ToolUseEnv, "scene", property(refuse))
-    expert = perceived_expert_category(env)
-    expert.reset()
-    while info["outcome"] == "running":
-        observation, *_, info = env.step(expert.act(observation))
-    assert info["outcome"] == "success"
 
 
 @pytest.mark.slow

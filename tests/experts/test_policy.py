@@ -14,19 +14,13 @@ from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import Push, Scene
 
 
-@pytest.mark.parametrize(
-    ("actuation", "seeds"),
-    [
-        ("joint_space", range(1)),
-        pytest.param("joint_space", range(1, 5), marks=pytest.mark.slow),
-        pytest.param("pose_space", range(5), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow  # one scene of each task: tests/envs/test_rewards.py
+@pytest.mark.parametrize("actuation", ["joint_space", "pose_space"])
 @pytest.mark.parametrize("environment_id", IDS)
-def test_the_expert_solves_every_environment(make, environment_id, actuation, seeds):
+def test_the_expert_solves_every_environment(make, environment_id, actuation):
     env = make(environment_id)
-    outcomes = [rollout(env, ExpertPolicy(env, actuation), seed=seed).outcome for seed in seeds]
-    assert outcomes == ["success"] * len(seeds)
+    outcomes = [rollout(env, ExpertPolicy(env, actuation), seed=seed).outcome for seed in range(5)]
+    assert outcomes == ["success"] * 5
 
 
 def test_its_actions_lie_in_the_action_space_and_are_executed(make):
@@ -40,15 +34,6 @@ def test_its_actions_lie_in_the_action_space_and_are_executed(make):
         assert env.action_space.contains(action)
         np.testing.assert_array_equal(info["action"], action)
         assert not info["action_clipped"]
-
-
-def test_its_actions_do_not_depend_on_earlier_episodes(hammer):
-    env = hammer
-    expert = ExpertPolicy(env)
-    first = rollout(env, expert, seed=3)
-    rollout(env, expert, seed=4)
-    again = rollout(env, expert, seed=3)
-    np.testing.assert_array_equal(first.actions, again.actions)
 
 
 def test_an_object_out_of_reach_is_an_error_with_the_distance(make):

@@ -3,6 +3,7 @@
 A trial is named by its kind of input, a seed and a number, from which it can be made again.
 """
 
+import json
 import time
 import traceback
 import warnings
@@ -55,6 +56,14 @@ def require(condition: object, broken: str) -> None:
     """
     if not condition:
         raise SilentlyTaken(broken)
+
+
+def require_same_after_json(value: Any) -> None:
+    """Checks that a value is the same after its way through JSON."""
+    text = value.to_json()
+    json.loads(text, parse_constant=lambda number: require(False, f"a number is {number}"))
+    again = type(value).model_validate_json(text)
+    require(again == value, f"{type(value).__name__} changes on its way through JSON")
 
 
 @dataclass(frozen=True)

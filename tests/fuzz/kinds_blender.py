@@ -17,33 +17,12 @@ from fuzz.kernel import SECONDS, Subject, require
 from fuzz.mutations import JSON_TOKENS, changed_json, changed_text, pick, scalar
 
 _FORM_TOKENS = (
-    *(
-        f"--{BOUNDARY}",
-        f"--{BOUNDARY}--",
-        "\r\n\r\n",
-        "\r\n",
-        'name="scene"',
-        'name=""',
-        "name*=x''y",
-    ),
-    *(
-        "Content-Disposition: form-data",
-        "Content-Type: multipart/mixed; boundary=a",
-        "; ",
-        "=?utf-8?q?=00?=",
-    ),
+    *(f"--{BOUNDARY}", f"--{BOUNDARY}--", "\r\n\r\n", "\r\n", 'name="scene"', 'name=""'),
+    *("name*=x''y", "Content-Disposition: form-data", "Content-Type: multipart/mixed; boundary=a"),
+    *("; ", "=?utf-8?q?=00?="),
 )
 _TYPE_TOKENS = (
-    "boundary=",
-    ";",
-    '"',
-    "''",
-    "*0=",
-    "\\",
-    "=?x?b?y?=",
-    "multipart/",
-    "charset*=",
-    "(",
+    *("boundary=", ";", '"', "''", "*0=", "\\", "=?x?b?y?=", "multipart/", "charset*=", "("),
 )
 
 
@@ -139,14 +118,6 @@ def http_requests(folder: Path) -> Subject:
 
 _HTTP_TOKENS = (
     *("Content-Length: 5\r\n", "Content-Length: -1\r\n", "Transfer-Encoding: chunked\r\n", "\r\n"),
-    *(
-        "Expect: 100-continue\r\n",
-        "GET /health ",
-        "HTTP/9.9",
-        "HTTP/0.9",
-        "\0",
-        " ",
-        "Connection: x",
-    ),
-    *("X: " + "y" * 70_000, "X: y\r\n" * 200, "CONNECT ", "é", ":", "\n", "\t"),
+    *("Expect: 100-continue\r\n", "GET /health ", "HTTP/9.9", "HTTP/0.9", "\0", " ", "\n", "\t"),
+    *("X: " + "y" * 70_000, "X: y\r\n" * 200, "CONNECT ", "é", ":", "Connection: x"),
 )

@@ -30,7 +30,7 @@ from fleet_tools.studio.labelling.subjects import MeshSubject
 from fleet_tools.studio.teleoperation.devices import action_of
 from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.page_server import Controls, read_controls
-from fuzz.kernel import SECONDS, Subject, require
+from fuzz.kernel import SECONDS, Subject, require, require_same_after_json
 from fuzz.kinds_remote import changed_arrays
 from fuzz.mutations import changed_data, changed_json, changed_text, pick, scalar
 
@@ -223,8 +223,7 @@ def page_messages(folder: Path) -> Subject:
         action = action_of(found.commands(), np.eye(3))
         require(action.shape == (6,) and np.abs(action).max() <= 1, "an action out of range")
         found.requests(Controls())
-        again = Controls.model_validate_json(found.to_json())
-        require(again == found, "the controls change on their way through JSON")
+        require_same_after_json(found)
 
     return Subject(make, read, check, (ValueError,))
 

@@ -13,7 +13,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import EpisodeOverError, InvalidActionError
 from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, load_robot
 from fleet_tools.sim.scene import Scene
-from fuzz.kernel import Subject, require
+from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.mutations import changed_data, nudged_data, pick, scalar
 
 PAIR = {"tool": "claw", "object": "round_nail"}
@@ -110,8 +110,7 @@ def resets(folder: Path) -> Subject:
         options = given.get("options") or {}
         if options.get("scene") is not None:
             require(scene == Scene.model_validate(options["scene"]), "another scene")
-        again = Scene.model_validate_json(scene.to_json())
-        require(again == scene, "the scene changes on its way through JSON")
+        require_same_after_json(scene)
 
     return Subject(make, read, check)
 

@@ -17,7 +17,7 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.result import Evaluation, decode_actions
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, load_evaluation
-from fuzz.kernel import Subject, require
+from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.mutations import changed_json, changed_lines, pick
 
 Named = tuple[str, bytes]
@@ -29,29 +29,51 @@ FIRST = "episodes/episode_000000.hdf5"
 def with_one_file(
     folder: Path,
     whole: Mapping[str, bytes],
-    make: Callable[[np.random.Generator], Named],
-    read: Callable[[], Any],
+    read: Callable[[str], Any],
     check: Callable[[Named, Any], None],
+    make: Callable[[np.random.Generator], Named] | None = None,
 ) -> Subject:
     """Returns a subject that reads a folder in which one file is another.
 
     Args:
         folder: The folder.
         whole: The unharmed files, which are there again after a trial.
-        make: Returns name and content of the other file.
-        read: Reads the folder.
+        read: Reads the folder in which a file of this name is another.
         check: See `Subject`.
+        make: Returns name and content of the other file; by default one that is changed as its
+            suffix says.
     """
+
+    def changed(generator: np.random.Generator) -> Named:
+        name = pick(generator, tuple(whole))
+        return name, _changed_file(name, whole[name], generator)
 
     def read_with(given: Named) -> Any:
         name, content = given
         (folder / name).write_bytes(content)
         try:
-            return read()
+            return read(name)
         finally:
             (folder / name).write_bytes(whole[name])
 
-    return Subject(make, read_with, check)
+    return Subject(make or changed, read_with, check)
+
+
+def _changed_file(name: str, content: bytes, generator: np.random.Generator) -> bytes:
+    match name.rpartition(".")[2]:
+        case "json":
+            return changed_json(content.decode(), generator)
+        case "jsonl":
+            return changed_lines(content.decode(), generator)
+        case "safetensors":
+            from fuzz.kinds_tensors import changed_tensors
+
+            return changed_tensors(content, generator)
+        case "yaml":
+            from fuzz.kinds_texts import changed_yaml
+
+            return changed_yaml([content.decode()])(generator)
+    return damaged(content, generator)
 
 
 # --- Datasets -------------------------------------------------------------------------------
@@ -64,12 +86,7 @@ def documents(folder: Path) -> Subject:
         name: (folder / "data" / name).read_bytes() for name in ("dataset.json", "manifest.jsonl")
     }
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(whole))
-        change = changed_json if name == "dataset.json" else changed_lines
-        return name, change(whole[name].decode(), generator)
-
-    def read() -> Dataset:
+    def read(_: str) -> Dataset:
         dataset = Dataset(folder / "data")
         read_summary(folder / "data")
         read_episodes(folder / "data")
@@ -79,10 +96,9 @@ def documents(folder: Path) -> Subject:
 
     def check(given: Named, dataset: Dataset) -> None:
         for value in (dataset.header, *dataset.manifest()):
-            again = type(value).model_validate_json(value.to_json())
-            require(again == value, f"{type(value).__name__} changes on its way through JSON")
+            require_same_after_json(value)
 
-    return with_one_file(folder / "data", whole, make, read, check)
+    return with_one_file(folder / "data", whole, read, check)
 
 
 def checked_episodes(folder: Path) -> Subject:
@@ -91,13 +107,10 @@ def checked_episodes(folder: Path) -> Subject:
     whole = {FIRST: (folder / "data" / FIRST).read_bytes()}
     expected = _read_both(folder / "data")
 
-    def make(generator: np.random.Generator) -> Named:
-        return FIRST, damaged(whole[FIRST], generator)
-
     def check(given: Named, found: Any) -> None:
         require(found == expected, "other content in spite of the digest")
 
-    return with_one_file(folder / "data", whole, make, lambda: _read_both(folder / "data"), check)
+    return with_one_file(folder / "data", whole, lambda _: _read_both(folder / "data"), check)
 
 
 def forged_episodes(folder: Path) -> Subject:
@@ -174,19 +187,13 @@ def results(folder: Path) -> Subject:
     write_result(random_evaluation(0.5), folder / "result")
     whole = {name: (folder / "result" / name).read_bytes() for name in (RESULT, EPISODES)}
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(whole))
-        change = changed_json if name == RESULT else changed_lines
-        return name, change(whole[name].decode(), generator)
-
     def check(given: Named, evaluation: Evaluation) -> None:
         for value in (evaluation.result, *evaluation.episodes):
-            again = type(value).model_validate_json(value.to_json())
-            require(again == value, f"{type(value).__name__} changes on its way through JSON")
+            require_same_after_json(value)
         for episode in evaluation.episodes:
             actions = decode_actions(episode.actions)
             require(actions.shape == (episode.steps, 6), f"actions of the shape {actions.shape}")
             require(np.isfinite(actions).all(), "an action is not finite")
 
-    read = lambda: load_evaluation(folder / "result")  # noqa: E731
-    return with_one_file(folder / "result", whole, make, read, check)
+    result = folder / "result"
+    return with_one_file(result, whole, lambda _: load_evaluation(result), check)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load
 from support import fleet_cases, training_cases
 from support.damage import damaged
 from support.small_datasets import Drawn, write
@@ -16,10 +16,11 @@ from support.submitted import verification
 
 from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.experiments.cells import Cells
+from fleet_tools.baselines.federated import partial
+from fleet_tools.baselines.federated.aggregation import FixedPointSum
+from fleet_tools.baselines.federated.messages import LocalUpdate, encode
 from fleet_tools.baselines.federated.record import ROUNDS, FleetWriter
-from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
-from fleet_tools.baselines.federated.streaming import partial
-from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
+from fleet_tools.baselines.federated.transport import read_reply, store_reply
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
@@ -36,9 +37,7 @@ from fleet_tools.storage.run_folder import CONFIG, read_spec
 from fleet_tools.studio.importing.report import RECORD, edited_files
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
-from fuzz.kinds_fleets import changed_message
-from fuzz.kinds_tensors import changed_tensors
-from fuzz.mutations import changed_json, changed_lines, pick
+from fuzz.mutations import changed_json, pick
 
 
 def carried_models(folder: Path) -> Subject:
@@ -75,7 +74,7 @@ def carried_models(folder: Path) -> Subject:
         except ValueError:  # no JSON at all, which is what "headers and manifests" is for
             return "dataset.json", b"{}"
 
-    def read() -> Any:
+    def read(_: str) -> Any:
         found = Dataset(data).header
         env = found.make_env()
         try:
@@ -93,7 +92,7 @@ def carried_models(folder: Path) -> Subject:
             require(header.models == expected.models, "other models in spite of their hashes")
         require(scene.tool.startswith("mine@"), f"another tool: {scene.tool}")
 
-    return with_one_file(data, whole, made, read, check)
+    return with_one_file(data, whole, read, check, made)
 
 
 def run_documents(folder: Path) -> Subject:
@@ -114,12 +113,7 @@ def run_documents(folder: Path) -> Subject:
     progress = expected.load()
     expected.close()
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, names)
-        change = changed_lines if name.endswith("l") else changed_json
-        return name, change(whole[name].decode(), generator)
-
-    def read() -> Any:
+    def read(_: str) -> Any:
         with TrainingWriter(run, spec) as writer, FleetWriter(fleets, plan) as other:
             return writer.spec, read_spec(run, TrainingRunSpec, TrainingError), other.load()
 
@@ -127,7 +121,7 @@ def run_documents(folder: Path) -> Subject:
         require(found[0] == found[1] == spec, "another run")
         require(fleet_cases.equal(found[2], progress), "another fleet")
 
-    return with_one_file(folder, whole, make, read, check)
+    return with_one_file(folder, whole, read, check)
 
 
 def kept_files(folder: Path) -> Subject:
@@ -135,8 +129,8 @@ def kept_files(folder: Path) -> Subject:
     cells, settings = Cells(folder), {"seed": 1, "rates": [0.5, 1.0]}
     cells.get_or_compute(settings, lambda: {"score": 0.25})
     cell = next(folder.glob("*.json")).name
-    reply = save({"loss": torch.zeros((), dtype=torch.float64), "weights.w": torch.ones(3)})
-    store_reply(folder / "reply.safetensors", reply)
+    update = LocalUpdate(1, 4, 0.0, {"w": torch.ones(3)})
+    store_reply(folder / "reply.safetensors", update)
     terms = FixedPointSum(np.arange(3), 2, 2)
     exchange = partial.Partial(2, {"w": torch.ones(3)}, terms, {}, (1,))
     partial.store(folder / "exchange.safetensors", exchange)
@@ -153,32 +147,17 @@ def kept_files(folder: Path) -> Subject:
     whole = {name: (folder / name).read_bytes() for name in readers}
     checked = load(whole["reply.safetensors"]).keys()  # its digest is one of them
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(readers))
-        if name.endswith("safetensors"):
-            return name, changed_message(whole[name], generator)
-        change = changed_lines if name == VERIFIED else changed_json
-        return name, change(whole[name].decode(), generator)
-
-    def read(given: Named) -> Any:
-        name, content = given
-        (folder / name).write_bytes(content)
-        try:
-            return readers[name]()
-        finally:
-            (folder / name).write_bytes(whole[name])
-
     def check(given: Named, found: Any) -> None:
         name, content = given
         match name:
             case "result.json":
                 json.dumps(found, allow_nan=False)
             case "reply.safetensors" if found is not None and load(content).keys() >= checked:
-                require(sorted(found) == sorted(reply), "another reply in spite of its digest")
+                require(encode(found) == encode(update), "another reply in spite of its digest")
             case "exchange.safetensors" if found is not None:
                 require(np.array_equal(found.total.terms, terms.terms), "another sum")
 
-    return Subject(make, read, check)
+    return with_one_file(folder, whole, lambda name: readers[name](), check)
 
 
 def foreign_weights(folder: Path) -> Subject:
@@ -198,12 +177,7 @@ def foreign_weights(folder: Path) -> Subject:
     write_model(features, encoder.state_dict())
     whole = {each.name: each.read_bytes() for each in (path, features)}
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(whole))
-        change = changed_message if name == features.name else pick(generator, _CHANGES)
-        return name, change(whole[name], generator)
-
-    def read() -> Any:
+    def read(_: str) -> Any:
         load_features(encoder, features)
         weights = read_model(path)  # whose memory is that of the file, which is restored
         return {name: each.clone() for name, each in weights.items()}, read_notes(path)
@@ -213,7 +187,4 @@ def foreign_weights(folder: Path) -> Subject:
             require(torch.isfinite(each).all(), f"{name} is not finite")
         json.dumps(found[1], allow_nan=False)
 
-    return with_one_file(folder, whole, make, read, check)
-
-
-_CHANGES = (changed_tensors, changed_message)
+    return with_one_file(folder, whole, read, check)

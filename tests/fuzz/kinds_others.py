@@ -36,16 +36,9 @@ from fleet_tools.studio.importing.mesh_file import read_mesh
 from fleet_tools.studio.importing.program import PLAIN
 from fleet_tools.studio.importing.scan_files import read_views
 from fleet_tools.studio.importing.settings import ImportSettings, ScanSettings
-from fuzz.kernel import Subject, require
+from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_files import Named, with_one_file
-from fuzz.mutations import (
-    JSON_TOKENS,
-    changed_json,
-    changed_lines,
-    changed_number,
-    changed_text,
-    pick,
-)
+from fuzz.mutations import changed_json, changed_number, changed_text, pick
 
 
 def leaderboards(folder: Path) -> Subject:
@@ -55,22 +48,12 @@ def leaderboards(folder: Path) -> Subject:
     record = verification("ours", content_digest=content_digest(write_result(ours, root / "ours")))
     write_verifications(root, {"ours": record})
     theirs = write_result(renamed(ours, "theirs"), root / "theirs")
-    (theirs / "README.md").write_text("# Theirs\n")
+    (theirs / "README.md").write_text("# Theirs\n\n<script>[x](y)</script>\n")
     whole = {
         f"theirs/{name}": (theirs / name).read_bytes() for name in (RESULT, EPISODES, "README.md")
     }
 
-    def make(generator: np.random.Generator) -> Named:
-        name = pick(generator, tuple(whole))
-        match name.rpartition(".")[2]:
-            case "json":
-                return name, changed_json(whole[name].decode(), generator)
-            case "jsonl":
-                return name, changed_lines(whole[name].decode(), generator)
-        text = changed_text(whole[name].decode(), generator, ("<script>", "[x](y)", *JSON_TOKENS))
-        return name, damaged(text.encode(errors="surrogatepass"), generator)
-
-    def read() -> Any:
+    def read(_: str) -> Any:
         submissions, rejections = read_submissions(root, SMALL)
         board = Board(SMALL, "00", make_rankings(submissions, SMALL), rejections=rejections)
         for text in (as_html(board), as_markdown(board)):
@@ -84,10 +67,9 @@ def leaderboards(folder: Path) -> Subject:
 
     def check(given: Named, evaluation: Any) -> None:
         for value in (evaluation.result, *evaluation.episodes):
-            again = type(value).model_validate_json(value.to_json())
-            require(again == value, f"{type(value).__name__} changes on its way through JSON")
+            require_same_after_json(value)
 
-    return with_one_file(root, whole, make, read, check)
+    return with_one_file(root, whole, read, check)
 
 
 def meshes(folder: Path) -> Subject:
@@ -193,15 +175,10 @@ def scans(folder: Path) -> Subject:
             return name, changed.encode(errors="surrogatepass") + end + rest
         return name, damaged(whole[name], generator)
 
-    def read_with(given: Named) -> Any:
-        name, content = given
-        (folder / name).write_bytes(content)
-        try:
-            others = [each for each in ("a.ply", "b.ply") if each != name]
-            files = others if name == "poses.yaml" else [name, *others]
-            return read_views([folder / each for each in files], settings)
-        finally:
-            (folder / name).write_bytes(whole[name])
+    def read(name: str) -> Any:
+        others = [each for each in ("a.ply", "b.ply") if each != name]
+        files = others if name == "poses.yaml" else [name, *others]
+        return read_views([folder / each for each in files], settings)
 
     def check(given: Named, found: Any) -> None:
         for view in found[0]:
@@ -211,20 +188,14 @@ def scans(folder: Path) -> Subject:
                 lengths = np.linalg.norm(view.normals, axis=1)
                 require(np.allclose(lengths, 1, atol=0.01), "a normal is no unit vector")
 
-    return Subject(make, read_with, check)
+    return with_one_file(folder, whole, read, check, make)
 
 
 _CLOUD_TOKENS = (
-    *(
-        "element face 0\n",
-        "element vertex 3\n",
-        "property list uchar int x\n",
-        "property float x\n",
-    ),
-    *("format ascii 1.0\n", "double", "float", "uchar", "comment ", "obj_info", "end_header"),
-    "nan",
-    *("COUNT 0 0 0\n", "DATA ascii\n", "DATA binary_compressed\n", "\0", "9" * 30, "-1", "é"),
-    "\r\n",
+    *("element face 0\n", "element vertex 3\n", "property list uchar int x\n"),
+    *("property float x\n", "format ascii 1.0\n", "double", "float", "uchar", "comment "),
+    *("obj_info", "end_header", "nan", "COUNT 0 0 0\n", "DATA ascii\n", "DATA binary_compressed\n"),
+    *("\0", "9" * 30, "-1", "é", "\r\n"),
 )
 
 
@@ -247,7 +218,7 @@ def labelled_files(folder: Path) -> Subject:
             return name, changed_json(whole[name].decode(), generator)
         return name, damaged(whole[name], generator)
 
-    def read() -> Any:
+    def read(_: str) -> Any:
         return {name: sources.load(name, root) for name, root in roots.items()}
 
     def check(given: Named, loaded: Any) -> None:
@@ -260,4 +231,4 @@ def labelled_files(folder: Path) -> Subject:
                 require(float(data.inputs.min()) >= 0, "an input below 0")
                 require(float(data.inputs.max()) <= high, "an input beyond what it may be")
 
-    return with_one_file(folder, whole, make, read, check)
+    return with_one_file(folder, whole, read, check, make)

@@ -128,13 +128,11 @@ _IMPORT = (
     "--moving-keypoint head=0,0,0.05 --scale 1 --up z --pieces 4 --output out"
 )
 _WORDS = (
-    *("--json", "--quiet", "--seed", "--episodes", "-h", "--", "-", "--no-check", "--set"),
-    *("a=b", "="),
-    *("--workers", "-1", "0", "nan", "1e999", "99999999999999999999", "None", "True"),
-    *("--split", "all"),
-    *("--grasp=-0.1,0,0", "--scale", "1,2", "--keypoint", "--env", "obs_mode=x", "\0", "\n"),
-    *("é", "\udcff"),
-    *("/dev/null", "/", ".", "..", "~", "*", "--output=", "--x" * 100, "@file", "{", "[1,2]", "'"),
+    *("--json", "--quiet", "--seed", "--episodes", "-h", "--", "-", "--no-check", "--set", "a=b"),
+    *("=", "--workers", "-1", "0", "nan", "1e999", "99999999999999999999", "None", "True"),
+    *("--split", "all", "--grasp=-0.1,0,0", "--scale", "1,2", "--keypoint", "--env", "obs_mode=x"),
+    *("\0", "\n", "é", "\udcff", "/dev/null", "/", ".", "..", "~", "*", "--output=", "--x" * 100),
+    *("@file", "{", "[1,2]", "'"),
 )
 
 

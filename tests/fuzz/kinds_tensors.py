@@ -23,51 +23,70 @@ from fleet_tools.baselines.training.run import TrainingRunSpec
 from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.storage.run_folder import read_spec
-from fuzz.kernel import Subject, require
+from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_files import Named, with_one_file
 from fuzz.mutations import changed_header, changed_json, pick
 
+_ODD = (-1, 0, 2, 7, 64, 65, 2**31, 2**62, -(2**63))
+
 
 def changed_tensors(content: bytes, generator: np.random.Generator) -> bytes:
-    """Returns a safetensors file with changed bytes, header, metadata or tensors."""
+    """Returns a safetensors file or message with changed bytes, header, metadata or tensors."""
     size = int.from_bytes(content[:8], "little")
-    header, rest = content[8 : 8 + size], content[8 + size :]
-    match int(generator.integers(5)):
+    header, metadata = content[8 : 8 + size].decode().rstrip(), metadata_of(content)
+    match int(generator.integers(6)):
         case 0:
             return damaged(content, generator)
         case 1:
-            changed = changed_header(header.decode().rstrip(), generator)
-            return len(changed).to_bytes(8, "little") + changed + rest
-        case 2 | 3:
-            ((key, text),) = metadata_of(content).items()
-            changed = changed_json(text, generator).decode(errors="replace")
-            with contextlib.suppress(UnicodeEncodeError):
-                return save(load(content), {key: changed})
+            changed = changed_header(header, generator)
+            return len(changed).to_bytes(8, "little") + changed + content[8 + size :]
+        case 2 | 3 if metadata:
+            key = pick(generator, sorted(metadata))
+            with contextlib.suppress(UnicodeEncodeError, ValueError):  # or the text is no JSON
+                changed = changed_json(metadata[key], generator).decode(errors="replace")
+                return save(load(content), {**metadata, key: changed})
     tensors = load(content)
-    name = pick(generator, sorted(tensors))
-    tensors.update(_changed_tensor(name, tensors.pop(name), generator))
-    return save(tensors, metadata_of(content))
+    for _ in range(int(generator.integers(1, 3))):
+        name = pick(generator, sorted(tensors))
+        tensors |= _changed(name, tensors.pop(name), generator)
+        if not tensors:
+            break
+    return save({name: each.clone().contiguous() for name, each in tensors.items()}, metadata)
 
 
-def _changed_tensor(
+def _changed(
     name: str, tensor: torch.Tensor, generator: np.random.Generator
 ) -> dict[str, torch.Tensor]:
-    match int(generator.integers(6)):
+    """Returns a tensor with another name, type, shape or number, or nothing."""
+    match int(generator.integers(8)):
         case 0:
             return {}
         case 1:
-            return {name + "x": tensor}
+            other = pick(generator, ("x", ".", "weights.x", "seed", "largest", "moments", "é"))
+            return {pick(generator, (other, name + other)): tensor}
         case 2:
-            return {name: tensor.to(pick(generator, (torch.float64, torch.int32, torch.float16)))}
+            kinds = (
+                torch.float64,
+                torch.float16,
+                torch.int64,
+                torch.int32,
+                torch.uint8,
+                torch.bool,
+            )
+            return {name: tensor.to(pick(generator, (*kinds, torch.complex64, torch.bfloat16)))}
         case 3:
             return {name: torch.stack([tensor, tensor])}
-        case 4 if tensor.numel() and tensor.is_floating_point():
+        case 4:
+            return {name: tensor.reshape(-1)[: int(generator.integers(tensor.numel() + 1))]}
+        case 5 | 6 if tensor.numel():
             flat = tensor.flatten().clone()
-            flat[int(generator.integers(flat.numel()))] = pick(
-                generator, (float("nan"), float("inf"), 1e38, 0.0)
-            )
+            at = int(generator.integers(flat.numel()))
+            if flat.is_complex() or flat.is_floating_point():
+                flat[at] = pick(generator, (np.nan, np.inf, 1e30, -1.0, 0.0))
+            else:
+                flat[at] = pick(generator, _ODD if flat.dtype == torch.int64 else (0, 1))
             return {name: flat.reshape(tensor.shape)}
-    return {name: tensor.reshape(-1).clone()}
+    return {name: tensor.reshape(-1)}
 
 
 def checkpoints(folder: Path) -> Subject:
@@ -75,23 +94,18 @@ def checkpoints(folder: Path) -> Subject:
     path = Path(untrained(folder / "policy.safetensors"))
     whole = path.read_bytes()
 
-    def make(generator: np.random.Generator) -> Named:
-        return path.name, changed_tensors(whole, generator)
-
-    def read() -> Checkpoint:
+    def read(_: str) -> Checkpoint:
         read_model(path)
         checkpoint = load_checkpoint(path)
         checkpoint.blueprint.create().load_state_dict(dict(checkpoint.weights))
         return checkpoint
 
     def check(given: Named, checkpoint: Checkpoint) -> None:
-        blueprint = checkpoint.blueprint
-        again = type(blueprint).model_validate_json(blueprint.to_json())
-        require(again == blueprint, "the blueprint changes on its way through JSON")
+        require_same_after_json(checkpoint.blueprint)
         for name, tensor in checkpoint.weights.items():
             require(torch.isfinite(tensor).all(), f"{name} is not finite")
 
-    return with_one_file(folder, {path.name: whole}, make, read, check)
+    return with_one_file(folder, {path.name: whole}, read, check)
 
 
 STATE = "state.safetensors"
@@ -137,16 +151,13 @@ def _states(
 ) -> Subject:
     whole = (run / STATE).read_bytes()
 
-    def read() -> Any:
+    def read(_: str = STATE) -> Any:
         with opened() as writer:
             return load_state(writer)
 
     expected = read()
 
-    def make(generator: np.random.Generator) -> Named:
-        return STATE, changed_tensors(whole, generator)
-
     def check(given: Named, progress: Any) -> None:
         require(equal(progress, expected), "another state in spite of the digest")
 
-    return with_one_file(run, {STATE: whole}, make, read, check)
+    return with_one_file(run, {STATE: whole}, read, check)

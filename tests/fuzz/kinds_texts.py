@@ -23,7 +23,7 @@ from fleet_tools.baselines.policies.part_configs import PointNetConfig
 from fleet_tools.config.file_access import assets_root, task_configs_root
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
-from fleet_tools.config.values import Value, load_yaml, parse
+from fleet_tools.config.values import Value, load_yaml
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
@@ -34,7 +34,8 @@ from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.program import load, read_model
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
 from fleet_tools.studio.photographs.photo_jobs import read_scene_file
-from fuzz.kernel import Subject, require
+from fuzz.kernel import Subject, require, require_same_after_json
+from fuzz.kinds_files import with_one_file
 from fuzz.mutations import (
     XML_TOKENS,
     YAML_TOKENS,
@@ -73,10 +74,7 @@ def _texts(paths: Sequence[Path]) -> list[str]:
 
 
 def _same_after_json(given: Any, value: Value) -> None:
-    text = value.to_json()
-    require("NaN" not in text and "Infinity" not in text, "a number is not finite")
-    again = parse(type(value), json.loads(text), "The value")
-    require(again == value, "the value changes on its way through JSON")
+    require_same_after_json(value)
 
 
 def tasks(folder: Path) -> Subject:
@@ -239,14 +237,8 @@ def models(folder: Path) -> Subject:
 def labels(folder: Path) -> Subject:
     """Models' keypoints.yaml."""
     copy = shutil.copytree(assets_root() / "tools/hammer/claw", folder / "claw")
-    path = copy / "keypoints.yaml"
-    make = changed_yaml([path.read_text()])
-
-    def read(content: bytes) -> Value:
-        path.write_bytes(content)
-        return read_model(copy).labels
-
-    return Subject(make, read, _same_after_json)
+    whole = {"keypoints.yaml": (copy / "keypoints.yaml").read_bytes()}
+    return with_one_file(copy, whole, lambda _: read_model(copy).labels, _same_after_json)
 
 
 def drafts(folder: Path) -> Subject:
@@ -255,15 +247,8 @@ def drafts(folder: Path) -> Subject:
     keypoints = {"head": (0.16, 0.0, 0.05), "tail": (-0.1, 0.0, 0.0)}
     whole = ModelLabels(keypoints=keypoints, grasp=Pose(), mass=0.4, material="ash")
     write_draft(path, Draft(labels_of="mesh", labels=whole))
-    make = changed_yaml([path.read_text()])
-
-    def read(content: bytes) -> Value:
-        path.write_bytes(content)
-        labels = read_draft(path, "mesh")
-        assert labels is not None
-        return labels
-
-    return Subject(make, read, _same_after_json)
+    draft = {path.name: path.read_bytes()}
+    return with_one_file(folder, draft, lambda _: read_draft(path, "mesh"), _same_after_json)
 
 
 def _changed_xml(text: str, generator: np.random.Generator) -> bytes:

@@ -32,8 +32,8 @@ from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing import settings as argument_types
 from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.utils.compiled import SHARED_FOLDER, share_compiled
-from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
 from fleet_tools.utils.imports import load_user_function
+from fleet_tools.utils.libraries import ANY_RELEASE, require_tested_release
 from fleet_tools.utils.option_parser import key_value
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_text, pick, scalar
@@ -43,8 +43,7 @@ _PIECES = (
     *("split=all", 'a=[1,"b"]', "ws://127.0.0.1:9", "wss://[::1]:9/x", "v2", "mlp", "body.width"),
     *("task.yaml", "json:loads", "dagger:", "module:", ":f", "a:b:c", "../..", "/dev/zero", "."),
     *("~", "~x", "\0", "\n", " ", "", "é", "e\u0301", "\udc80", "%", "%00", "#", "?", "=", ","),
-    "-",
-    *("--", "nan", "inf", "1e999", "9" * 400, "[" * 3000, "{", '"', "'", "x" * 5000, "C:\\x"),
+    *("-", "--", "nan", "inf", "1e999", "9" * 400, "[" * 3000, "{", '"', "'", "x" * 5000, "C:\\x"),
     "\u202e",
 )
 

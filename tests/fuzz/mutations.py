@@ -22,12 +22,11 @@ JSON_TOKENS = (
 )
 YAML_TOKENS = (
     *("&a ", "*a", "<<: *a", "!!python/object:os.system ", "? ", "- ", "\t", "%YAML 9.9\n"),
-    "---\n",
-    *("...\n", "{", "[", "}", "]", "|", ">", "'", '"', "~", "0x", "1e999", ".nan", ".inf", "#"),
-    *("1:1:1", "2001-13-41", "!!binary x", "!!set {a}", "!!timestamp x", "!!omap [", "\0"),
-    "\ufeff",
-    *(": ", "\n", "  ", "9" * 200, "[" * 200, "- " * 150, r'"\ud800"', r'"\x00"', "=", "!!int x"),
-    *("!!float x", "!!bool x", "0b", "0o8", "_", "-", "on", "null", "\x85", "\u2028", "1e1e1"),
+    *("---\n", "...\n", "{", "[", "}", "]", "|", ">", "'", '"', "~", "0x", "1e999", ".nan", ".inf"),
+    *("#", "1:1:1", "2001-13-41", "!!binary x", "!!set {a}", "!!timestamp x", "!!omap [", "\0"),
+    *("\ufeff", ": ", "\n", "  ", "9" * 200, "[" * 200, "- " * 150, r'"\ud800"', r'"\x00"', "="),
+    *("!!int x", "!!float x", "!!bool x", "0b", "0o8", "_", "-", "on", "null", "\x85", "\u2028"),
+    "1e1e1",
 )
 XML_TOKENS = (
     *("<", ">", "</", "/>", "&lt;", "&x;", "<!--", "-->", "<![CDATA[", "]]>", "<?", '"', "'", "="),
@@ -107,8 +106,7 @@ def changed_text(
             case 3:
                 text = text[:at] + text[at + int(generator.integers(1, 40)) :]
             case 4:
-                lines.insert(other, lines[line])
-                text = "\n".join(lines)
+                text = "\n".join([*lines[:other], lines[line], *lines[other:]])
             case 5:
                 lines[line], lines[other] = lines[other], lines[line]
                 text = "\n".join(lines)
@@ -116,8 +114,7 @@ def changed_text(
                 lines[line] = " " * int(generator.integers(1, 5)) + lines[line]
                 text = "\n".join(lines)
             case _:
-                del lines[line]
-                text = "\n".join(lines)
+                text = "\n".join(lines[:line] + lines[line + 1 :])
     return text
 
 
@@ -146,9 +143,8 @@ def changed_header(text: str, generator: np.random.Generator) -> bytes:
         return changed_json(text, generator)
     kinds = list(re.finditer(r'"dtype":"(\w+)"', text)) or [re.match("", text)]
     found = pick(generator, kinds)
-    return (
-        f'{text[: found.start()]}"dtype":"{pick(generator, _DTYPES)}"{text[found.end() :]}'.encode()
-    )
+    new = f'"dtype":"{pick(generator, _DTYPES)}"'
+    return (text[: found.start()] + new + text[found.end() :]).encode()
 
 
 _DTYPES = (

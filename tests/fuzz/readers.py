@@ -65,11 +65,9 @@ TRIED: dict[str, str] = {
     "baselines/experiments/supervised/sources.py": "files of labelled examples",
     "baselines/federated/messages.py": "answers of robots of fleets",
     "baselines/federated/record.py": "states of fleets",
-    "baselines/federated/robot_host.py": "assignments, values over Flower",
-    "baselines/federated/stored_replies.py": "caches and records",
-    "baselines/federated/streaming/messages.py": "answers of robots of fleets",
-    "baselines/federated/streaming/partial.py": "caches and records",
-    "baselines/federated/streaming/quantization.py": "answers of robots of fleets",
+    "baselines/federated/transport.py": "assignments, values over Flower",
+    "baselines/federated/partial.py": "caches and records",
+    "baselines/federated/quantization.py": "answers of robots of fleets",
     "baselines/flower/client.py": "assignments, values over Flower",
     "baselines/flower/records.py": "assignments, values over Flower",
     "baselines/flower/transport.py": "answers of robots of fleets",
@@ -95,7 +93,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/parallel/cluster.py": "environment variables",
     "fleet_tools/perception/display.py": "environment variables",
     "fleet_tools/utils/compiled.py": "environment variables",
-    "fleet_tools/utils/drake_release.py": "environment variables",
+    "fleet_tools/utils/libraries.py": "environment variables",
 }
 """By module, a kind of input that it reads."""
 

@@ -81,7 +81,7 @@ def test_every_end_of_a_trial_is_noticed():
     ) | {"die": Outcome.TRACEBACK, "hang": Outcome.HANG}
     drawn = [ENDS[int(generator_of(kind.name, 34, n).integers(len(ENDS)))] for n in range(7)]
     assert set(drawn) == set(ENDS)
-    ended = list(trials_of(kind, 34, range(7), wait_s=5.0))
+    ended = list(trials_of(kind, 34, range(7), wait_s=2.0))
     assert [each.number for each in ended] == list(range(7))
     assert [each.outcome for each in ended] == [expected[each] for each in drawn]
     assert ended[drawn.index("die")].detail == "the process ended with exit code 3"

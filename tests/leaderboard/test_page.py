@@ -24,7 +24,6 @@ from support.submitted import (
 )
 
 from fleet_tools.envs.outcomes import POLICY_ERROR, SUCCESS, TIME_LIMIT
-from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.leaderboard.board import Board, Clip, make_rankings
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.result_folders import Rejection
@@ -44,25 +43,13 @@ SUBMISSIONS = [
         )
     ),
     submission(evaluation_with(lambda trial: SUCCESS, name="no_hammer", tasks=["knife"])),
-    *(
-        submission(random_evaluation(0.5, seed=k, name="trained", training_seed=k))
-        for k in range(3)
-    ),
+    *(submission(random_evaluation(0.5, k, name="trained", training_seed=k)) for k in range(3)),
 ]
-
-
 DIGEST = "0123456789abcdef"
 
 
 def board(submissions: Sequence[Submission] = SUBMISSIONS, **others: Any) -> Board:
     return Board(SMALL, DIGEST, make_rankings(submissions, SMALL), **others)
-
-
-def with_training_seed(submitted: Submission, seed: int) -> Submission:
-    evaluation = submitted.evaluation
-    policy = evaluation.result.policy.model_copy(update={"training_seed": seed})
-    result = evaluation.result.model_copy(update={"policy": policy})
-    return replace(submitted, evaluation=replace(evaluation, result=result))
 
 
 EVERYTHING: dict[str, Any] = {
@@ -158,20 +145,12 @@ def test_markdown_has_the_content_of_the_page(page):
 
 
 def test_ranks_are_within_tracks_and_of_what_is_verified():
-    def privileged(evaluation: Evaluation) -> Evaluation:
-        policy = evaluation.result.policy.model_copy(update={"track": "privileged"})
-        return Evaluation(
-            evaluation.result.model_copy(update={"policy": policy}), [*evaluation.episodes]
-        )
-
-    def of(name: str, rate: float) -> Evaluation:
-        return random_evaluation(rate, name=name)
-
+    planner = renamed(random_evaluation(1.0, name="planner"), track="privileged")
     shown = board(
         [
-            submission(of("good", 0.9)),
-            submission(privileged(of("planner", 1.0))),
-            submission(of("unknown", 1.0), same_outcome=None),
+            submission(random_evaluation(0.9, name="good")),
+            submission(planner),
+            submission(random_evaluation(1.0, name="unknown"), same_outcome=None),
             # A training run that is not verified takes the rank of the whole method.
             submission(random_evaluation(0.8, name="part", training_seed=0)),
             submission(random_evaluation(0.8, name="part", training_seed=1), same_outcome=None),
@@ -229,11 +208,8 @@ def test_a_preview_has_no_rank_and_is_counted_nowhere_else(page):
 
 def test_methods_say_what_they_are():
     theirs = replace(SUBMISSIONS[0], description="A *very* <b>good</b> method")
-    zero = SUBMISSIONS[1].evaluation
-    policy = zero.result.policy.model_copy(update={"kind": "built_in", "source": "zero"})
-    result = zero.result.model_copy(update={"policy": policy})
-    built_in = submission(Evaluation(result, zero.episodes))
-    shown = board([theirs, built_in])
+    zero = renamed(SUBMISSIONS[1].evaluation, kind="built_in", source="zero")
+    shown = board([theirs, submission(zero)])
     page = Reader(as_html(shown))
     text = as_markdown(shown).replace("\\", "").replace("&lt;", "<").replace("&gt;", ">")
     for words in (page.text, text):
@@ -242,9 +218,9 @@ def test_methods_say_what_they_are():
 
 
 def test_a_page_of_previews_alone_has_no_empty_sections():
-    runs = [replace(SUBMISSIONS[3], folder=f"theirs/{k}", missing="most") for k in range(2)]
-    seeds = [with_training_seed(each, k) for k, each in enumerate(runs)]
-    shown = board([], previews=seeds)
+    runs = [renamed(SUBMISSIONS[3].evaluation, training_seed=k) for k in range(2)]
+    previews = [submission(each, f"theirs/{k}") for k, each in enumerate(runs)]
+    shown = board([], previews=[replace(each, missing="most") for each in previews])
     page = Reader(as_html(shown))
     assert [heading for heading in ("Methods", "Plots", "Details") if heading in page.text] == []
     rows = [row for row in page.rows if row[0].startswith("theirs")]
@@ -271,13 +247,10 @@ def test_the_page_loads_nothing(page):
     assert "url(" not in as_html(board()) and "@import" not in as_html(board())
 
 
-def test_a_clip_is_in_the_page(page):
+def test_clips_are_in_the_page_and_tables_and_plots_are_accessible(page):
     (video,) = (a for tag, a in page.tags if tag == "video")
     assert base64.b64decode((video["src"] or "").partition(",")[2]) == b"\0video"
     assert "controls" in video and "autoplay" not in video
-
-
-def test_tables_and_plots_are_accessible(page):
     headers = [a for tag, a in page.tags if tag == "th"]
     assert all(a.get("scope") in ("row", "col", "colgroup") for a in headers)
     assert [a["aria-sort"] for a in headers if "aria-sort" in a] == ["ascending"]
@@ -295,17 +268,13 @@ NAMES = st.text(min_size=1, max_size=40) | st.sampled_from(
 @given(NAMES)
 def test_a_name_is_never_more_than_text(name):
     evaluation = SUBMISSIONS[0].evaluation
-    page, same = (
-        Reader(
-            as_html(
-                board(
-                    [submission(renamed(evaluation, word), "f")],
-                    rejections=[Rejection(word, "damaged", word)],
-                )
-            )
-        )
-        for word in (name, "x")
-    )
+
+    def shown(word: str) -> Reader:
+        rejections = [Rejection(word, "damaged", word)]
+        renames = [submission(renamed(evaluation, word), "f")]
+        return Reader(as_html(board(renames, rejections=rejections)))
+
+    page, same = shown(name), shown("x")
     assert [tag for tag, _ in page.tags if tag != "wbr"] == [tag for tag, _ in same.tags]
     assert name.replace("\r", "\n") in page.text.replace("\r", "\n") or "\0" in name
     text = as_markdown(board([submission(renamed(evaluation, name), "f")]))
@@ -334,12 +303,8 @@ def measured(tmp_path: Path, page: str, width: int, expression: str) -> str:
         "<p id=p></p><script>f.onload=()=>{const d=f.contentDocument;"
         f"p.textContent='measured '+({expression})}}</script>"
     )
-    dumped = chromium(
-        tmp_path,
-        "--allow-file-access-from-files",
-        "--dump-dom",
-        (tmp_path / "window.html").as_uri(),
-    )
+    options = ["--allow-file-access-from-files", "--dump-dom"]
+    dumped = chromium(tmp_path, *options, (tmp_path / "window.html").as_uri())
     (value,) = re.findall(r">measured ([^<]*)<", dumped)
     return value
 
@@ -377,13 +342,9 @@ def test_it_is_rendered_in_light_and_in_dark(tmp_path, scheme, dark):
     image = pytest.importorskip("PIL.Image")
     (tmp_path / "page.html").write_text(as_html(board(**EVERYTHING)))
     screenshot = tmp_path / "page.png"
-    chromium(
-        tmp_path,
-        "--window-size=1400,1000",
-        f"--screenshot={screenshot}",
-        f"--blink-settings=preferredColorScheme={scheme}",
-        (tmp_path / "page.html").as_uri(),
-    )
+    options = ["--window-size=1400,1000", f"--blink-settings=preferredColorScheme={scheme}"]
+    given = (tmp_path / "page.html").as_uri()
+    chromium(tmp_path, *options, f"--screenshot={screenshot}", given)
     with image.open(screenshot) as opened:
         gray = opened.convert("L")
         colors = opened.convert("RGB").getcolors(2**24)
@@ -410,21 +371,15 @@ def test_all_columns_are_seen_at_a_width_of_1280(tmp_path):
     submissions = [
         submission(evaluation_with(lambda trial: SUCCESS, "bc_pointnet_elman", TOOL_USE)),
         *(
-            submission(
-                random_evaluation(0.5, k, name="fleet_merge", protocol=TOOL_USE, training_seed=k)
-            )
+            submission(random_evaluation(0.5, k, name="m", protocol=TOOL_USE, training_seed=k))
             for k in range(3)
         ),
         submission(evaluation_with(lambda trial: POLICY_ERROR, "raising", TOOL_USE)),
     ]
     (ranking,) = make_rankings(submissions, TOOL_USE)
-    table = "d.querySelector('.scroll')"
     assert len(column_names(ranking)) == 14
-    widths = measured(
-        tmp_path,
-        as_html(Board(TOOL_USE, DIGEST, [ranking])),
-        1280 - 15,  # a scroll bar
-        f"{table}.scrollWidth+' '+{table}.clientWidth",
-    )
-    needed, given_width = map(int, widths.split())
+    page = as_html(Board(TOOL_USE, DIGEST, [ranking]))
+    widths = "(e => e.scrollWidth+' '+e.clientWidth)(d.querySelector('.scroll'))"
+    scroll_bar = 15
+    needed, given_width = map(int, measured(tmp_path, page, 1280 - scroll_bar, widths).split())
     assert needed <= given_width

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.submitted import SMALL, random_evaluation, renamed, verification, write
 
-from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.leaderboard.board import Board, make_rankings
 from fleet_tools.leaderboard.page import as_html
@@ -30,13 +29,9 @@ def _root(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def named(name: str, **changes: object) -> Evaluation:
-    """Returns a result of another method."""
-    evaluation = renamed(OURS, name)
-    policy = evaluation.result.policy.model_copy(update=changes)
-    return Evaluation(
-        evaluation.result.model_copy(update={"policy": policy}), [*evaluation.episodes]
-    )
+def stranger(root: Path, folder: str, name: str | None = None, **changes: object) -> Path:
+    """Stores a result of another method."""
+    return write(renamed(OURS, name or folder, **changes), root / folder)
 
 
 def accepted_and_rejected(root: Path) -> tuple[list[str], dict[str, str]]:
@@ -64,8 +59,7 @@ def test_a_result_that_has_changed_since_is_not_verified(root):
 
 
 def test_a_result_whose_episodes_end_otherwise_is_out(root):
-    write(named("forged"), root / "forged")
-    digest = content_digest(root / "forged")
+    digest = content_digest(stranger(root, "forged"))
     refuted = verification("forged", same_outcome=3, content_digest=digest)
     other = refuted.model_copy(update={"other_versions": {"drake": ("1.0", "2.0")}})
     for record, expected in ((refuted, ["ours"]), (other, ["forged", "ours"])):
@@ -97,12 +91,12 @@ def test_a_result_whose_episodes_end_otherwise_is_out(root):
     ],
 )
 def test_names_of_others_are_refused(root, folder, name):
-    write(named(name), root / folder)
+    write(renamed(OURS, name), root / folder)
     assert accepted_and_rejected(root) == (["ours"], {folder: "name"})
 
 
 def test_a_lookalike_that_sorts_first_does_not_displace_what_is_verified(root):
-    write(named("OURS"), root / "OURS")
+    stranger(root, "OURS")
     assert "OURS" < "ours"
     assert accepted_and_rejected(root) == (["ours"], {"OURS": "name"})
     (root / VERIFIED).unlink()
@@ -110,22 +104,17 @@ def test_a_lookalike_that_sorts_first_does_not_displace_what_is_verified(root):
 
 
 def test_built_in_policies_have_their_names(root):
-    write(named("expert", kind="built_in", source="expert", track="privileged"), root / "expert")
+    stranger(root, "expert", kind="built_in", source="expert", track="privileged")
     assert accepted_and_rejected(root) == (["expert", "ours"], {})
 
 
-def unshowable_folder(root: Path) -> Path:
-    return Path(os.fsdecode(os.fsencode(root) + b"/\xff\xfe"))
-
-
 def test_names_that_are_no_text_and_files_that_are_no_files_cost_themselves(root):
-    write(named("theirs"), root / "theirs")
-    (root / "theirs" / EPISODES).unlink()
-    os.mkfifo(root / "theirs" / EPISODES)  # which nobody ever writes
-    odd = unshowable_folder(root)
-    write(named("odd"), odd / "odd")
+    folder = stranger(root, "theirs")
+    (folder / EPISODES).unlink()
+    os.mkfifo(folder / EPISODES)  # which nobody ever writes
+    stranger(Path(os.fsdecode(os.fsencode(root) + b"/\xff\xfe")), "odd")
     (root / "new\nline").mkdir()
-    write(named("linked"), root / "elsewhere" / "linked")
+    stranger(root / "elsewhere", "linked")
     (root / "linked").symlink_to(root / "elsewhere" / "linked")
     shutil.rmtree(root / "elsewhere")
     accepted, rejected = accepted_and_rejected(root)
@@ -134,7 +123,7 @@ def test_names_that_are_no_text_and_files_that_are_no_files_cost_themselves(root
 
 
 def test_lone_surrogates_in_a_result_are_damage(root):
-    folder = write(named("theirs"), root / "theirs")
+    folder = stranger(root, "theirs")
     text = (folder / RESULT).read_text()
     assert '"their_module:factory"' in text
     (folder / RESULT).write_text(text.replace('"their_module:factory"', r'"\ud800"'))
@@ -142,8 +131,7 @@ def test_lone_surrogates_in_a_result_are_damage(root):
 
 
 def test_a_record_of_the_host_lies_at_the_root_only(root):
-    write(named("theirs"), root / "theirs")
-    shutil.copy(root / VERIFIED, root / "theirs" / VERIFIED)
+    shutil.copy(root / VERIFIED, stranger(root, "theirs") / VERIFIED)
     assert accepted_and_rejected(root) == (["ours"], {"theirs": "foreign"})
 
 

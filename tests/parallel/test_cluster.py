@@ -6,10 +6,10 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
-from support.processes import ROOT
+from support.processes import ROOT, run_command
 
 from fleet_tools.errors import WorkersError
 from fleet_tools.parallel.cluster import connected
@@ -44,20 +44,12 @@ def error_of(address: str, *, within: Sequence[str] = (), **variables: str) -> s
         within: Command that runs another.
         variables: Its environment variables of Ray.
     """
-    finished = subprocess.run(
-        [*within, sys.executable, "-c", CONNECT, address],
-        cwd=ROOT,
-        env=_without_ray(os.environ) | variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("RAY_")]:
+            patch.delenv(name)
+        finished = run_command(*within, sys.executable, "-c", CONNECT, address, **variables)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout.splitlines()[-1])
-
-
-def _without_ray(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith("RAY_")}
 
 
 def test_no_cluster_of_this_machine_is_named_with_its_remedy(tmp_path):
@@ -78,7 +70,8 @@ def test_a_cluster_that_asks_for_another_token_is_named_with_its_remedy(tmp_path
     with subprocess.Popen(
         [sys.executable, "-c", OPEN],
         cwd=ROOT,
-        env=_without_ray(os.environ) | {"HOME": str(tmp_path)},
+        env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        | {"HOME": str(tmp_path)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

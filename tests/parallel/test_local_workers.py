@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ import cloudpickle
 import psutil
 import pytest
 from support.collected import wait_until
-from support.processes import ROOT, running_process
+from support.processes import ROOT, run_command, running_process
 
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
@@ -74,14 +73,7 @@ def runs(pid: int) -> bool:
 def test_a_script_needs_no_main_guard_and_stdout_is_its_own(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(NO_GUARD)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = run_command(sys.executable, str(script), cwd=tmp_path, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[3, 6]\n"
     assert done.stderr.count("printed by a job") == 2

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -69,14 +68,10 @@ def test_an_actor_that_ray_does_not_reach_for_a_moment_is_asked_again(lost, tmp_
     chaos = json.dumps({"CoreWorkerService.grpc_client.PushTask": failures})
     tests = Path(__file__).parents[1]
     path = os.pathsep.join([str(tests), *sys.path])
-    done = subprocess.run(
-        [sys.executable, __file__, str(tmp_path)],
-        env={**os.environ, "RAY_testing_rpc_failure": chaos, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    from support.processes import run_command
+
+    variables = {"RAY_testing_rpc_failure": chaos, "PYTHONPATH": path}
+    done = run_command(sys.executable, __file__, str(tmp_path), **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     squares = [job**2 for job in range(JOBS)]
     assert json.loads(done.stdout) == [squares, [0] * JOBS]

@@ -11,7 +11,6 @@ from support.rendering import needs_gl
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.perception.display import (
-    EYE,
     HEIGHT,
     MESHCAT_HOST,
     TARGET,
@@ -100,14 +99,6 @@ def test_a_camera_looks_at_its_target_upright(eye: Point, target: Point) -> None
     x_W, y_W, _ = X_WC.rotation().matrix().T
     assert abs(x_W[2]) < 1e-9
     assert y_W[2] < 0.0
-
-
-@given(st.floats(0.1, 0.9), points)
-def test_points_on_a_ray_from_the_eye_are_one_pixel(ratio: float, point: Point) -> None:
-    p_EyePoint = np.subtract(point, EYE)
-    if p_EyePoint @ np.subtract(TARGET, EYE) < 0.1:
-        return  # behind the eye
-    np.testing.assert_allclose(project(EYE + ratio * p_EyePoint), project(np.array(point)))
 
 
 def test_the_camera_looks_at_the_middle_of_the_image() -> None:

@@ -75,17 +75,3 @@ def test_pytorch_for_gpus_can_be_used_after_an_image_was_rendered():
         "import triton\n"  # as torch does at an optimizer's first step
         "print(json.dumps(True))"
     )
-
-
-def test_states_never_touch_gl():
-    loaded = run_python(
-        "import json, gymnasium, numpy, fleet_tools\n"
-        "env = gymnasium.make('FleetTools/Hammer-v0')\n"
-        "env.reset(seed=0)\n"
-        "env.step(numpy.zeros(6, numpy.float32))\n"
-        "names = {line.split()[-1].split('/')[-1] for line in open('/proc/self/maps')}\n"
-        "print(json.dumps(sorted(names)))"
-    )
-    assert any(name.startswith("libdrake") for name in loaded)
-    libraries = ("libEGL", "libGL", "libOpenGL", "libOSMesa", "libgbm", "libgallium", "swrast")
-    assert not [name for name in loaded if name.startswith(libraries)]

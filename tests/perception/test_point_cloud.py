@@ -78,21 +78,6 @@ def test_fewer_points_are_the_first_ones(farthest, points, data):
     np.testing.assert_array_equal(farthest(points, many)[:few], some)
 
 
-@all_farthest
-@few
-@given(points=clouds(8, 40), random=st.randoms(use_true_random=False))
-def test_farthest_points_cover_better_than_random_ones_up_to_the_factor_two(
-    farthest, points, random
-):
-    count = len(points) // 4
-    others = random.sample(range(len(points)), count)
-    distance = distances(points, points)
-    largest, random_one = (
-        distance[:, chosen].min(axis=1).max() for chosen in (farthest(points, count), others)
-    )
-    assert largest <= 2 * random_one + 1e-3
-
-
 @few
 @given(clouds(), clouds(), st.sampled_from(sorted(SAMPLINGS)))
 def test_a_cloud_holds_visible_points_and_nothing_else(tool, object, sampling):

@@ -94,23 +94,6 @@ def in_world(env: ToolUseEnv, p_E: np.ndarray) -> np.ndarray:
     return env.world_state().X_WE.multiply(p_E.T.astype(float)).T
 
 
-def in_image(observation: Observation, name: str, p_W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns pixel coordinates (n, 2) and depths (n,) of points of the world."""
-    K, X_WC = camera_matrices(observation, name)
-    p_C = np.column_stack([p_W, np.ones(len(p_W))]) @ np.linalg.inv(X_WC).T[:, :3]
-    return (p_C @ K.T)[:, :2] / p_C[:, 2:], p_C[:, 2]
-
-
-def inside(uv: np.ndarray) -> np.ndarray:
-    return np.all((uv > -0.01) & (uv < np.array(SIZE) - 0.99), axis=1)
-
-
-def at(image: np.ndarray, uv: np.ndarray) -> np.ndarray:
-    """Returns the values of the pixels nearest to points in the image."""
-    u, v = np.rint(np.clip(uv, 0, np.array(SIZE) - 1)).astype(int).T
-    return image[v, u]
-
-
 def all_points(observation: Observation, name: str, segment: int) -> np.ndarray:
     """Returns all pixels of a segment as points in the world, by the observation's matrices."""
     K, X_WC = camera_matrices(observation, name)
@@ -142,50 +125,6 @@ def test_depth_and_labels_agree_with_a_ray_cast(images, name):
     assert (np.isfinite(depth) == np.isfinite(measured)).mean() > 0.999
     error_m = np.abs(depth[both] - measured[both])
     assert np.quantile(error_m, 0.99) < 1e-4
-
-
-def test_each_point_of_the_cloud_projects_back_onto_its_label(cloud, images):
-    env, rows = cloud
-    _, observation = images
-    projected = []
-    for mask, segment in ((1, TOOL), (-1, OBJECT)):
-        p_W = in_world(env, rows[rows[:, 3] == mask, :3])
-        on_label = np.zeros(len(p_W), bool)
-        for name in ("overhead", "wrist"):
-            uv, depth = in_image(observation, name, p_W)
-            labelled = at(observation[f"{name}_segmentation"], uv) == segment
-            as_deep = np.abs(at(observation[f"{name}_depth"], uv) - depth) < 1e-4
-            central = np.abs(uv - np.rint(uv)).max(axis=1) < 0.01
-            on_label |= labelled & as_deep & central & inside(uv)
-        projected.append(on_label)
-    assert np.concatenate(projected).all()
-
-
-def test_no_camera_sees_through_surfaces_of_the_other(images):
-    _, observation = images
-    compared = 0
-    for name, other in (("overhead", "wrist"), ("wrist", "overhead")):
-        for segment in (TOOL, OBJECT):
-            uv, depth = in_image(observation, other, all_points(observation, name, segment))
-            in_view = inside(uv) & (depth > 0.05)
-            # Pixels around it, too: the edge of a thin part may pass between them.
-            around = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)]
-            image = observation[f"{other}_depth"]
-            nearest = np.min([at(image, uv[in_view] + offset) for offset in around], axis=0)
-            compared += in_view.sum()
-            assert (nearest < depth[in_view] + 0.003).mean() > 0.99
-    assert compared > 100
-
-
-def test_both_cameras_give_the_same_label_to_the_same_point(images):
-    _, observation = images
-    for name, other in (("overhead", "wrist"), ("wrist", "overhead")):
-        for segment in (TOOL, OBJECT):
-            uv, depth = in_image(observation, other, all_points(observation, name, segment))
-            same = inside(uv) & (np.abs(at(observation[f"{other}_depth"], uv) - depth) < 0.001)
-            if same.sum() > 20:
-                labels = at(observation[f"{other}_segmentation"], uv[same])
-                assert (labels == segment).mean() > 0.97
 
 
 def test_colours_change_rgb_and_neither_depth_nor_labels(images):

@@ -92,13 +92,8 @@ def raw(dtype: object = "uint8", shape: object = (), data: object = b"\0", **mor
 
 def as_openpi(array: np.ndarray, **changes: object) -> dict[bytes, object]:
     """Returns an array as openpi-client packs it, by its documented form."""
-    fields = {
-        "__ndarray__": True,
-        "data": array.tobytes(),
-        "dtype": array.dtype.str,
-        "shape": array.shape,
-    }
-    return {name.encode(): value for name, value in {**fields, **changes}.items()}
+    fields = {"data": array.tobytes(), "dtype": array.dtype.str, "shape": array.shape, **changes}
+    return {b"__ndarray__": True, **{name.encode(): value for name, value in fields.items()}}
 
 
 def theirs(**changes: object) -> bytes:

@@ -3,7 +3,6 @@
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from support.processes import ROOT
+from support.processes import ROOT, run_command
 from support.served_policies import hello
 
 from fleet_tools.envs.recorded_env import EnvInterface, interface_of
@@ -191,10 +190,7 @@ def test_its_process_ends_with_whoever_started_it(tmp_path):
         "print(process.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, env=environment
-    )
+    parent = run_command(sys.executable, str(script), PYTHONPATH=str(ROOT))
     assert parent.returncode == -signal.SIGKILL
     deadline = time.monotonic() + 60
     while Path(f"/proc/{int(parent.stdout)}/cmdline").exists():

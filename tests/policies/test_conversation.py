@@ -128,16 +128,11 @@ def test_a_reset_forgets():
     assert isinstance(again, Acted) and again.action.tobytes() == first
 
 
+SECRET = RuntimeError("/home/somebody/secret.py is absent")
+
+
 @pytest.mark.parametrize(
-    "value",
-    [
-        RuntimeError("/home/somebody/secret.py is absent"),
-        np.zeros(5, np.float32),
-        np.zeros(6),
-        np.full(6, np.nan, np.float32),
-        None,
-    ],
-    ids=repr,
+    "value", [SECRET, np.zeros(5, np.float32), np.zeros(6), NAN.repeat(2), None], ids=repr
 )
 def test_an_error_of_the_policy_ends_its_episode_and_tells_nothing(value, caplog):
     def fail_once(step: int) -> Any:

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
 from scipy.stats import ttest_1samp
-from support.processes import ROOT, run_python
+from support.processes import ROOT, run_command, run_python
 
 from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -37,13 +36,8 @@ def load(path: str) -> ModuleType:
 
 def run(folder: Path, *arguments: str) -> str:
     """Runs `python -m ...` in a folder that holds nothing of the checkout."""
-    finished = subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-        capture_output=True,
-        text=True,
-    )
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    finished = run_command(sys.executable, "-m", *arguments, cwd=folder, PYTHONPATH=path)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
@@ -111,10 +105,7 @@ folders = [sac.AGENTS, sac.CURVES, sac.FIGURE, RobotOptions.model_fields["output
 print(json.dumps([str(folder) for folder in folders]))
 """
     paths = run_python(code, PYTHONPATH=str(ROOT))
-    ignored = subprocess.run(
-        ["git", "check-ignore", *paths], cwd=ROOT, capture_output=True, text=True
-    )
-    assert ignored.stdout.split() == paths
+    assert run_command("git", "check-ignore", *paths).stdout.split() == paths
 
 
 # --- Reinforcement learning -----------------------------------------------------------------
@@ -154,13 +145,10 @@ def test_an_agent_is_evaluated_at_start_and_end_and_between(sac, make):
     assert [steps for steps, _ in sac.learn(env, steps=5, every=2, seed=0)] == [0, 2, 4, 5]
 
 
-def test_curves_are_drawn(learned, capsys):
+def test_curves_are_drawn_where_there_are_any(learned, capsys, tmp_path, monkeypatch):
     assert learned.main(["draw"]) == 0
     assert learned.FIGURE.read_bytes().startswith(b"\x89PNG")
     assert "expert: return" in capsys.readouterr().out
-
-
-def test_without_a_curve_nothing_is_drawn(learned, tmp_path, monkeypatch):
     monkeypatch.setattr(learned, "CURVES", tmp_path)
     assert learned.main(["draw"]) == 2
 

@@ -14,6 +14,8 @@ pytest.importorskip("safetensors")
 import numpy as np
 import yaml
 from gymnasium import wrappers
+from support.collected import ONE_PAIR, write_quick_task
+from support.folders import contents
 from support.meshcat_recordings import tracks
 from support.rendering import needs_gl
 from support.small_checkpoints import SMALL_BODY, untrained
@@ -114,32 +116,28 @@ def test_view_shows_the_cloud_that_a_checkpoint_reads(tmp_path):
 
 def test_a_dataset_is_resumed_only_with_the_same_checkpoint(tmp_path, capsys):
     policy, folder = untrained(tmp_path / "policy.safetensors"), tmp_path / "data"
-    task = write_short_task(tmp_path, steps=3)
-    options = ["--task", task, "--episodes", "1", "--workers", "0"]
-    options += ["--policy", policy, "--output", str(folder), "--quiet", "--keep-failures"]
-    options += ["--env", "tool=claw", "object=round_nail"]  # one pair of models is quick to reset
-    assert collect.main(options) == 1  # an untrained policy never succeeds
+    options = ["--task", str(write_quick_task(tmp_path)), "--episodes", "2", "--workers", "0"]
+    options += ["--policy", policy, "--output", str(folder), "--quiet", *ONE_PAIR]
+    assert collect.main(options) == 0
     dataset = Dataset(folder)
     assert dataset.header.policy == f"policy.safetensors ({find_policy(policy).content_digest})"
     assert dataset.header.env_spec.kwargs["obs_mode"] == "state"
     env = dataset.header.make_env()
-    record = dataset.stored()[7]
+    record = dataset.stored()[1]
     direct = rollout(env, load_checkpoint_policy(policy, env), seed=record.seed)
     np.testing.assert_array_equal(dataset.episode(record.attempt).actions, direct.actions)
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    before = contents(folder)
     untrained(tmp_path / "policy.safetensors", seed=1)
     assert collect.main(options) == 2
     assert "the policy is 'policy.safetensors (" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert contents(folder) == before
 
 
 def test_nothing_begins_where_a_checkpoint_cannot_act(mlp, tmp_path, capsys):
-    options = ["--tool", "knife", "--episodes", "1", "--policy", mlp, "--workers", "0"]
-    assert collect.main([*options, "--output", str(tmp_path / "data")]) == 2
-    assert "The policy reads another layout" in capsys.readouterr().err
-    output = str(tmp_path / "view.html")
-    assert view.main(["--tool", "knife", "--policy", mlp, "--output", output]) == 2
-    assert "The policy reads another layout" in capsys.readouterr().err
+    for main, more in ((collect.main, ["--episodes", "1", "--workers", "0"]), (view.main, [])):
+        output = str(tmp_path / "output.html")
+        assert main(["--tool", "knife", "--policy", mlp, "--output", output, *more]) == 2
+        assert "The policy reads another layout" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -1,10 +1,7 @@
 """A served checkpoint acts in every program as it does in process, bit for bit."""
 
 import copy
-import json
 import pickle
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -22,7 +19,7 @@ import numpy as np
 import yaml
 from gymnasium import wrappers
 from support.evaluated import SMALL, a_result
-from support.processes import ROOT
+from support.processes import run_command, serving_program
 from support.served_policies import serving_as
 from support.small_checkpoints import untrained
 
@@ -97,13 +94,10 @@ def test_evaluations_and_collections_are_the_same_bit_for_bit(name, checkpoints,
         assert [each.actions for each in there] == [each.actions for each in here]
         assert [each.state_digest for each in there] == [each.state_digest for each in here]
         assert find_policy(server.url).content_digest == find_policy(str(checkpoint)).content_digest
-        collected = {
-            collect_episode(task, trials[0].seed, policy=source, split="train").actions.tobytes()
-            for source in found
-        }
+        collected = collect_episode(task, trials[0].seed, policy=server.url, split="train")
     env = EnvSpec.of(task=task, split="train").make_tool_use()
     direct = rollout(env, load_checkpoint_policy(checkpoint, env), seed=trials[0].seed)
-    assert collected == {direct.actions.tobytes()}
+    assert collected.actions.tobytes() == direct.actions.tobytes()
     assert decode_actions(here[0].actions).tobytes() == direct.actions.tobytes()
 
 
@@ -213,29 +207,13 @@ def test_nothing_begins_where_the_policy_cannot_act(checkpoints):
 
 
 def test_the_program_serves_until_it_is_told_to_end(checkpoints, hammer):
-    command = [sys.executable, "-m", "fleet_tools.serve", str(checkpoints["mlp"])]
-    child = subprocess.Popen(
-        [*command, "--port", "0", "--json"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert child.stdout is not None
-        ready = json.loads(child.stdout.readline())
+    with serving_program("serve", str(checkpoints["mlp"])) as ready:
         assert ready["hello"]["policy"] == "mlp.safetensors"
         policy = find_policy(ready["url"]).make(hammer)
         observation, _ = hammer.reset(seed=0)
         policy.reset()
         expected = load_checkpoint_policy(checkpoints["mlp"], hammer).act(observation)
         assert policy.act(observation).tobytes() == expected.tobytes()
-        child.send_signal(signal.SIGTERM)
-        printed, errors = child.communicate(timeout=30)
-        assert (child.returncode, printed, errors) == (0, "", "")
-    finally:
-        child.kill()
-        child.wait()
 
 
 BROKEN = """
@@ -264,24 +242,20 @@ sys.exit(serve.main([sys.argv[1], "--port", "0"]))
 
 
 def test_the_program_says_why_it_ends(checkpoints):
-    done = subprocess.run(
-        [sys.executable, "-c", BROKEN, checkpoints["mlp"]],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    done = run_command(sys.executable, "-c", BROKEN, str(checkpoints["mlp"]))
     assert done.returncode == 1
     assert "It listens no more" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_program_refuses_before_it_listens(checkpoints, tmp_path, capsys):
     given = str(checkpoints["mlp"])
-    assert serve.main([given, "--port", "0", "--host", "0.0.0.0"]) == 2
-    assert "Others than this machine" in capsys.readouterr().err
-    assert serve.main([given, "--port", "0", "--token-file", "absent"]) == 2
-    assert "holds no token" in capsys.readouterr().err
-    assert serve.main([str(tmp_path / "absent.safetensors"), "--port", "0"]) == 2
-    assert "is not a checkpoint" in capsys.readouterr().err
+    for arguments, message in (
+        ([given, "--host", "0.0.0.0"], "Others than this machine"),
+        ([given, "--token-file", "absent"], "holds no token"),
+        ([str(tmp_path / "absent.safetensors")], "is not a checkpoint"),
+    ):
+        assert serve.main([*arguments, "--port", "0"]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_it_acts_through_wrappers_and_is_not_copied(checkpoints, hammer):

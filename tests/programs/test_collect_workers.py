@@ -19,7 +19,7 @@ from support.collected import (
     wait_until,
     without_times,
 )
-from support.processes import ROOT
+from support.processes import run_command
 
 from fleet_tools import collect
 from fleet_tools.dataset import Dataset
@@ -105,7 +105,7 @@ def test_on_a_running_cluster(uninterrupted, tmp_path):
     with cluster.connected(2, None) as ray:
         address = ray.get_runtime_context().gcs_address
         command = [*COMMAND, *options(tmp_path, *TWO, "--ray-address", address, "--json")]
-        finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        finished = run_command(*command)
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout)["complete"]
     assert without_times(tmp_path) == without_times(uninterrupted)

@@ -1,12 +1,10 @@
 """All programs under one name."""
 
-import os
 import shutil
-import subprocess
 import sys
 
 import pytest
-from support.processes import ROOT
+from support.processes import ROOT, run_command, run_python
 
 import fleet_tools
 from fleet_tools import __main__ as fleet_tools_program
@@ -14,23 +12,11 @@ from fleet_tools import __main__ as fleet_tools_program
 PROGRAMS = fleet_tools_program.PROGRAMS
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fleet_tools", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
 @pytest.mark.parametrize("program", ["fleet_tools", "fleet_tools.collect"])
 def test_ctrl_c_during_the_first_imports_ends_with_130_and_one_line(program, tmp_path):
     code = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
     (tmp_path / "gymnasium.py").write_text(code)
-    finished = subprocess.run(
-        [sys.executable, "-m", program, "--help"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    finished = run_command(sys.executable, "-m", program, "--help", PYTHONPATH=str(tmp_path))
     assert (finished.returncode, finished.stderr) == (130, "fleet-tools: interrupted\n")
 
 
@@ -42,22 +28,17 @@ def test_an_import_of_the_package_leaves_ctrl_c_alone(tmp_path):
         "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
     )
     for arguments in (["-m", "user"], ["user.py"], ["-c", "import user"]):
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        subprocess.run([sys.executable, *arguments], cwd=tmp_path, env=environment, check=True)
+        done = run_command(sys.executable, *arguments, cwd=tmp_path, PYTHONPATH=str(ROOT))
+        assert done.returncode == 0, done.stderr
 
 
-def test_version(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        fleet_tools_program.main(["--version"])
-    assert stopped.value.code == 0
-    assert capsys.readouterr().out == f"fleet-tools {fleet_tools.__version__}\n"
-
-
-def test_help_lists_every_program(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        fleet_tools_program.main(["--help"])
-    assert stopped.value.code == 0
-    listing = capsys.readouterr().out
+def test_version_and_a_help_that_lists_every_program(capsys):
+    for option in ("--version", "--help"):
+        with pytest.raises(SystemExit) as stopped:
+            fleet_tools_program.main([option])
+        assert stopped.value.code == 0
+    version, _, listing = capsys.readouterr().out.partition("\n")
+    assert version == f"fleet-tools {fleet_tools.__version__}"
     assert all(f" {name} " in listing for name in PROGRAMS)
 
 
@@ -71,14 +52,27 @@ def test_bad_usage_is_2(arguments, capsys):
     assert "PROGRAM" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_help_of_every_program(name, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        fleet_tools_program.main([name, "--help"])
-    assert stopped.value.code == 0
-    text = capsys.readouterr().out
-    assert f"usage: fleet-tools {name}" in text
-    assert "--json" in text or "subcommands" in text
+HELP = """
+import contextlib, io, json, sys
+from fleet_tools.__main__ import main
+said = {}
+for name in sys.argv[1:]:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            main([name, "--help"])
+        except SystemExit as end:
+            code = end.code
+    heavy = "pydrake h5py matplotlib ray scipy torch tqdm trimesh viser websockets".split()
+    said[name] = code, printed.getvalue(), [each for each in heavy if each in sys.modules]
+print(json.dumps(said))
+"""
+
+
+def test_help_of_every_program_is_its_own_and_imports_nothing_heavy():
+    for name, (code, text, heavy) in run_python(HELP, *PROGRAMS).items():
+        assert (code, heavy) == (0, []), name
+        assert f"usage: fleet-tools {name}" in text
+        assert "--json" in text or "subcommands" in text
 
 
 def test_a_program_does_the_same_under_both_names(capsys, tmp_path):
@@ -95,7 +89,8 @@ def test_a_program_does_the_same_under_both_names(capsys, tmp_path):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="this system has no bash")
 def test_completion_knows_programs_and_their_options(tmp_path):
     script = tmp_path / "completion.bash"
-    script.write_text(run("completion", "bash").stdout)
+    done = run_command(sys.executable, "-m", "fleet_tools", "completion", "bash")
+    script.write_text(done.stdout)
     code = (
         f"source {script}; COMP_WORDS=({{}}); COMP_CWORD={{}}; "
         "$(complete -p fleet-tools | grep -oE '\\-F [^ ]+' | cut -c4-); echo ${{COMPREPLY[@]}}"
@@ -103,7 +98,7 @@ def test_completion_knows_programs_and_their_options(tmp_path):
 
     def complete(*words):
         command = code.format(" ".join(words), len(words) - 1)
-        return subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout
+        return run_command("bash", "-c", command).stdout
 
     assert "collect" in complete("fleet-tools", "coll")
     assert "--keep-failures" in complete("fleet-tools", "collect", "--keep")

@@ -6,18 +6,14 @@ import json
 import os
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trimesh
-from support.collected import write_quick_task
+from support.collected import COMMAND, options, write_quick_task
 from support.labelled import of_export, of_samples, random_dataset
-from support.processes import ROOT
+from support.processes import ROOT, run_command, serving_program
 
 from fleet_tools import collect, evaluate, new_task, replay, view
 from fleet_tools.assets.__main__ import main as assets
@@ -28,34 +24,17 @@ from fleet_tools.sim.catalog import find_model, name_of_own
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.studio.pictures.filming import write_video
 from fleet_tools.utils import libraries
-from fleet_tools.utils.drake_release import CONSTRAINTS
+from fleet_tools.utils.libraries import CONSTRAINTS
 
 NFC, NFD = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
 ALL_AT_ONCE = f"-R&D {NFC} {NFD}  #1?%20%d=+,;:[]{{}}()'\"\\$`*<|>~..\t"
 """A name with every character that is something else in a URI, a shell, a pattern or XML."""
 
 EACH = [
-    *(
-        NFC,
-        NFD,
-        "a b",
-        "a  b",
-        " a ",
-        "a\tb",
-        "#",
-        "?",
-        "&amp;",
-        "%",
-        "%20",
-        "%d",
-        "=",
-        "+",
-        ",",
-        ";",
-    ),
+    *(NFC, NFD, "a b", "a  b", " a ", "a\tb", "#", "?", "&amp;", "%", "%20", "%d", "=", "+", ","),
     *("a:b", "[ab]", "{0}", "'", '"', "a\\b", "-a", "--x=1", "..a..", "...", "~", "$HOME", "`id`"),
-    *("a*", "<b>", "a|b", "null", "1", "日本", "x" * 200),
-]
+    *(";", "a*", "<b>", "a|b", "null", "1", "日本", "x" * 200),
+]  # fmt: skip
 
 Capture = pytest.CaptureFixture[str]
 
@@ -152,21 +131,8 @@ def test_printed_commands_can_be_copied(tmp_path, capsys, monkeypatch):
     assert new_task.main(["press", f"--output={folder}"]) == 0
     command = capsys.readouterr().out.partition("Try it: ")[2]
     assert shlex.split(command)[-1] == str(folder / "task.yaml")
-    assert (
-        collect.main(
-            [
-                "--task",
-                str(folder / "task.yaml"),
-                "--episodes",
-                "1",
-                "--quiet",
-                f"--output={folder / 'data'}",
-                "--workers",
-                "0",
-            ]
-        )
-        == 0
-    )
+    task = str(folder / "task.yaml")
+    assert collect.main(options(folder / "data", "--quiet", task=task, episodes=1)) == 0
     checkout = tmp_path / f"checkout{ALL_AT_ONCE}"
     (checkout / "fleet_tools" / "utils").mkdir(parents=True)
     for file in CONSTRAINTS:
@@ -212,34 +178,12 @@ def test_names_that_drake_cannot_read_are_refused(name, said, tmp_path, capsys, 
 )
 def test_programs_take_accents_in_a_locale_of_ascii(environment, tmp_path):
     """In this locale Drake cannot be imported."""
-    command = [
-        sys.executable,
-        "-m",
-        "fleet_tools.collect",
-        "--task",
-        str(write_quick_task(tmp_path)),
-    ]
-    command += ["--policy", "random", "--episodes", "1", "--workers", "0", "--output", NFC]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
+    task = str(write_quick_task(tmp_path))
+    given = options(Path(NFC), "--policy", "random", task=task, episodes=1)
+    done = run_command(*COMMAND, *given, cwd=tmp_path, PYTHONPATH=str(ROOT), **environment)
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / NFC / "dataset.json").is_file()
-    assert b"Traceback" not in done.stderr + done.stdout
-
-
-@contextlib.contextmanager
-def started(*arguments: str) -> Iterator[dict]:
-    """Starts a program that serves until a signal, and yields what it prints."""
-    command = [sys.executable, "-m", "fleet_tools", *arguments, "--port", "0", "--json"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as program:
-        assert program.stdout is not None
-        try:
-            yield json.loads(program.stdout.readline())
-        finally:
-            program.send_signal(signal.SIGTERM)
-        assert program.wait(timeout=60) == 0
+    assert "Traceback" not in done.stderr + done.stdout
 
 
 @pytest.mark.slow
@@ -247,9 +191,10 @@ def test_servers_take_such_names(tmp_path):
     root = tmp_path / ALL_AT_ONCE
     through_the_programs(root)
     merged, task = root / f"merged{root.name}.safetensors", str(root / "quick.yaml")
-    with started("label", str(root / f"models{root.name}" / "tools" / "hammer" / "mine")) as said:
-        assert said["folder"] == str(root / f"models{root.name}" / "tools" / "hammer" / "mine")
-    with started("serve", str(merged)) as said:
+    folder = str(root / f"models{root.name}" / "tools" / "hammer" / "mine")
+    with serving_program("label", folder) as said:
+        assert said["folder"] == folder
+    with serving_program("serve", str(merged)) as said:
         options = ["--task", task, "--scenes", "1", "--workers", "0", "--name", "m", "--quiet"]
         output = f"--output={root / 'served'}"
         assert evaluate.main(["--policy", said["url"], output, *options]) == 0

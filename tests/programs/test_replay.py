@@ -1,7 +1,6 @@
 """The program that checks a dataset, run for real."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.collected import ONE_PAIR
+from support.collected import ONE_PAIR, options, write_quick_task
 from support.damage import rewrite_lines
-from support.processes import ROOT
+from support.processes import run_command
 from support.rendering import needs_gl
 
 from fleet_tools import collect, replay
-from fleet_tools.config.file_access import task_configs_root
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.stored_episode import file_digest
@@ -27,10 +25,13 @@ HERE = ("--workers", "0")
 
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "hammer"
-    arguments = ["--tool", "hammer", "--episodes", "2", "--output", str(folder), "--quiet", *HERE]
-    assert collect.main(arguments) == 0
-    return folder
+    """Episodes of six steps of random motions, which succeed, in a user's task without its file."""
+    folder = tmp_path_factory.mktemp("data")
+    task, policy = write_quick_task(folder, 1.0), ["--policy", "random", *ONE_PAIR]
+    given = options(folder / "data", "--quiet", *policy, task=str(task), episodes=2)
+    assert collect.main(given) == 0
+    task.unlink()
+    return folder / "data"
 
 
 Altered = tuple[Path, Callable[..., None]]
@@ -68,12 +69,7 @@ def rates(summary: dict[str, Any]) -> tuple[float, float, float]:
 def test_unchanged_dataset_is_identical_in_another_process(folder, tmp_path):
     output = tmp_path / "report.jsonl"
     options = [str(folder), "--json", "--output", str(output), *HERE]
-    finished = subprocess.run(
-        [sys.executable, "-m", "fleet_tools.replay", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    finished = run_command(sys.executable, "-m", "fleet_tools.replay", *options)
     assert finished.returncode == 0, finished.stderr
     summary = json.loads(finished.stdout)
     assert (summary["episodes"], summary["identical"], summary["still_successes"]) == (2, 2, 2)
@@ -93,7 +89,7 @@ def test_images_and_clouds_are_identical_in_another_process(mode, tmp_path, caps
     folder = tmp_path / mode
     options = ["--tool", "hammer", "--episodes", "1", "--obs-mode", mode, "--quiet", *HERE]
     command = [sys.executable, "-m", "fleet_tools.collect", *options, "--output", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True)
+    assert run_command(*command).returncode == 0
     header = Dataset(folder).header
     assert ("point_cloud" in header.observation) == (mode == "point_cloud")
     assert ("wrist_depth" in header.observation) == (mode == "rgbd")
@@ -159,6 +155,17 @@ def test_altered_scene_and_outcome_are_found(folder, altered, capsys):
     assert "differs from step 0 on, in digests" in capsys.readouterr().out
 
 
+def test_the_seed_selects_the_episodes_and_failures_have_no_share(folder, altered, capsys):
+    dataset = Dataset(folder)
+    seed = next(k for k in range(99) if dataset.draw(1, k)[0].attempt == 1)
+    altered[1](outcome="time_limit")
+    more = ["--episodes", "1", "--seed", str(seed), "--json", "--quiet"]
+    assert replay.main([str(folder), *more, *HERE]) == 1
+    summary = summary_of(capsys)
+    assert (summary["episodes"], summary["identical"], summary["stored_successes"]) == (1, 0, 0)
+    assert summary["still_success_share"] is None
+
+
 def test_truncated_episode_is_named_and_the_others_are_replayed(folder, altered, capsys):
     path, _ = altered
     path.write_bytes(path.read_bytes()[:-1])
@@ -168,40 +175,3 @@ def test_truncated_episode_is_named_and_the_others_are_replayed(folder, altered,
     assert "1 of 2 have the same outcome within 0.001 m (50.0%); the largest distance is 0 m" in out
     assert "episode_000001.hdf5 is damaged" in out
     assert "Copy it here from" in out
-
-
-def test_the_seed_selects_the_episodes(folder, tmp_path):
-    def selected(seed: int) -> list[int]:
-        output = tmp_path / "report.jsonl"
-        options = ["--episodes", "1", "--seed", str(seed), "--output", str(output), "--quiet"]
-        assert replay.main([str(folder), *options, *HERE]) == 0
-        return [json.loads(line)["attempt"] for line in output.read_text().splitlines()]
-
-    first, again, other = selected(0), selected(0), selected(1)
-    assert first == again != other
-    assert len(first) == 1
-
-
-def test_a_folder_without_dataset_is_bad_usage(tmp_path, capsys):
-    assert replay.main([str(tmp_path), *HERE]) == 2
-    message = capsys.readouterr().err
-    assert "has no dataset.json" in message
-    assert "Traceback" not in message
-
-
-def test_a_users_task_is_replayed_without_its_file(tmp_path, capsys):
-    task = tmp_path / "tap.yaml"
-    text = (task_configs_root() / "hammer.yaml").read_text()
-    task.write_text(
-        text.replace("name: hammer", "name: tap").replace("limit_s: 10", "limit_s: 0.3")
-    )
-    output = tmp_path / "data"
-    arguments = ["--task", str(task), "--output", str(output), "--episodes", "1", "--quiet"]
-    arguments += ["--policy", "random", "--keep-failures", *ONE_PAIR, *HERE]
-    assert collect.main(arguments) == 1
-    task.unlink()
-    assert replay.main([str(output), "--json", "--quiet", "--episodes", "2", *HERE]) == 0
-    summary = summary_of(capsys)
-    assert (summary["identical"], summary["stored_successes"]) == (2, 0)
-    assert summary["still_success_share"] is None
-    assert Dataset(output).manifest()[0].outcome == "time_limit"

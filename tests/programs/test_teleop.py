@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 from support.chromium import open_page
-from support.processes import run_python, running_process
-from support.refusals import exit_code
+from support.processes import running_process
 from support.small_disks import SmallDisk
 from support.teleoperated import end_and_save, wait_for_phase
 
-from fleet_tools import collect, replay, teleop
+from fleet_tools import replay, teleop
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.samples import Samples
 
@@ -95,57 +94,3 @@ def test_a_dataset_of_another_policy_is_left_alone(uninterrupted, capsys):
     assert teleop.main(arguments) == 2
     assert "already holds a dataset, but another one" in capsys.readouterr().err
     assert sorted(uninterrupted.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--tool", "hamer"], "Did you mean 'hammer'?"),
-        (["--tool", "hammer", "--env", "tol=claw"], "Did you mean 'tool'?"),
-        (["--tool", "hammer", "--env", "task=knife"], "Give --tool or --task"),
-        (["--tool", "hammer", "--obs-mode", "stat"], "Did you mean 'state'?"),
-    ],
-)
-def test_what_cannot_begin_exits_with_2(arguments, message, tmp_path, capsys):
-    assert exit_code(teleop.main)([*arguments, "--output", str(tmp_path / "none")]) == 2
-    out, err = capsys.readouterr()
-    assert message in err
-    assert "Traceback" not in err
-    assert out == ""
-    assert not (tmp_path / "none").exists()
-
-
-def test_a_space_mouse_without_its_library_is_refused(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyspacemouse", None)
-    arguments = ["--tool", "hammer", "--spacemouse", "--port", "0", "--output", str(tmp_path)]
-    assert teleop.main(arguments) == 2
-    assert "[spacemouse]" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["--tool", "hammer", "--port", "65536"], ["--tool", "hammer", "--episodes", "0"]],
-)
-def test_bad_usage_exits_with_2(arguments, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        teleop.main(arguments)
-    assert stopped.value.code == 2
-    assert "python -m fleet_tools.teleop --help" in capsys.readouterr().err
-
-
-def test_collections_do_not_know_the_person(capsys):
-    arguments = ["--tool", "hammer", "--episodes", "1", "--policy", "teleoperation"]
-    assert collect.main(arguments) == 2
-    assert "Unknown policy" in capsys.readouterr().err
-
-
-def test_help_imports_nothing_heavy():
-    code = """
-import contextlib, io, json, sys
-from fleet_tools import teleop
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    teleop.main(["--help"])
-heavy = ("pydrake", "h5py", "ray", "scipy", "torch", "trimesh", "viser", "websockets")
-print(json.dumps([each for each in heavy if each in sys.modules]))
-"""
-    assert run_python(code) == []

@@ -15,7 +15,6 @@ from pydrake.math import RigidTransform
 from support.collected import write_quick_task
 from support.meshcat_recordings import Keyframes, messages, object_paths, tracks
 from support.processes import ROOT
-from support.refusals import exit_code, require_refusal
 from support.rendering import needs_gl
 
 from fleet_tools import collect, view
@@ -25,7 +24,6 @@ from fleet_tools.perception.rendering import within_material
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import TABLE_COLOR
-from fleet_tools.utils.libraries import install_command
 
 STEP_S, FRAME_S = 1 / 6, 1 / 64
 
@@ -154,42 +152,6 @@ def test_live_view_plays_until_ctrl_c(quick_task):
         program.send_signal(signal.SIGINT)
         assert program.wait(timeout=60) == 0
     assert played.startswith("quick, seed 0: zero: success")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--tool", "hammer", "--output", "rollout.gif"], "writes .html or .mp4"),
-        (["--tool", "hammer", "--output", "nowhere/rollout.html"], "no folder"),
-        (["--tool", "hammer", "--output", "r.html", "--episodes", "2"], "holds one episode"),
-        (["--tool", "hammer", "--output", "r.mp4", "--fps", "0"], "--fps"),
-        (["--tool", "hammer", "--output", "r.mp4", "--fps", "251"], "--fps"),
-        (["--tool", "hammer", "--output", "r.mp4", "--size", "65x64"], "even width and height"),
-        (["--tool", "hammer", "--output", "r.mp4", "--size", "64"], "WIDTHxHEIGHT"),
-        (["--tool", "hammer", "--output", "r.mp4", "--size", "8192x64"], "from 16 to 4096"),
-        (["--tool", "hammer", "--output", "r.mp4", "--camera", "wist"], "Did you mean 'wrist'"),
-        (["--tool", "hammer", "--output", "r.mp4", "--plain", "--annotated"], "give one of"),
-        (["--tool", "hammer", "--output", "r.html", "--fps", "30"], "--fps is for videos"),
-        (["--tool", "hammer", "--camera", "wrist"], "--camera is for videos"),
-        (["--tool", "hamer"], "Did you mean 'hammer'"),
-        (["--tool", "hammer", "--split", "unseen_tool"], "Did you mean 'unseen_tools'"),
-        (["--dataset", "nowhere"], "not a dataset"),
-        (["--dataset", "data", "--tool", "hammer"], "give one of"),
-        ([], "give one of"),
-    ],
-)
-def test_invalid_options_are_reported_at_once(arguments, message, tmp_path, monkeypatch, capsys):
-    require_refusal(exit_code(view.main), arguments, message, tmp_path, monkeypatch, capsys)
-
-
-@pytest.mark.parametrize("module", ["av", "PIL"])
-def test_video_without_its_libraries_is_refused_with_the_command_that_installs_them(
-    module, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setitem(sys.modules, module, None)
-    assert view.main(["--tool", "hammer", "--output", str(tmp_path / "rollout.mp4")]) == 2
-    assert install_command("video") in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 @needs_gl

@@ -73,10 +73,10 @@ def test_references_are_taken_away_only_where_drake_would_keep_the_system_alive(
 def test_rebuilt_worlds_do_not_pile_up(task: str):
     env = EnvSpec.of(task=task).make_tool_use()
     worlds = []
-    for seed in range(12):
+    for seed in range(5):
         env.reset(seed=seed)
         worlds.append(weakref.ref(env.simulation.world.diagram))
-    assert len(set(map(id, worlds))) > 6
+    assert len(set(map(id, worlds))) > 2
     env.close()
     gc.collect()
     assert not any(world() for world in worlds)

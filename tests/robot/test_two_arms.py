@@ -43,7 +43,9 @@ def test_the_hand_begins_where_that_of_the_panda_begins(task):
     assert angle < np.radians(1)
 
 
-@pytest.mark.parametrize("task", task_names())
+@pytest.mark.parametrize(
+    "task", ["hammer", *(pytest.param(t, marks=pytest.mark.slow) for t in task_names()[1:])]
+)
 def test_the_expert_solves_a_scene_with_the_ur5e(task):
     with env_of("ur5e", task) as env:
         assert rollout(env, fleet_tools.ExpertPolicy(env), seed=1001).outcome == "success"

@@ -72,6 +72,14 @@ def test_records_every_step_until_the_policy_raises_an_error():
             np.testing.assert_array_equal(value, episode.observations[name][k])
 
 
+def test_an_invalid_action_is_the_policys_error_and_an_unexpected_error_is_raised():
+    episode = rollout(environment(), RandomMotions(scale=np.nan), seed=1)
+    assert (episode.outcome, len(episode)) == ("policy_error", 0)
+    assert str(episode.error).startswith("InvalidActionError")
+    with pytest.raises(ZeroDivisionError):
+        rollout(environment(), RandomMotions(steps=1, error=ZeroDivisionError()), seed=1)
+
+
 def test_records_the_action_that_was_executed():
     clipped = rollout(environment(), RandomMotions(scale=3.0, steps=2), seed=5)
     assert np.abs(clipped.actions).max() == 1.0
@@ -89,23 +97,15 @@ def test_same_scene_and_policy_same_episode():
 
 def test_a_policy_without_a_plan_leaves_an_episode_of_no_steps():
     class Infeasible(RandomMotions):
+        info = {"planning_seconds": 0.25}
+
         def reset(self) -> None:
             raise self.error
 
     episode = rollout(environment(), Infeasible(), seed=1)
     assert (episode.outcome, len(episode), len(episode.digests)) == ("policy_error", 0, 1)
     assert episode.actions.shape == (0, 6)
-
-
-def test_an_invalid_action_is_the_policys_error():
-    episode = rollout(environment(), RandomMotions(scale=np.nan), seed=1)
-    assert (episode.outcome, len(episode)) == ("policy_error", 0)
-    assert episode.error is not None and episode.error.startswith("InvalidActionError")
-
-
-def test_an_unexpected_error_of_a_policy_is_raised():
-    with pytest.raises(ZeroDivisionError):
-        rollout(environment(), RandomMotions(steps=1, error=ZeroDivisionError()), seed=1)
+    assert episode.info == Infeasible.info  # a policy's is stored with its episode
 
 
 @pytest.mark.parametrize("limits", [(4, 9), (9, 4), (-1, 4)])
@@ -120,13 +120,6 @@ def test_the_time_limit_of_a_wrapper_is_a_time_limit(limits):
     with pytest.raises(EpisodeOverError, match="time_limit"):
         env.step(np.zeros(6, np.float32))
     env.close()
-
-
-def test_a_policys_info_is_stored_with_its_episode():
-    class WithInfo(RandomMotions):
-        info = {"planning_seconds": 0.25}
-
-    assert rollout(environment(), WithInfo(steps=1), seed=1).info == WithInfo.info
 
 
 def test_arrays_of_inconsistent_lengths_are_refused():

@@ -78,16 +78,11 @@ def test_mask_actions_and_pieces_agree_with_each_other(kinds, data):
             assert not of_chunks or "learner" not in kinds[begin : stop - 1]
 
 
-def test_actions_of_another_robot_are_refused():
-    labels = Labels.of({LEARNER_STEPS: [1], EXPERT_ACTIONS: [ACTION]}, 3)
-    with pytest.raises(DatasetError, match="6 entries, and the episode has actions with 4"):
-        labels.actions(np.zeros((3, 4), np.float32))
-    assert labels.actions(np.zeros((1, 4), np.float32)).shape == (1, 4)  # no learner acted there
-
-
-def test_labels_stay_equal_and_plain_after_use():
-    labels = Labels.of({LEARNER_STEPS: [1], EXPERT_ACTIONS: [ACTION]}, 3)
-    again = Labels.of({LEARNER_STEPS: [1], EXPERT_ACTIONS: [ACTION]}, 3)
+def test_actions_of_another_robot_are_refused_and_use_changes_no_labels():
+    labels, again = (Labels.of({LEARNER_STEPS: [1], EXPERT_ACTIONS: [ACTION]}, 3) for _ in range(2))
     labels.actions(np.zeros((3, 6), np.float32))
     assert labels == again and labels.to_json() == again.to_json()
     assert hash(labels) == hash(again)
+    with pytest.raises(DatasetError, match="6 entries, and the episode has actions with 4"):
+        labels.actions(np.zeros((3, 4), np.float32))
+    assert labels.actions(np.zeros((1, 4), np.float32)).shape == (1, 4)  # no learner acted there

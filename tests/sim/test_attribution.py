@@ -63,22 +63,6 @@ def test_a_mechanism_that_nothing_pushes_keeps_its_shares(force, displacement, s
     assert (advanced(np.zeros_like(force), displacement, share)[0] == share).all()
 
 
-@given(forces, displaced, shares, st.permutations(range(PARTS)))
-def test_parts_are_treated_alike(force, displacement, share, order):
-    found, _ = advanced(force, displacement, share)
-    permuted, _ = advanced(force[[*order, PARTS]], displacement, share[order])
-    np.testing.assert_allclose(permuted, found[order], atol=1e-9)
-
-
-@given(displaced, st.integers(0, PARTS), st.sampled_from([0, 1, 2]))
-def test_who_alone_pushes_has_all_of_the_work(displacement, agent, link):
-    force = np.zeros((PARTS + 1, LINKS, 6))
-    force[agent, link] = displacement[link]
-    found = advanced(force, displacement, np.full((PARTS, 2), 0.25))[0][:, MECHANISM[link]]
-    if np.sum(displacement[link] ** 2) > 0:
-        assert found.tolist() == [float(a == agent) for a in range(PARTS)]
-
-
 @given(shares, changes)
 def test_motion_is_divided_by_the_shares(share, change):
     still = np.zeros((PARTS + 1, LINKS, 6)), np.zeros((LINKS, 6))

@@ -61,27 +61,24 @@ def test_a_users_folder_of_models_is_added_to_the_packages_own(tmp_path):
     assert find_model("tool", "hammer", "own", str(tmp_path)).name == "own"
 
 
-def test_an_unknown_family_is_refused_with_the_nearest():
-    with pytest.raises(
-        UnknownNameError, match=r"Unknown family of tools: 'hamer'. Did you mean 'hammer'"
-    ):
-        model_names("tool", "hamer")
-
-
-def test_an_unknown_model_is_refused_with_the_nearest_and_the_remedy():
-    with pytest.raises(UnknownNameError, match=r"'clow'. Did you mean 'claw'.*path of its folder"):
-        find_model("tool", "hammer", "clow")
-
-
-@pytest.mark.parametrize("given", ["", 5, "~no-such-user/claw"])
-def test_other_data_than_a_name_or_a_folder_is_refused(given):
-    with pytest.raises(UnknownNameError, match="Unknown tool"):
-        find_model("tool", "hammer", given)
-
-
-def test_an_unknown_keypoint_is_refused_with_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"'claw': 'haed'. Did you mean 'head'"):
-        find_model("tool", "hammer", "claw").keypoint("haed")
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: model_names("tool", "hamer"), "family of tools: 'hamer'. Did you mean 'hammer'"),
+        (lambda: find_model("tool", "hammer", "clow"), "'clow'. Did you mean 'claw'.*its folder"),
+        *(
+            (lambda given=given: find_model("tool", "hammer", given), "Unknown tool")
+            for given in ("", 5, "~no-such-user/claw")
+        ),
+        (
+            lambda: find_model("tool", "hammer", "claw").keypoint("haed"),
+            "'claw': 'haed'. Did you mean 'head'",
+        ),
+    ],
+)
+def test_what_is_unknown_is_refused_with_the_nearest_and_the_remedy(use, message):
+    with pytest.raises(UnknownNameError, match=message):
+        use()
 
 
 NO_POINTS = "family: hammer\nkind: tool\nkeypoints: {}\n"

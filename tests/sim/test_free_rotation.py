@@ -36,7 +36,7 @@ from fleet_tools.sim.world_state import Snapshot
 
 H = 0.004
 AXES = st.tuples(*[st.floats(-1, 1)] * 3).filter(lambda v: 0.1 < np.linalg.norm(v) < 1)
-SPEEDS = st.floats(1e-6, 2000)
+SPEEDS = st.just(0.0) | st.floats(1e-6, 2000)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -108,10 +108,6 @@ def test_a_spin_about_a_principal_axis_goes_on(G, k, speed):
     _, axes = np.linalg.eigh(G)
     w = speed * axes[:, k]
     assert_close(velocity_after(G, w), w, 1e-9 * abs(speed))
-
-
-def test_a_body_at_rest_stays_at_rest():
-    assert not velocity_after(np.diag([1.0, 2.0, 3.0]), np.zeros(3)).any()
 
 
 @pytest.mark.parametrize("G", [np.zeros((3, 3)), np.full((3, 3), np.nan)], ids=["zero", "nan"])
@@ -290,17 +286,13 @@ def test_welded_bodies_keep_their_momentum():
     np.testing.assert_allclose(about_centre(), before, rtol=0, atol=1e-9 * float(max(before)))
 
 
-@pytest.mark.parametrize(
-    ("speeds", "seconds", "drops"),
-    [(["60"], 1, 0), pytest.param(["15", "30", "60"], 4, 3, marks=pytest.mark.slow)],
-    ids=["quick", "slow"],
-)
-def test_every_free_object_keeps_its_momentum_and_gains_no_energy(speeds, seconds, drops):
-    """As the benchmark measures and prints it."""
-    options = ["--speeds", *speeds, "--seconds", str(seconds), "--drops", str(drops), "--json"]
+@pytest.mark.slow
+def test_every_free_object_keeps_its_momentum_and_gains_no_energy():
+    """As the benchmark measures and prints it; of a patty, `test_momentum_is_conserved`."""
+    options = ["--speeds", "15", "30", "60", "--seconds", "4", "--drops", "3", "--json"]
     measured = run_program("benchmarks/tumbling.py", *options)
     flights = [flight for flight in measured["flights"] if flight["corrected"]]
-    assert len(flights) == len(speeds) * (15 + 2)
+    assert len(flights) == 3 * (15 + 2)
     for flight in flights:
         assert max(flight["angular_error"], flight["velocity_error"]) < 1e-9, flight
         assert flight["energy_end"] <= flight["energy_most"] <= 1 + 1e-12, flight

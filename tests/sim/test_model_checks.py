@@ -177,16 +177,15 @@ def test_an_error_of_contact_in_an_episode_names_the_models_and_the_remedy():
     assert contact_hint(RuntimeError("the solver failed"), [Path("a.sdf")]) == ""
 
 
-def test_the_message_about_a_folder_with_only_a_mesh_tells_how_to_import_it(tmp_path):
-    (tmp_path / "own.stl").write_bytes(b"x")
-    with pytest.raises(ConfigError, match=r"assets import .*own\.stl --kind tool --family"):
-        load_model(tmp_path, "tool")
-
-
-def test_the_message_about_a_mesh_in_place_of_a_folder_tells_how_to_import_it(tmp_path):
-    (tmp_path / "own.stl").write_bytes(b"x")
-    with pytest.raises(ConfigError, match=r"is a mesh.*assets import .*--family hammer"):
-        find_model("tool", "hammer", str(tmp_path / "own.stl"))
-    (tmp_path / "own.sdf").write_text("x")
-    with pytest.raises(ConfigError, match=r"by the path of its folder.*keypoints\.yaml"):
-        find_model("tool", "hammer", str(tmp_path / "own.sdf"))
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("", r"assets import .*own\.stl --kind tool --family"),
+        ("own.stl", r"is a mesh.*assets import .*--family hammer"),
+        ("own.sdf", r"by the path of its folder.*keypoints\.yaml"),
+    ],
+)
+def test_the_message_about_a_mesh_or_its_folder_tells_how_to_import_it(tmp_path, file, message):
+    (tmp_path / (file or "own.stl")).write_bytes(b"x")
+    with pytest.raises(ConfigError, match=message):
+        find_model("tool", "hammer", str(tmp_path / file))

@@ -136,6 +136,12 @@ def future(env: ToolUseEnv) -> list[list[Any]]:
     return bits([(*env.step(action), env.state_digest()) for action in actions])
 
 
+def told(env: ToolUseEnv) -> list[list[Any]]:
+    """Returns the bits of what the present state says of forces and limits."""
+    state = env.world_state()
+    return bits([[state.forces(), state.limits()]])
+
+
 def at_a_limit(env: ToolUseEnv) -> None:
     """Turns the hand until joint 7 is near the end of its range."""
     env.reset(seed=0)
@@ -152,13 +158,14 @@ def in_contact(env: ToolUseEnv) -> None:
 def test_a_state_continues_bit_for_bit_wherever_it_is_restored(situation, make, hammer):
     situation(hammer)
     state = hammer.get_state()
-    before, observation = pickle.dumps(state), bits([[hammer.set_state(state)]])
-    expected = future(hammer)
+    before, present = pickle.dumps(state), told(hammer)
+    expected = future(hammer)  # uninterrupted
+    observation = bits([[hammer.set_state(state)]])
     for env, seed in ((hammer, 11), (make(), 4)):  # after other scenes
         env.reset(seed=seed)
         env.step(np.ones(6, np.float32))
         assert bits([[env.set_state(state)]]) == observation
-        assert future(env) == expected
+        assert (told(env), future(env)) == (present, expected)
     not_reset = EnvSpec.of(task="hammer").make_tool_use()
     copies = copy.deepcopy(state), pickle.loads(before)
     for env, each in ((not_reset, state), (hammer, copies[0]), (hammer, copies[1])):

@@ -5,9 +5,9 @@ import os
 import pickle
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from support.folders import contents
 from support.small_datasets import Drawn, a_header, write
 from support.small_disks import PAGE, Disk, SmallDisk
 
@@ -25,14 +25,6 @@ from fleet_tools.storage.tensor_files import write_tensors
 from fleet_tools.utils.disk_errors import disk_error
 
 
-def everything_in(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 def stored_in_every_room(
     disk: Disk, pages: int, store: Callable[[], None], before: dict[str, bytes]
 ) -> list[str]:
@@ -48,11 +40,11 @@ def stored_in_every_room(
                 store()
             except DiskError as error:
                 messages.append(str(error))
-                assert everything_in(disk.folder) == before
+                assert contents(disk.folder) == before
             else:
                 break
     store()  # the same command once there is room
-    assert everything_in(disk.folder) != before
+    assert contents(disk.folder) != before
     assert 0 < len(messages) <= pages
     return messages
 
@@ -92,7 +84,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(disk):
     messages = stored_in_every_room(disk, 5, lambda: replace_folder(folder, files), before)
     assert all(f"{folder} cannot be stored" in each for each in messages)
     assert all("it needs 9.1 kB" in each for each in messages)
-    assert everything_in(folder) == files
+    assert contents(folder) == files
 
 
 def test_a_log_has_complete_lines_only(disk):
@@ -123,7 +115,7 @@ def test_a_disk_without_inodes_says_so(disk):
             else:
                 break
     assert failed == 5  # a temporary folder, the folder in it, and three files
-    assert everything_in(disk.folder / "model") == files
+    assert contents(disk.folder / "model") == files
 
 
 def test_a_read_only_disk_says_so(disk):
@@ -132,13 +124,13 @@ def test_a_read_only_disk_says_so(disk):
     write_file(disk.folder / "file", b"the last one")
     with disk.read_only(), pytest.raises(DiskError, match="file system is read-only"):
         write_file(disk.folder / "file", b"another")
-    assert everything_in(disk.folder) == {"file": b"the last one"}
+    assert contents(disk.folder) == {"file": b"the last one"}
 
 
 def test_a_dataset_has_complete_episodes_in_every_room(disk, tmp_path):
     drawn = Drawn([5, 0, 9, 3], [True, False, True, True], seed=3, labelled=True)
     write(tmp_path / "undisturbed", drawn, a_header())
-    expected, rooms, folder = everything_in(tmp_path / "undisturbed"), 0, disk.folder
+    expected, rooms, folder = contents(tmp_path / "undisturbed"), 0, disk.folder
     for room in range(0, 40 * PAGE, PAGE):
         folder = disk.folder / str(room)
         with disk.room(room):
@@ -148,13 +140,13 @@ def test_a_dataset_has_complete_episodes_in_every_room(disk, tmp_path):
                 assert isinstance(disk_error(error), DiskError)
             else:
                 break
-        stored = everything_in(folder) if folder.exists() else {}
+        stored = contents(folder) if folder.exists() else {}
         complete = stored.get("manifest.jsonl", b"").splitlines()
         assert stored.keys() <= expected.keys()
         assert complete == expected["manifest.jsonl"].splitlines()[: len(complete)]
         rooms += 1
     assert rooms > (5 if disk.mounted else 1)
-    assert everything_in(folder) == expected
+    assert contents(folder) == expected
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path):
@@ -198,10 +190,12 @@ def test_an_error_names_file_and_cause(number, message, tmp_path):
 
 
 def test_other_errors_of_the_system_stay_what_they_are(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        write_file(tmp_path / "absent" / "file", b"")
-    with pytest.raises(IsADirectoryError):
-        write_file(tmp_path, b"")
+    for path, error in (
+        (tmp_path / "absent/file", FileNotFoundError),
+        (tmp_path, IsADirectoryError),
+    ):
+        with pytest.raises(error):
+            write_file(path, b"")
 
 
 def test_folder_is_blank_that_holds_only_what_an_interrupted_creation_leaves(tmp_path):

@@ -87,7 +87,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 # --- Documents ------------------------------------------------------------------------------
 
 
-def test_documents_differ_in_their_essence():
+def test_documents_differ_in_their_essence_which_is_everything_unless_they_say_otherwise():
     assert HOUSE.differences(HOUSE.model_copy(update={"note": "urgent"})) == []
     other = Plan(goal="a shed", tools=("saw",))
     assert HOUSE.differences(other) == [
@@ -95,9 +95,6 @@ def test_documents_differ_in_their_essence():
         "the tools is [], not ['saw']",
     ]
     assert other.differences(HOUSE)[0] == "the goal is 'a shed', not 'a house'"
-
-
-def test_the_essence_is_everything_unless_a_document_says_otherwise():
     document = Whole(goal="a house")
     assert document.essence() == {"goal": "a house", "note": ""}
     assert document.differences(Whole(goal="a house", note="urgent")) == [
@@ -242,17 +239,18 @@ def test_records_are_those_whose_lines_are_complete(lines, data):
 
 def test_damaged_record_is_named_with_its_line(tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_text('{"number":1,"text":"a"}\n{"number":2}\n')
-    with pytest.raises(DatasetError, match=r"log\.jsonl:2 is damaged"):
-        read_records(path, Line, DatasetError)
-    path.write_bytes(b"\xff\n")
-    with pytest.raises(DatasetError, match=r"log\.jsonl:1 is damaged"):
-        read_records(path, Line, DatasetError)
+    for line, content in ((2, b'{"number":1,"text":"a"}\n{"number":2}\n'), (1, b"\xff\n")):
+        path.write_bytes(content)
+        with pytest.raises(DatasetError, match=rf"log\.jsonl:{line} is damaged"):
+            read_records(path, Line, DatasetError)
 
 
-def test_missing_log_is_named_with_what_it_is_needed_for(tmp_path):
+def test_missing_log_is_named_with_what_it_is_needed_for_and_not_created(tmp_path):
     with pytest.raises(DatasetError, match=r"log\.jsonl cannot be read: .* copy; it counts"):
         read_records(tmp_path / "log.jsonl", Line, DatasetError, "; it counts")
+    with pytest.raises(FileNotFoundError):
+        AppendLog(tmp_path / "log.jsonl")
+    assert not list(tmp_path.iterdir())
 
 
 # --- Appending --------------------------------------------------------------------------------
@@ -298,9 +296,3 @@ except BlockingIOError:
     log.close()
     assert run_python(code, str(path)) == "written"
     assert path.read_bytes() == b"other\n"
-
-
-def test_missing_log_is_not_created(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        AppendLog(tmp_path / "log.jsonl")
-    assert not list(tmp_path.iterdir())

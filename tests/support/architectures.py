@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry import attention as att
+from fleet_tools.baselines.merging.symmetry import layers as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
@@ -18,13 +18,7 @@ torch.set_num_threads(1)  # threads do not pay off with tiny tensors
 
 @dataclass(frozen=True)
 class Architecture:
-    """A kind of network.
-
-    Attributes:
-        make: Makes a network.
-        symmetry: Table of axes.
-        example: Makes its argument, or a tuple of its arguments.
-    """
+    """A kind of network."""
 
     make: Callable[[], nn.Module]
     symmetry: Symmetry

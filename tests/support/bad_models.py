@@ -21,14 +21,7 @@ from fleet_tools.assets.model_description import ModelDescription
 
 @dataclass(frozen=True)
 class BadModel:
-    """A model with a defect.
-
-    Attributes:
-        name: Name of the defect.
-        family, member: The model of the package from which it is made.
-        change: Makes the defect.
-        finding: Name of the rule that must not hold.
-    """
+    """A model with a defect."""
 
     name: str
     family: str

@@ -24,12 +24,7 @@ MAX_BYTES = 200_000
 
 
 def form(scene: Any = SCENE, **changes: str | None) -> bytes:
-    """Returns the form as Drake writes it; a change to None leaves a field out.
-
-    Args:
-        scene: The scene, or the text that is sent as a scene.
-        changes: Values of other fields.
-    """
+    """Returns the form as Drake writes it; a change to None leaves a field out."""
     text = scene if isinstance(scene, bytes) else json.dumps(scene).encode()
     fields = {**FIELDS, "scene_sha256": hashlib.sha256(text).hexdigest(), **changes}
     lines = []

@@ -24,12 +24,7 @@ def wait_until(holds, what: str, patience_s: float = PATIENCE_S) -> None:
 
 
 class Person:
-    """Who looks at a page and clicks on it.
-
-    Args:
-        page: The page, in this process.
-        browser: The same page in Chromium.
-    """
+    """Who looks at a page and clicks on it."""
 
     def __init__(self, page: LabelPage, browser: "Page") -> None:
         self.page, self.browser = page, browser

@@ -52,11 +52,11 @@ def lines_of(folder: Path) -> int:
     return manifest.read_bytes().count(b"\n") if manifest.exists() else 0
 
 
-def write_quick_task(folder: Path) -> Path:
-    """Writes a task in which every policy succeeds after two steps, and returns its file."""
+def write_quick_task(folder: Path, success_duration_s: float = 0.33) -> Path:
+    """Writes a task in which every policy succeeds after two steps or more; returns its file."""
     task = yaml.safe_load(task_path("hammer").read_text())
     success = {"type": "contact", "between": ["tool", "table"], "present": False}
-    task |= {"name": "quick", "success": [success], "success_duration_s": 0.33}
+    task |= {"name": "quick", "success": [success], "success_duration_s": success_duration_s}
     path = folder / "quick.yaml"
     path.write_text(yaml.safe_dump(task))
     return path

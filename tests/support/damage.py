@@ -62,12 +62,7 @@ def rewrite_lines(path: Path, rewrite: Callable[[dict[str, Any]], dict[str, Any]
 
 
 def relist(folder: Path, **others: Any) -> None:
-    """Lists the episodes of a dataset with the digests of their present files, as a forger does.
-
-    Args:
-        folder: Folder of the dataset.
-        others: Other entries of every line.
-    """
+    """Lists the episodes of a dataset with the digests of their present files, as a forger does."""
 
     def rewrite(line: dict[str, Any]) -> dict[str, Any]:
         return line | {"file_digest": file_digest(folder / line["file"])} | others

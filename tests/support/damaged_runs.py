@@ -23,12 +23,7 @@ _VALUES: tuple[Any, ...] = (None, -1, 10**6, 1e400, float("nan"), "x", [], {})
 
 
 def damaged_bytes(content: bytes, flips: int = 8) -> Iterator[Damaged]:
-    """Damages any file.
-
-    Args:
-        content: What it holds.
-        flips: Number of places at which a bit is flipped.
-    """
+    """Damages any file."""
     size = len(content)
     yield "gone", None
     yield "empty", b""
@@ -174,12 +169,7 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
 
 
 def resumed(folder: Path, spec: type[Document]) -> dict[str, Any]:
-    """Returns the content of a finished run, without wall times and the digest over them.
-
-    Args:
-        folder: Folder of the run.
-        spec: Class of its specification, in whose file keys with a default may be absent.
-    """
+    """Returns the content of a finished run, without wall times and the digest over them."""
     files = files_of(folder)
     del files[CONFIG]
     return {

@@ -67,7 +67,7 @@ def an_episode(
 
 def a_result(protocol: Protocol = SMALL, name: str = "somebody", **changes: Any) -> Result:
     """Returns the description of an evaluation, with some of its fields replaced."""
-    digests = task_digests(protocol)
+    digests = changes.get("task_digests") or task_digests(protocol)
     values: dict[str, Any] = {
         "protocol": protocol,
         "task_digests": digests,

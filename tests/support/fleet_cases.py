@@ -1,7 +1,7 @@
 """Small fleets, and a transport that records messages."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import yaml
 from support.small_datasets import Drawn, a_header, write
 
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.federated.messages import LocalUpdateRequest, encode_request
+from fleet_tools.baselines.federated.messages import Answer, Message, TrainRequest, encode
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import load_progress
@@ -63,37 +63,25 @@ def local(plan: FleetPlan) -> LocalTransport:
     return LocalTransport(plan.assignments)
 
 
-def training_request(plan: FleetPlan, epochs: int = 1) -> LocalUpdateRequest:
+def request(plan: FleetPlan, epochs: int = 1) -> TrainRequest:
     """Returns a request to train, from the same weights for all robots."""
-    return LocalUpdateRequest(1, 0, epochs, plan.blueprint.create(3).state_dict())
-
-
-def request(plan: FleetPlan, epochs: int = 1) -> bytes:
-    """Returns the same as a message."""
-    return encode_request(training_request(plan, epochs))
+    return TrainRequest(1, 0, epochs, plan.blueprint.create(3).state_dict())
 
 
 def run_rounds(
-    plan: FleetPlan, transport: Transport | None = None, count: int | None = None
+    plan: FleetPlan, transport: Transport | None = None, count: int | None = None, **options: Any
 ) -> list[RoundResult]:
     """Runs rounds, all by default, without storing anything."""
     transport = transport or local(plan)
     results: list[RoundResult] = []
     for number in range(1, (count or plan.config.rounds) + 1):
         weights = results[-1].weights if results else None
-        results.append(run_round(plan, transport, number, weights, {}))
+        results.append(run_round(plan, transport, number, weights, **options))
     return results
 
 
 def arguments(folder: Path, output: Path, *more: str, **changes: Any) -> list[str]:
-    """Writes a configuration beside the output, and returns the program's arguments.
-
-    Args:
-        folder: Folder of the dataset.
-        output: Folder of the fleet.
-        more: Other arguments.
-        changes: Other values of the configuration.
-    """
+    """Writes a configuration beside the output, and returns the program's arguments."""
     settings = config_of(folder).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     path = Path(f"{output}.yaml")
     path.write_text(yaml.safe_dump(settings | changes))
@@ -101,12 +89,7 @@ def arguments(folder: Path, output: Path, *more: str, **changes: Any) -> list[st
 
 
 def run_program(arguments: Sequence[str], errors: Path) -> None:
-    """Runs the program, and exits with its code; to be called by a new process.
-
-    Args:
-        arguments: Arguments of the program.
-        errors: File for its stderr.
-    """
+    """Runs the program, and exits with its code; to be called by a new process."""
     from fleet_tools.baselines.fleet import main
 
     with errors.open("w") as file, redirect_stderr(file):
@@ -125,30 +108,22 @@ def same_result(one: Path, other: Path) -> bool:
     return bits and rounds_of(one) == rounds_of(other)
 
 
-Tamper = Callable[[int, int, bytes | LostRobot], bytes | LostRobot]
+Tamper = Callable[[int, int, Answer | LostRobot], Answer | LostRobot]
 """tamper(robot, before, answer): returns the answer that arrives instead; `before` is the number of
 messages that the robot was sent before."""
 
 
 class RecordingTransport:
-    """A transport that records messages, and may tamper with answers.
-
-    Args:
-        inner: The transport.
-        tamper: Changes answers.
-
-    Attributes:
-        exchanges: Robot, message and answer of each exchange.
-    """
+    """A transport that records messages, and may tamper with answers."""
 
     def __init__(
         self, inner: Transport, tamper: Tamper = lambda robot, before, answer: answer
     ) -> None:
         self._inner, self._tamper = inner, tamper
-        self.exchanges: list[tuple[int, bytes, bytes | LostRobot]] = []
+        self.exchanges: list[tuple[int, Message, Answer | LostRobot]] = []
 
     def exchange(
-        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
     ) -> Answers:
         with closing(self._inner.exchange(messages, deadline_s=deadline_s)) as answers:
             for robot, answer in answers:
@@ -167,10 +142,18 @@ class RecordingTransport:
         self._inner.close()
 
 
-def answered(answer: bytes | LostRobot) -> bytes:
+def answered(answer: Answer | LostRobot) -> Any:
     """Returns the answer of a robot that is not lost."""
-    assert isinstance(answer, bytes)
+    assert not isinstance(answer, LostRobot)
     return answer
+
+
+def exchanged(answers: Iterable[tuple[int, Any]]) -> dict[int, bytes | LostRobot]:
+    """Returns answers of robots bit for bit, by robot."""
+    return {
+        robot: answer if isinstance(answer, LostRobot) else encode(answer)
+        for robot, answer in answers
+    }
 
 
 def same(one: Tensors, other: Tensors) -> bool:

@@ -36,14 +36,7 @@ def free_port() -> int:
 
 @dataclass
 class Network:
-    """A SuperLink.
-
-    Attributes:
-        folder: Its files.
-        port: Its port.
-        nodes: Processes of the SuperNodes.
-        stack: Ends all processes.
-    """
+    """A SuperLink."""
 
     folder: Path
     port: int

@@ -54,12 +54,7 @@ class ForeignTool:
         return cast(trimesh.Trimesh, trimesh.util.concatenate(list(self.pieces)))
 
     def write(self, root: Path, properties: str = "") -> Path:
-        """Writes a model folder, whose collision shapes are the pieces, and returns it.
-
-        Args:
-            root: Where the folder goes.
-            properties: XML added to each shape's proximity properties.
-        """
+        """Writes a model folder, whose collision shapes are the pieces, and returns it."""
         folder = root / self.name
         folder.mkdir(parents=True)
         shapes = []

@@ -29,13 +29,7 @@ def old_weight_norm(module: nn.Module) -> nn.Module:
 
 @dataclass(frozen=True, eq=False)
 class ForeignNetwork:
-    """A kind of network.
-
-    Attributes:
-        make: Makes a network.
-        shape: Shape of its argument.
-        free: Number of permutations that its derived table has.
-    """
+    """A kind of network."""
 
     make: Callable[[], nn.Module]
     shape: tuple[int, ...]

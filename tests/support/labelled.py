@@ -18,16 +18,7 @@ OBSERVATION: Layout = {"joint_position": ((7,), "float32"), "wrist_rgb": ((32, 3
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A step as a learner reads it.
-
-    Attributes:
-        attempt, step: Which it is.
-        joints: The robot's joint angles before it.
-        action: The action to imitate.
-        executed: The executed action.
-        imitate: Whether it is to be imitated.
-        last: Whether no step follows that a learner knows of.
-    """
+    """A step as a learner reads it."""
 
     attempt: int
     step: int

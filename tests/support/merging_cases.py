@@ -10,7 +10,7 @@ from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
-from fleet_tools.baselines.merging.symmetry import attention as att
+from fleet_tools.baselines.merging.symmetry import layers as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 

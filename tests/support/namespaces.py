@@ -31,15 +31,7 @@ _STORE_BYTES = 100_000_000  # of objects, on each machine
 
 @dataclass(frozen=True)
 class Machine:
-    """One of the machines.
-
-    Attributes:
-        namespace: Name of its network namespace.
-        switch: Name of the namespace of the switch.
-        number: Number of the machine, from 1.
-        home: Its home folder.
-        environment: Environment variables of its processes.
-    """
+    """One of the machines."""
 
     namespace: str
     switch: str
@@ -132,12 +124,7 @@ def require_namespaces() -> None:
 
 @contextlib.contextmanager
 def machines(count: int, **environment: str) -> Iterator[list[Machine]]:
-    """Yields machines that reach each other, without any processes.
-
-    Args:
-        count: Number of machines.
-        environment: Environment variables of their processes in addition to the present ones.
-    """
+    """Yields machines that reach each other, without any processes."""
     _delete_remains()
     switch = f"{_PREFIX}-{os.getpid()}-switch"
     # Short, because the paths of Ray's sockets may have 107 characters.
@@ -165,12 +152,7 @@ def machines(count: int, **environment: str) -> Iterator[list[Machine]]:
 
 @contextlib.contextmanager
 def ray_machines(count: int, **environment: str) -> Iterator[list[Machine]]:
-    """Yields machines that form a Ray cluster with one core each; the first is its head.
-
-    Args:
-        count: See `machines`.
-        environment: See `machines`.
-    """
+    """Yields machines that form a Ray cluster with one core each; the first is its head."""
     with machines(count, **environment) as made:
         for machine in made:
             machine.start_node(made[0])

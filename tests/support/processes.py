@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +17,7 @@ ROOT = Path(fleet_tools.__file__).resolve().parents[1]
 
 
 def run_python(code: str, *arguments: str, **variables: str) -> Any:
-    """Runs code in a new process, and returns the JSON that it prints in its last line.
-
-    Args:
-        code: The code.
-        arguments: Its command line.
-        variables: Environment variables in addition to the present ones.
-    """
+    """Runs code in a new process, and returns the JSON that it prints in its last line."""
     return _printed([sys.executable, "-c", code, *arguments], variables)
 
 
@@ -58,6 +53,32 @@ def running_process(
             yield process
         finally:
             process.kill()
+
+
+def run_command(
+    *command: str, cwd: str | Path = ROOT, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, with further environment variables, and returns what it says."""
+    environment = os.environ | variables
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900
+    )
+
+
+@contextmanager
+def serving_program(*arguments: str, ending: int = signal.SIGTERM) -> Iterator[dict[str, Any]]:
+    """Starts a program that serves, yields the object that it prints, and ends it by a signal.
+
+    Asserts that it ends with 0, and says nothing else.
+    """
+    command = [sys.executable, "-m", "fleet_tools", *arguments, "--port", "0", "--json"]
+    with running_process(command) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())
+        process.send_signal(ending)
+        printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (0, ""), errors
+    assert "Traceback" not in errors
 
 
 def _printed(command: list[str], variables: dict[str, str]) -> Any:

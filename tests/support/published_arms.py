@@ -14,27 +14,19 @@ ROBOTS = assets_root() / "robots"
 def craig(a: float, d: float, alpha: float, q: float) -> np.ndarray:
     """Returns RotX(alpha) TransX(a) RotZ(q) TransZ(d), the modified convention."""
     (ca, sa), (cq, sq) = ((np.cos(t), np.sin(t)) for t in (alpha, q))
-    return np.array(
-        [
-            [cq, -sq, 0, a],
-            [sq * ca, cq * ca, -sa, -sa * d],
-            [sq * sa, cq * sa, ca, ca * d],
-            [0, 0, 0, 1],
-        ]
-    )
+    rotation = [[cq, -sq, 0], [sq * ca, cq * ca, -sa], [sq * sa, cq * sa, ca]]
+    return _transform(rotation, [a, -sa * d, ca * d])
 
 
 def standard(a: float, d: float, alpha: float, q: float) -> np.ndarray:
     """Returns RotZ(q) TransZ(d) TransX(a) RotX(alpha), the standard convention."""
     (ca, sa), (cq, sq) = ((np.cos(t), np.sin(t)) for t in (alpha, q))
-    return np.array(
-        [
-            [cq, -sq * ca, sq * sa, a * cq],
-            [sq, cq * ca, -cq * sa, a * sq],
-            [0, sa, ca, d],
-            [0, 0, 0, 1],
-        ]
-    )
+    rotation = [[cq, -sq * ca, sq * sa], [sq, cq * ca, -cq * sa], [0, sa, ca]]
+    return _transform(rotation, [a * cq, a * sq, d])
+
+
+def _transform(rotation: list[list[float]], translation: list[float]) -> np.ndarray:
+    return np.vstack([np.column_stack([rotation, translation]), [0, 0, 0, 1]])
 
 
 class Published(NamedTuple):
@@ -86,14 +78,8 @@ PANDA = Published(  # Franka Control Interface documentation
     X_WB=np.eye(4),
     dh=np.array(
         [
-            (0, 0.333, 0),
-            (0, 0, -QUARTER),
-            (0, 0.316, QUARTER),
-            (0.0825, 0, QUARTER),
-            (-0.0825, 0.384, -QUARTER),
-            (0, 0, QUARTER),
-            (0.088, 0, QUARTER),
-            (0, 0.107, 0),
+            *((0, 0.333, 0), (0, 0, -QUARTER), (0, 0.316, QUARTER), (0.0825, 0, QUARTER)),
+            *((-0.0825, 0.384, -QUARTER), (0, 0, QUARTER), (0.088, 0, QUARTER), (0, 0.107, 0)),
         ]
     ),
     transform=craig,
@@ -115,12 +101,8 @@ UR5E = Published(  # Universal Robots, "DH Parameters for calculations of kinema
     X_WB=np.array([[-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 1, 0.25], [0, 0, 0, 1.0]]),
     dh=np.array(
         [
-            (0, 0.1625, QUARTER),
-            (-0.425, 0, 0),
-            (-0.3922, 0, 0),
-            (0, 0.1333, QUARTER),
-            (0, 0.0997, -QUARTER),
-            (0, 0.0996, 0),
+            *((0, 0.1625, QUARTER), (-0.425, 0, 0), (-0.3922, 0, 0)),
+            *((0, 0.1333, QUARTER), (0, 0.0997, -QUARTER), (0, 0.0996, 0)),
         ]
     ),
     transform=standard,
@@ -138,10 +120,6 @@ UR5E = Published(  # Universal Robots, "DH Parameters for calculations of kinema
 
 # The same table: centres of mass of links 1 to 6 in the frames behind the joints' rows.
 UR5E_CENTRES = [
-    (0, -0.02561, 0.00193),
-    (0.2125, 0, 0.11336),
-    (0.15, 0, 0.0265),
-    (0, -0.0018, 0.01634),
-    (0, 0.0018, 0.01634),
-    (0, 0, -0.001159),
+    *((0, -0.02561, 0.00193), (0.2125, 0, 0.11336), (0.15, 0, 0.0265)),
+    *((0, -0.0018, 0.01634), (0, 0.0018, 0.01634), (0, 0, -0.001159)),
 ]

@@ -107,15 +107,7 @@ def serving(
     dialect: type[Dialect] = Conversation,
     **changes: Any,
 ) -> Iterator[PolicyServer]:
-    """Serves a policy on this machine while the context is open.
-
-    Args:
-        make: Makes the policy.
-        access: Where, and for whom.
-        max_connections: Largest number of connections.
-        dialect: Its protocol.
-        changes: Changes of the hello.
-    """
+    """Serves a policy on this machine while the context is open."""
     served = Served(hello(**changes), make)
     with serving_as(served, access, max_connections, dialect) as server:
         yield server

@@ -32,14 +32,7 @@ OBSERVATION: Layout = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """The content of a small dataset.
-
-    Attributes:
-        steps: Number of steps of each episode.
-        successes: Whether each episode is a success.
-        seed: Seed of the random numbers.
-        labelled: Whether some steps have noise, and a learner acted in some.
-    """
+    """The content of a small dataset."""
 
     steps: list[int]
     successes: list[bool]

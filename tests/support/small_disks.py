@@ -14,14 +14,7 @@ _ROOM, _INODES = 1 << 30, 1 << 16
 
 
 class SmallDisk:
-    """A file system in memory, in which the room that is left can be limited.
-
-    Args:
-        folder: Existing folder where it is mounted.
-
-    Attributes:
-        folder: As given.
-    """
+    """A file system in memory, in which the room that is left can be limited."""
 
     mounted = True
 
@@ -66,14 +59,7 @@ class SmallDisk:
 
 
 class LimitedFiles:
-    """What takes its place where nothing may be mounted: a limit of the size of each file.
-
-    Args:
-        folder: Existing folder.
-
-    Attributes:
-        folder: As given.
-    """
+    """What takes its place where nothing may be mounted: a limit of the size of each file."""
 
     mounted = False
 

@@ -115,11 +115,7 @@ _SUBMIT = """async (url) => {
 
 @dataclass
 class HostilePage:
-    """A page of another site in a browser.
-
-    Args:
-        page: The page.
-    """
+    """A page of another site in a browser."""
 
     page: "Page"
 

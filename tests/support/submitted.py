@@ -7,30 +7,28 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from support import evaluated
 
 from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, protocol_digest, task_digests
-from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, encode_actions
+from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, task_digests
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.records import Verification
 from fleet_tools.leaderboard.standings import Overall, Standing
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.sim.scene import Scene, sample_scene
-from fleet_tools.sim.splits import EVALUATION
 from fleet_tools.storage.provenance import Machine
 
-SMALL = Protocol(
-    name="small",
-    version=1,
-    description="For tests.",
-    tasks=("hammer", "knife"),
-    splits={
-        "train": Scenes(scenes=3, first_seed=EVALUATION.start),
-        "unseen_tools": Scenes(scenes=2, first_seed=EVALUATION.start + 100),
-    },
+SMALL = evaluated.SMALL.model_copy(
+    update={
+        "splits": {
+            "train": Scenes(scenes=3, first_seed=evaluated.FIRST),
+            "unseen_tools": Scenes(scenes=2, first_seed=evaluated.FIRST + 100),
+        }
+    }
 )
 
 
@@ -49,9 +47,10 @@ def _digests(tasks: tuple[str, ...]) -> dict[str, str]:
     return task_digests(SMALL.model_copy(update={"tasks": tasks}))
 
 
-def renamed(evaluation: Evaluation, name: str) -> Evaluation:
-    """Returns the evaluation with another name of its policy."""
-    policy = evaluation.result.policy.model_copy(update={"name": name})
+def renamed(evaluation: Evaluation, name: str | None = None, **changes: Any) -> Evaluation:
+    """Returns the evaluation with another name of its policy, or with other facts about it."""
+    update = changes if name is None else {"name": name, **changes}
+    policy = evaluation.result.policy.model_copy(update=update)
     return Evaluation(evaluation.result.model_copy(update={"policy": policy}), evaluation.episodes)
 
 
@@ -78,11 +77,9 @@ def evaluation_with(
         for trial in protocol.trials()
         if tasks is None or trial.task in tasks
     ]
-    digests = _digests(protocol.tasks)
-    result = Result(
-        protocol=protocol,
-        task_digests=digests,
-        protocol_digest=protocol_digest(protocol, digests),
+    result = evaluated.a_result(
+        protocol,
+        task_digests=_digests(protocol.tasks),
         policy=PolicyProvenance(
             name=name,
             kind="factory",
@@ -103,19 +100,9 @@ def evaluation_with(
 
 def _episode(trial: Trial, outcome: str) -> EpisodeResult:
     scene = _scene(trial.task, trial.split, trial.seed)
-    return EpisodeResult(
-        **trial.model_dump(),
-        outcome=outcome,
-        success=outcome == SUCCESS,
-        success_once=outcome == SUCCESS,
-        steps=2,
-        tool=scene.tool,
-        object=scene.object,
-        scene_digest=scene.digest(),
-        state_digest="0123456789abcdef",
-        actions=encode_actions(np.zeros((2, 6))),
-        seconds=0.25,
-    )
+    models = {"tool": scene.tool, "object": scene.object, "seconds": 0.25}
+    made = evaluated.an_episode(trial, outcome, scene_digest=scene.digest())
+    return made.model_copy(update={"state_digest": "0123456789abcdef", **models})
 
 
 def random_evaluation(rate: float, seed: int = 0, **others: Any) -> Evaluation:

@@ -25,13 +25,7 @@ _POLICY = [
 
 
 def small_data(folder: Path, steps: Sequence[int] = STEPS, seed: int = 0) -> Samples:
-    """Writes a dataset of random numbers, and returns its samples.
-
-    Args:
-        folder: Folder of the dataset.
-        steps: Number of steps of each episode.
-        seed: Seed of the random numbers.
-    """
+    """Writes a dataset of random numbers, and returns its samples."""
     write(folder, Drawn(list(steps), [True] * len(steps), seed), a_header(LAYOUT))
     return Samples(folder)
 
@@ -65,11 +59,5 @@ def equal(one: TrainingProgress, other: TrainingProgress) -> bool:
 
 
 def train_options(data: Path, output: Path, *more: str) -> list[str]:
-    """Returns options of the training program for a small policy.
-
-    Args:
-        data: Folder of the dataset.
-        output: Folder of the run.
-        more: Further options.
-    """
+    """Returns options of the training program for a small policy."""
     return [*_POLICY, "--dataset", str(data), "--output", str(output), *more]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.processes import ROOT, run_python
+from support.processes import ROOT, run_command, run_python
 from support.small_disks import PAGE
 
 from fleet_tools.utils.compiled import SHARED_FOLDER
@@ -173,11 +173,6 @@ def unwritable(tmp_path: Path, home: Path, content: str) -> tuple[Path, dict[str
 def run(script: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Runs a script as a run of its own, in which warnings are errors."""
     # Tests with workers in this process have made the folder that all its children share.
-    environment = {name: value for name, value in os.environ.items() if name != SHARED_FOLDER}
-    return subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(SHARED_FOLDER, raising=False)
+        return run_command(sys.executable, "-W", "error", str(script), **variables)

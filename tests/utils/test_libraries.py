@@ -1,20 +1,33 @@
-"""Optional libraries: what the extras install, and messages about absent ones."""
+"""Optional libraries and releases of Drake: what is installed, and what is said where it is not."""
 
 import re
 import shlex
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from support.processes import ROOT
+from support.processes import ROOT, run_python
 
 from fleet_tools.errors import MissingLibraryError
 from fleet_tools.utils import libraries
-from fleet_tools.utils.drake_release import INSTALL_COMMAND, constraints, installed_release
-from fleet_tools.utils.libraries import OPTIONAL, install_command, require
+from fleet_tools.utils.libraries import (
+    ANY_RELEASE,
+    CONSTRAINTS,
+    INSTALL_COMMAND,
+    NEWEST,
+    OLDEST,
+    OPTIONAL,
+    constraints,
+    install_command,
+    installed_release,
+    is_tested,
+    require,
+)
 
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 
 
 def test_the_table_lists_exactly_what_the_extras_install():
@@ -73,3 +86,57 @@ def test_the_command_for_a_wheel_needs_no_checkout_and_no_index_with_this_packag
     assert command[:4] == ["python3", "-m", "pip", "install"]
     assert {*map(Requirement, command[4:])} == {*map(Requirement, EXTRAS[extra])}
     assert install_command() == INSTALL_COMMAND
+
+
+# --- Releases of Drake ----------------------------------------------------------------------
+
+MAKE = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import fleet_tools, gymnasium
+try:
+    gymnasium.make("FleetTools/Hammer-v0")
+    error = ""
+except ImportError as raised:
+    error = f"{type(raised).__name__}: {raised}"
+print(json.dumps([error, "pydrake" in sys.modules]))
+"""
+
+
+def make_with_release(release: str, folder: Path, **variables: str) -> tuple[str, bool]:
+    """Makes an environment in a process whose Drake is said to be of a release.
+
+    Returns:
+        The error, and whether Drake was imported.
+    """
+    record = folder / f"drake-{release}.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: drake\nVersion: {release}\n")
+    error, imported = run_python(MAKE, str(folder), **variables)
+    return error, imported
+
+
+@pytest.mark.parametrize("release", ["1.59.0", "unknown"])
+def test_an_untested_release_is_refused_before_its_import(release, tmp_path):
+    error, imported = make_with_release(release, tmp_path, **{ANY_RELEASE: ""})
+    assert not imported
+    assert error.startswith("UntestedDrakeError: ")
+    for said in (OLDEST, NEWEST, release, INSTALL_COMMAND, ANY_RELEASE, *CONSTRAINTS):
+        assert said in error
+
+
+def test_a_user_may_admit_any_release(tmp_path):
+    assert make_with_release("1.40.0", tmp_path, **{ANY_RELEASE: "1"}) == ("", True)
+
+
+def test_the_tested_releases_are_those_that_are_installed_and_pinned():
+    (bounds,) = (text for text in PROJECT["dependencies"] if text.startswith("drake"))
+    assert f'"{bounds}"' in INSTALL_COMMAND
+    pinned = [
+        release
+        for name in CONSTRAINTS
+        for release in re.findall(r"^drake==(.*)$", (ROOT / name).read_text(), re.MULTILINE)
+    ]
+    assert [release.rpartition(".")[0] for release in pinned] == [OLDEST, NEWEST]
+    assert is_tested(installed_release()) and all(map(is_tested, pinned))
+    assert not any(map(is_tested, ("1.40.0", "1.59.0", "2.0", "unknown")))

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import websockets.asyncio.server as websockets_server
-from support.clicking import wait_until
+from support.clicking import PATIENCE_S, wait_until
 from support.processes import run_python
 from support.strangers import CAMERA, VISER_PROTOCOL, drag_message, open_socket, request
 from websockets.exceptions import InvalidStatus
@@ -99,6 +99,17 @@ def require_refusal(served: Served, status: int, path: str | None = None, **opti
     assert not served.acted()
 
 
+def require_motion(served: Served, page: Connection, patience_s: float = PATIENCE_S) -> None:
+    served.act(page)
+    wait_until(served.acted, "the motion", patience_s)
+
+
+def visit(served: Served, **options: Any) -> None:
+    """Opens the page, and moves something."""
+    with served.open(**options) as page:
+        require_motion(served, page)
+
+
 def port_of(served: Served) -> int:
     port = urlsplit(served.url).port
     assert port is not None
@@ -108,16 +119,9 @@ def port_of(served: Served) -> int:
 # --- Who may speak --------------------------------------------------------------------------
 
 
-def test_who_was_told_the_address_acts(served):
-    with served.open() as page:
-        served.act(page)
-        wait_until(served.acted, "the motion")
-
-
-def test_it_may_be_forwarded_to_another_port(served: Served):  # ssh -L 9000:127.0.0.1:8090
-    with served.open(host="localhost:9000", origin="http://localhost:9000") as page:
-        served.act(page)
-        wait_until(served.acted, "the motion")
+def test_who_was_told_the_address_acts_also_forwarded_to_another_port(served):
+    visit(served)
+    visit(served, host="localhost:9000", origin="http://localhost:9000")  # ssh -L 9000:...
 
 
 @pytest.mark.parametrize(
@@ -143,15 +147,8 @@ def test_without_the_address_nothing_opens(served):
     token = urlsplit(served.url).path.strip("/")
     assert len(token) >= 32
     other = ("A" if token[0] != "A" else "B") + token[1:]
-    for path in (
-        "/",
-        "",
-        f"/{other}",
-        f"/{token[:-1]}",
-        f"/{token}x",
-        f"//{token}",
-        f"/x/../{token}",
-    ):
+    wrong = ("/", "", f"/{other}", f"/{token[:-1]}", f"/{token}x", f"//{token}", f"/x/../{token}")
+    for path in wrong:
         for end in ("", "/", "/socket", f"?{token}", f"/?token={token}"):
             require_refusal(served, 403, f"{path}{end}" or "/")
             status, text, _ = request(served.url, f"{path}{end}" or "/")
@@ -199,9 +196,7 @@ def test_the_address_is_in_no_log_and_no_referer(served, caplog, capfd):
     paths = [urlsplit(served.url).path, "/", f"{served.socket}/none"]
     for path in paths:
         assert request(served.url, path)[2]["Referrer-Policy"] == "no-referrer"
-    with served.open() as page:
-        served.act(page)
-        wait_until(served.acted, "the motion")
+    visit(served)
     said = "".join(capfd.readouterr()) + caplog.text
     assert urlsplit(served.url).path.strip("/") not in said
 
@@ -211,26 +206,19 @@ def test_the_address_is_in_no_log_and_no_referer(served, caplog, capfd):
 
 def test_a_second_page_waits_until_the_first_one_is_closed(served):
     with served.open() as first:
-        served.act(first)
-        wait_until(served.acted, "the motion")
+        require_motion(served, first)
         require_refusal(served, 409)
         status, text, _ = request(served.url)
-        assert status == 409
-        assert "open in another tab" in text
-        served.act(first)
-        wait_until(served.acted, "the motion")
+        assert (status, "open in another tab" in text) == (409, True)
+        require_motion(served, first)
     wait_until(lambda: request(served.url)[0] == 200, "the place")
-    with served.open() as second:
-        served.act(second)
-        wait_until(served.acted, "the motion")
+    visit(served)
 
 
 def test_strangers_do_not_take_the_place(served):
     for options in ({"origin": "http://example.org"}, {"path": "/"}, {"host": "example.org"}):
         require_refusal(served, 403, **options)
-    with served.open() as page:
-        served.act(page)
-        wait_until(served.acted, "the motion")
+    visit(served)
 
 
 def test_of_many_that_come_at_once_one_is_served(served):
@@ -304,35 +292,26 @@ def test_a_thousand_strangers_delay_nobody(served):
         flooded.start()
         rounds = 0
         while flooded.is_alive():
-            served.act(page)
-            wait_until(served.acted, "the motion", 10)
+            require_motion(served, page, 10)
             most[0] = max(most[0], descriptors() - before)
             rounds += 1
         assert rounds > 10
     assert most[0] < MAX_UNOPENED + 400  # asyncio accepts a hundred at once, and drops them later
     wait_until(lambda: request(served.url)[0] == 200, "the page")
-    with served.open() as page:
-        served.act(page)
-        wait_until(served.acted, "the motion")
+    visit(served)
     wait_until(lambda: descriptors() <= before + 2, "the end of connections")
 
 
 def test_halves_of_messages_end_their_own_connection(served):
-    for half in (
-        b"\x82\xfe\xff\xff",
-        b"\x82\xff" + 8 * b"\x7f",
-        b"\xff\xff",
-        struct.pack("!BBQ", 0x82, 0xFF, 2**62),
-    ):
+    longest = struct.pack("!BBQ", 0x82, 0xFF, 2**62)
+    for half in (b"\x82\xfe\xff\xff", b"\x82\xff" + 8 * b"\x7f", b"\xff\xff", longest):
         page = served.open()
         page.socket.sendall(half)
         with contextlib.suppress(OSError):  # the server may have ended it already
             page.socket.shutdown(socket.SHUT_WR)
         page.socket.close()
         wait_until(lambda: request(served.url)[0] == 200, "the place")
-    with served.open() as page:
-        served.act(page)
-        wait_until(served.acted, "the motion")
+    visit(served)
 
 
 # --- Its own beginning and end ------------------------------------------------------------------

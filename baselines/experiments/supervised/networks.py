@@ -16,7 +16,7 @@ from torch import nn
 
 from fleet_tools.baselines.experiments.supervised.labelled import ImageShape, Shape, TextShape
 from fleet_tools.baselines.experiments.supervised.residual import ResNet20, resnet20_symmetry
-from fleet_tools.baselines.merging.symmetry import attention as att
+from fleet_tools.baselines.merging.symmetry import layers as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.errors import require_name

@@ -12,12 +12,14 @@ import torch
 
 from fleet_tools.baselines.merging.errors import PermutationError
 from fleet_tools.baselines.merging.matching.assignment import (
+    Indices,
+    UnfoldedPair,
     assign_nested,
     assign_quadratic,
     quadratic_gradient,
+    total_product,
 )
 from fleet_tools.baselines.merging.matching.sinkhorn import project_hard
-from fleet_tools.baselines.merging.matching.unfolded import Indices, UnfoldedPair, total_product
 from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
 
 _Pairs = Mapping[str, Sequence[UnfoldedPair]]
@@ -56,7 +58,7 @@ class CoordinateAscent:
 
     def neighbors(self, name: str) -> set[str]:
         """Returns the names whose steps may increase the objective again after this name's."""
-        inside = owned(self._group, name)
+        inside = self._group.owned(name)
         near = {
             self._group.owners.get(other, other)
             for affected in (name, *inside)
@@ -82,7 +84,7 @@ class CoordinateAscent:
         for name in in_order:
             if name in self._group.owners:
                 continue
-            resolved |= {name, *owned(self._group, name)}
+            resolved |= {name, *self._group.owned(name)}
             known = [pair for pair in self._affected[name] if resolved.issuperset(pair.names())]
             linear = [pair for pair in known if len(pair.dims(name)) == 1]
             # What is linear in a quadratic name determines the start of its step.
@@ -146,7 +148,7 @@ class CoordinateAscent:
         return current
 
     def _steps(self, name: str) -> list[_Step]:
-        inside = owned(self._group, name)
+        inside = self._group.owned(name)
         if not inside:
             return [lambda affected, current: self._step_alone(affected, current, name)]
 
@@ -215,11 +217,6 @@ class CoordinateAscent:
         R, W = pair.with_leading([name], permutation)
         self._products[key] = now, R @ W.T
         return self._products[key][1]
-
-
-def owned(group: PermutationGroup, name: str) -> list[str]:
-    """Returns the names that a name owns."""
-    return [inner for inner, owner in group.owners.items() if owner == name]
 
 
 def _step_nested(

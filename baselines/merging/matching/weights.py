@@ -1,20 +1,16 @@
-"""Matching of one model with another: by weights, or by activations.
+"""Matching of one model with another by their weights.
 
-By weights: coordinate ascent on <reference, P(model)>, which solves the least-squares problem one
+Coordinate ascent on <reference, P(model)>, which solves the least-squares problem one
 name at a time (Ainsworth et al. 2023; see `coordinate_ascent`), after an initial guess from inputs
 to outputs. Only steps that increase the objective are taken, so it ends. If a name is quadratic, a
 second ascent starts from a random walk of Git Re-Basin's own steps, and the better result counts.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.errors import PermutationError
-from fleet_tools.baselines.merging.matching.assignment import assign_nested
-from fleet_tools.baselines.merging.matching.coordinate_ascent import CoordinateAscent, owned
-from fleet_tools.baselines.merging.matching.unfolded import Indices, unfold_models
+from fleet_tools.baselines.merging.matching.assignment import Indices, unfold_models
+from fleet_tools.baselines.merging.matching.coordinate_ascent import CoordinateAscent
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_alike
 
@@ -85,51 +81,3 @@ def _ascend(
         if not pending:
             break
     return current
-
-
-def match_activations(
-    group: PermutationGroup,
-    reference: Mapping[str, torch.Tensor],
-    model: Mapping[str, torch.Tensor],
-) -> dict[str, np.ndarray]:
-    """Returns the hard element under which a model's activations are closest to a reference's.
-
-    Least squares over the same inputs, for each name separately (Ainsworth et al. 2023).
-
-    Args:
-        group: Permutations of both models.
-        reference: For every free name its units' activations, shape (samples, n), or
-            (samples, m, n) if it has an owner. An owner needs no activations of its own.
-        model: Activations of the model to permute, on the same inputs.
-
-    Raises:
-        PermutationError: Activations are missing, or of another shape.
-    """
-    _require_activations(group, reference, model)
-    found: Indices = {}
-    for name in (name for name in group.sizes if name not in group.owners):
-        inner = {
-            k: torch.einsum("sia,sjb->ijab", reference[k], model[k]) for k in owned(group, name)
-        }
-        size = group.sizes[name][-1]
-        outer = reference[name].T @ model[name] if name in reference else torch.zeros(size, size)
-        order, units = assign_nested(outer, inner)
-        found |= {name: order} | units
-    return {name: index.numpy() for name, index in found.items()}
-
-
-def _require_activations(group: PermutationGroup, *sets: Mapping[str, torch.Tensor]) -> None:
-    for activations in sets:
-        for name, shape in group.sizes.items():
-            if name in group.owners.values() and name not in activations:
-                continue
-            if name not in activations or tuple(activations[name].shape[1:]) != tuple(shape):
-                given = (
-                    f"have the shape {tuple(activations[name].shape)}"
-                    if name in activations
-                    else "are missing"
-                )
-                raise PermutationError(
-                    f"The activations of {name!r} {given}. Matching needs them in the shape "
-                    f"(samples, {', '.join(map(str, shape))}), on the same inputs for every model."
-                )

@@ -9,18 +9,18 @@ import torch
 
 from fleet_tools.baselines.merging.ensembles import Ensemble
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.content_order import (
-    content_order,
-    content_seed,
-    digest,
-    reordered,
-)
 from fleet_tools.baselines.merging.methods.ensembles import (
     concatenation,
     density_gate,
     gated_refit,
 )
-from fleet_tools.baselines.merging.methods.git_rebasin import match_models
+from fleet_tools.baselines.merging.methods.rebasin import match_models
+from fleet_tools.baselines.merging.methods.seeded_draws import (
+    content_order,
+    content_seed,
+    digest,
+    reordered,
+)
 from fleet_tools.baselines.merging.modules import copied, load_tensors, tensors_of, uncompiled
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.rows import input_rows

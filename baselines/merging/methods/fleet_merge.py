@@ -25,11 +25,12 @@ from fleet_tools.baselines.merging.average import WeightedSum, weighted_sum
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
-from fleet_tools.baselines.merging.methods.content_order import content_order, reordered
-from fleet_tools.baselines.merging.methods.git_rebasin import match_models, require_activations
-from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import require_start
+from fleet_tools.baselines.merging.methods.needs import require
+from fleet_tools.baselines.merging.methods.rebasin import match_models, require_start
+from fleet_tools.baselines.merging.methods.seeded_draws import content_order, reordered
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
@@ -181,10 +182,9 @@ def _initial_permutations(problem: MergeProblem, start: str) -> list[Permutation
 def _pooled_loss(problem: MergeProblem, model: State, meter: TrafficMeter) -> float:
     """Returns the weighted mean loss of the data holders, each on all of its data."""
     weights = problem.normalized_weights.tolist()
-    return sum(
-        weight * meter.ask(data_holder, model, None, gradient=False).loss
-        for weight, data_holder in zip(weights, problem.data_holders, strict=True)
-    )
+    queries = [LossQuery(model, None, gradient=False)] * len(weights)
+    answers = meter.ask_losses(problem.data_holders, queries)
+    return sum(weight * each.loss for weight, each in zip(weights, answers, strict=True))
 
 
 def _points(
@@ -258,17 +258,12 @@ def _require_usable(
     problem: MergeProblem, epochs: int, participants: int | None, start: str, point: str
 ) -> None:
     if start == "activations":
-        require_activations(problem)
+        require(problem, "activations")
     else:
         require_start(start)
     if point not in POINTS:
         raise MergeError(f"The point is {point!r}; known are {', '.join(POINTS)}.")
-    if not problem.data_holders:
-        raise MergeError(
-            "The merge problem has no data holders to answer with gradients on their own data. "
-            "Give one for each model (`queries.data_holder.LocalDataHolder`), or use git_rebasin, "
-            "which needs none."
-        )
+    require(problem, "data_holders")
     if epochs < 1:
         raise MergeError(f"Fleet-Merge has {epochs} epochs. Give at least one.")
     count = len(problem.models)

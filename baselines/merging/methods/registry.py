@@ -1,4 +1,4 @@
-"""Merging methods by name: those of the package, and users' own as module:function."""
+"""Merging methods by name, with what is known of them: those of the package, and users' own."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -8,24 +8,33 @@ from typing import Any
 
 from fleet_tools.baselines.merging.buffers import with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError, UnsoundMergeError
-from fleet_tools.baselines.merging.methods.dare import dare
+from fleet_tools.baselines.merging.methods.compression import compress
 from fleet_tools.baselines.merging.methods.distillation import distillation
 from fleet_tools.baselines.merging.methods.ensembles import (
     concatenation,
     density_gate,
     gated_refit,
 )
-from fleet_tools.baselines.merging.methods.fed_sgd import fed_sgd
-from fleet_tools.baselines.merging.methods.fisher import fisher
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
-from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
-from fleet_tools.baselines.merging.methods.least_squares import head_refit, least_squares
-from fleet_tools.baselines.merging.methods.naive import common_init, naive_average
+from fleet_tools.baselines.merging.methods.gradient_methods import fed_sgd, fisher
+from fleet_tools.baselines.merging.methods.lora import lora
+from fleet_tools.baselines.merging.methods.needs import needs_of, require
 from fleet_tools.baselines.merging.methods.partition import partition
-from fleet_tools.baselines.merging.methods.regmean import regmean
-from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
-from fleet_tools.baselines.merging.methods.task_arithmetic import task_arithmetic
-from fleet_tools.baselines.merging.methods.ties import ties
+from fleet_tools.baselines.merging.methods.rebasin import (
+    common_init,
+    git_rebasin,
+    naive_average,
+    sinkhorn_rebasin,
+)
+from fleet_tools.baselines.merging.methods.regression import (
+    head_refit,
+    least_squares,
+    regmean,
+    regmean_pp,
+)
+from fleet_tools.baselines.merging.methods.repair import repair
+from fleet_tools.baselines.merging.methods.spectra import iso_c, iso_cts, tsv_m, wudi
+from fleet_tools.baselines.merging.methods.task_vectors import dare, task_arithmetic, ties
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.robust import RULES, robust_average
@@ -36,67 +45,163 @@ from fleet_tools.utils.imports import load_user_function
 Method = Callable[..., MergeResult]
 """method(problem, **options): a pure function."""
 
-METHODS: dict[str, Method] = {
-    "naive_average": naive_average,
-    "common_init": common_init,
-    "git_rebasin": git_rebasin,
-    "git_rebasin_activations": partial(git_rebasin, by="activations"),
-    "sinkhorn_rebasin_l1": partial(sinkhorn_rebasin, loss="l1"),
-    "sinkhorn_rebasin_l2": partial(sinkhorn_rebasin, loss="l2"),
-    "sinkhorn_rebasin_midpoint": partial(sinkhorn_rebasin, loss="midpoint"),
-    "sinkhorn_rebasin": sinkhorn_rebasin,
-    "sinkhorn_data": partial(sinkhorn_rebasin, loss="random_point"),
-    "fleet_merge": fleet_merge,
-    "fleet_merge_listing": partial(
-        fleet_merge, start="identity", trust=None, descent=LISTING, equal_weights=True
-    ),
-    "fleet_merge_monotone": partial(fleet_merge, monotone=True),
-    "fleet_merge_soft": partial(fleet_merge, soft=True),
-    "fleet_merge_simplex": partial(fleet_merge, point="simplex"),
-    "fleet_merge_average": partial(fleet_merge, point="average"),
-    "regmean": regmean,
-    "least_squares": least_squares,
-    "head_refit": head_refit,
-    "task_arithmetic": task_arithmetic,
-    "ties": ties,
-    "dare": dare,
-    "fisher": fisher,
-    "fed_sgd": fed_sgd,
-    "density_gate": density_gate,
-    "gated_refit": gated_refit,
-    "concatenation": concatenation,
-    "partition": partition,
-    "distillation": distillation,
-    **{name: partial(robust_average, rule=name) for name in RULES if name != "mean"},
-}
-"""The paper's names, with `_` for `-`, up to fleet_merge_average. Of these, fleet_merge_monotone is
-not in the paper, and fleet_merge_listing is its algorithm word by word (see `fleet_merge`)."""
 
-ENSEMBLES = ("density_gate", "gated_refit", "concatenation", "partition")
+@dataclass(frozen=True)
+class MethodFacts:
+    """What is known of a method beside its function.
+
+    Attributes:
+        source: Where it is from.
+        needs: Fields of `MergeProblem` that it needs with its default options, see `needs.NEEDS`.
+        start: The start of training that it assumes: "any", since it aligns or does not average
+            units; or "common", the same weights (or, as a control, without alignment).
+        asks: What each data holder is asked, and how often.
+        returns: "a network" of the models' size, or "an ensemble", with the parameters of all.
+    """
+
+    source: str
+    needs: tuple[str, ...] = ()
+    start: str = "any"
+    asks: str = "nothing"
+    returns: str = "a network"
+
+
+def _descent(source: str) -> MethodFacts:
+    return MethodFacts(source, ("shared_data_holder",), asks="shared data only: gradients, steps")
+
+
+_FLEET_MERGE = ("data_holders",), "any", "gradients, epochs x steps"
+_MAPS = ("data_holders", "affine_maps")
+_PAPER = "the paper, Algorithm 1"
+
+
+def _ensemble(source: str, asks: str) -> MethodFacts:
+    return MethodFacts(source, _MAPS, asks=asks, returns="an ensemble")
+
+
+_METHODS: dict[str, tuple[Method, MethodFacts]] = {
+    "naive_average": (naive_average, MethodFacts("McMahan et al. 2017", start="common")),
+    "common_init": (common_init, MethodFacts("McMahan et al. 2017", start="common")),
+    "git_rebasin": (git_rebasin, MethodFacts("Ainsworth et al. 2023")),
+    "git_rebasin_activations": (
+        partial(git_rebasin, by="activations"),
+        MethodFacts("Ainsworth et al. 2023", ("activations",)),
+    ),
+    "sinkhorn_rebasin_l1": (
+        partial(sinkhorn_rebasin, loss="l1"),
+        MethodFacts("Peña et al. 2023"),
+    ),
+    "sinkhorn_rebasin_l2": (
+        partial(sinkhorn_rebasin, loss="l2"),
+        MethodFacts("Peña et al. 2023"),
+    ),
+    "sinkhorn_rebasin_midpoint": (
+        partial(sinkhorn_rebasin, loss="midpoint"),
+        _descent("Peña et al. 2023"),
+    ),
+    "sinkhorn_rebasin": (sinkhorn_rebasin, _descent("Peña et al. 2023")),
+    "sinkhorn_data": (partial(sinkhorn_rebasin, loss="random_point"), _descent("the paper")),
+    "fleet_merge": (fleet_merge, MethodFacts(_PAPER, *_FLEET_MERGE)),
+    "fleet_merge_listing": (
+        partial(fleet_merge, start="identity", trust=None, descent=LISTING, equal_weights=True),
+        MethodFacts(f"{_PAPER}, word by word", *_FLEET_MERGE),
+    ),
+    "fleet_merge_monotone": (
+        partial(fleet_merge, monotone=True),
+        MethodFacts("this project", ("data_holders",), "any", "gradients and losses"),
+    ),
+    "fleet_merge_soft": (partial(fleet_merge, soft=True), MethodFacts("the paper", *_FLEET_MERGE)),
+    "fleet_merge_simplex": (
+        partial(fleet_merge, point="simplex"),
+        MethodFacts("the paper", *_FLEET_MERGE),
+    ),
+    "fleet_merge_average": (
+        partial(fleet_merge, point="average"),
+        MethodFacts("the paper", *_FLEET_MERGE),
+    ),
+    "regmean": (regmean, MethodFacts("Jin et al. 2023", _MAPS, "common", "moments, once")),
+    "regmean_pp": (
+        regmean_pp,
+        MethodFacts("Nguyen et al. 2025", _MAPS, "common", "moments, once for each map"),
+    ),
+    "least_squares": (
+        least_squares,
+        MethodFacts("this project", _MAPS, "any", "moments with labels, once for each map"),
+    ),
+    "head_refit": (
+        head_refit,
+        MethodFacts("this project", _MAPS, "common", "moments with labels of the last map"),
+    ),
+    "compress": (
+        compress,
+        MethodFacts("this project", _MAPS, "any", "moments of all networks; with labels, twice"),
+    ),
+    "repair": (
+        repair,
+        MethodFacts("Jordan et al. 2023", _MAPS, "any", "moments, of each model and each map"),
+    ),
+    "task_arithmetic": (
+        task_arithmetic,
+        MethodFacts("Ilharco et al. 2023", ("base",), "common"),
+    ),
+    "ties": (ties, MethodFacts("Yadav et al. 2023", ("base",), "common")),
+    "dare": (dare, MethodFacts("Yu et al. 2024", ("base",), "common")),
+    "iso_c": (iso_c, MethodFacts("Marczak et al. 2025", ("base",), "common")),
+    "iso_cts": (iso_cts, MethodFacts("Marczak et al. 2025", ("base",), "common")),
+    "tsv_m": (tsv_m, MethodFacts("Gargiulo et al. 2025", ("base",), "common")),
+    "wudi": (wudi, MethodFacts("Cheng et al. 2025", ("base",), "common")),
+    "lora": (lora, MethodFacts("Hu et al. 2021; products", start="common")),
+    "fisher": (
+        fisher,
+        MethodFacts("Matena and Raffel 2022", ("data_holders",), "common", "gradients, samples"),
+    ),
+    "fed_sgd": (
+        fed_sgd,
+        MethodFacts("McMahan et al. 2017", ("data_holders",), "any", "gradients, steps"),
+    ),
+    "density_gate": (density_gate, _ensemble("Xu et al. 1995", "moments of states, once")),
+    "gated_refit": (
+        gated_refit,
+        _ensemble("this project", "moments of states; then with labels, of all networks"),
+    ),
+    "concatenation": (
+        concatenation,
+        _ensemble("this project", "moments with labels, of all networks"),
+    ),
+    "partition": (
+        partition,
+        _ensemble("this project", "moments with labels, of all networks"),
+    ),
+    "distillation": (
+        distillation,
+        MethodFacts("Lin et al. 2020", (*_MAPS, "module"), "any", "what its teacher asks"),
+    ),
+    **{
+        name: (
+            partial(robust_average, rule=name),
+            MethodFacts("see `merging.robust`", start="common"),
+        )
+        for name in RULES
+        if name != "mean"
+    },
+}
+
+METHODS: dict[str, Method] = {name: method for name, (method, _) in _METHODS.items()}
+"""The functions by name. The paper's names, with `_` for `-`, are those up to fleet_merge_average;
+of these fleet_merge_monotone is not in the paper, and fleet_merge_listing is its algorithm word by
+word (see `fleet_merge`)."""
+
+FACTS: dict[str, MethodFacts] = {name: facts for name, (_, facts) in _METHODS.items()}
+"""What is known of each method."""
+
+ENSEMBLES = tuple(name for name, facts in FACTS.items() if facts.returns == "an ensemble")
 """Names of the methods whose results have the parameters of all models."""
 
 NETWORKS = tuple(name for name in METHODS if name not in ENSEMBLES)
 """Names of the methods that return one network of the models' size."""
 
-_GRADIENTS, _MOMENTS = "gradients of each robot's loss", "second moments of each robot's data"
-_SHARED, _START = "data common to all", "a common start"
-_OWN_OR_SHARED = {"sinkhorn_rebasin_l1": (), "sinkhorn_rebasin_l2": ()}
-
-NEEDS: dict[str, tuple[str, ...]] = {
-    "common_init": (_START,),
-    "git_rebasin_activations": ("activations on common inputs",),
-    **{name: (_SHARED,) for name in METHODS if name.startswith("sinkhorn")} | _OWN_OR_SHARED,
-    **{name: (_GRADIENTS,) for name in METHODS if name.startswith("fleet_merge")},
-    **{name: (_MOMENTS,) for name in ("regmean", "least_squares", "head_refit", *ENSEMBLES)},
-    **{name: ("a base", _START) for name in ("task_arithmetic", "ties", "dare")},
-    "fisher": (_GRADIENTS, _START),
-    "fed_sgd": (_GRADIENTS,),
-    "distillation": ("a module", _MOMENTS),
-}
-"""What a method needs beside weights, by its name; nothing if the name is missing."""
-
-NEED_BASE = tuple(name for name, needs in NEEDS.items() if "a base" in needs)
-"""Names of the methods that need a problem's `base`."""
+UNALIGNED = ("naive_average", "common_init", "task_arithmetic", "ties", "dare")
+"""Names of the methods that permute nothing, and need no table of axes."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +211,10 @@ class MethodDescription:
     Attributes:
         name: Its name.
         summary: One line.
-        needs: What it needs beside weights.
-        returns: "a network" of the models' size, or "an ensemble" of all of them.
+        needs: What it needs beside weights, see `needs.NEEDS`.
+        returns: See `MethodFacts`.
         options: Its options with their defaults.
+        facts: What else is known of it; None for a user's own.
     """
 
     name: str
@@ -116,6 +222,7 @@ class MethodDescription:
     needs: tuple[str, ...]
     returns: str
     options: Mapping[str, Any]
+    facts: MethodFacts | None
 
 
 def describe(name: str) -> MethodDescription:
@@ -124,7 +231,7 @@ def describe(name: str) -> MethodDescription:
     Raises:
         UnknownNameError, MergeError: See `find`.
     """
-    method = find(name)
+    method, facts = find(name), FACTS.get(name)
     function = method.func if isinstance(method, partial) else method
     summary = (inspect.getdoc(function) or "").partition("\n")[0]
     if isinstance(method, partial):
@@ -135,8 +242,8 @@ def describe(name: str) -> MethodDescription:
         for key, parameter in inspect.signature(method).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
-    returns = "an ensemble" if name in ENSEMBLES else "a network"
-    return MethodDescription(name, summary, NEEDS.get(name, ()), returns, options)
+    returns = facts.returns if facts else "a network"
+    return MethodDescription(name, summary, needs(name), returns, options, facts)
 
 
 def find(name: str) -> Method:
@@ -157,6 +264,20 @@ def find(name: str) -> Method:
     raise UnknownNameError("merging method", name, METHODS, remedy)
 
 
+def needs(method: str | Method) -> tuple[str, ...]:
+    """Returns the fields of `MergeProblem` that a method needs, see `needs.NEEDS`.
+
+    Args:
+        method: Its name, see `find`, or a function. A user's own says it by its attribute `needs`.
+
+    Raises:
+        UnknownNameError, MergeError: See `find`; or the attribute names no field.
+    """
+    if not isinstance(method, str):
+        return needs_of(method)
+    return FACTS[method].needs if method in FACTS else needs_of(find(method))
+
+
 def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeResult:
     """Merges models by a method, and checks the result.
 
@@ -168,18 +289,20 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
     Raises:
         UnsoundMergeError: The merged model is not of the models' form, or not usable; see
             `soundness.require_sound`.
-        FleetToolsError: There is no such method, or the method raises an error.
+        FleetToolsError: There is no such method, the problem lacks what it needs, or the method
+            raises an error.
     """
     function = find(method) if isinstance(method, str) else method
+    require(problem, *needs(method))
     result = function(problem, **options)
-    method = method if isinstance(method, str) else getattr(method, "__name__", "The method")
+    name = method if isinstance(method, str) else getattr(method, "__name__", "The method")
     if not isinstance(result, MergeResult):
         raise UnsoundMergeError(
-            f"{method} returned a {type(result).__name__}. Return a merging.problem.MergeResult."
+            f"{name} returned a {type(result).__name__}. Return a merging.problem.MergeResult."
         )
     module = result.module or problem.module
     form = problem.models[0] if result.module is None else tensors_of(result.module)
     for member in result.members:
-        require_sound(member, form, method)
+        require_sound(member, form, name)
     members = tuple(with_singular_vectors(member, form) for member in result.members)
     return replace(result, members=members, module=module, output=problem.output)

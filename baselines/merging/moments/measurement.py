@@ -1,9 +1,10 @@
-"""Second moments of what affine maps read, measured on a data holder's batches."""
+"""Second moments of what affine maps read: measured, made noisy, and what matrix they determine."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.errors import MergeError
@@ -114,6 +115,57 @@ def measure_moments(
     finally:
         model.train(was_training)
     return {name: total.mean(name) for name, total in sums.items()}
+
+
+def solve(moments: Moments, prior: torch.Tensor, ridge: float) -> torch.Tensor:
+    """Returns the M that minimizes the mean of (x M - t)² + ridge s (M - prior)².
+
+    Here s is the mean square of the entries of x. So directions in which there are no inputs keep
+    the prior. Moments with noise need a ridge that is larger than the noise.
+
+    Args:
+        moments: Moments of inputs x and targets t.
+        prior: Matrices (groups, in + 1, out).
+        ridge: Weight of the prior, positive.
+
+    Returns:
+        Matrices (groups, in + 1, out), float64.
+    """
+    solved = []
+    for G, C, M in zip(moments.inputs, moments.targets, prior, strict=True):
+        damping = ridge * float(G.diagonal().mean()) * torch.eye(len(G), dtype=G.dtype)
+        factor, failed = torch.linalg.cholesky_ex(G + damping)
+        if failed:  # noise has made some directions negative
+            values, vectors = torch.linalg.eigh(G)
+            G = vectors * values.clamp(min=0) @ vectors.T
+            factor = torch.linalg.cholesky(G + damping)
+        solved.append(M + torch.cholesky_solve(C - G @ M, factor))
+    return torch.stack(solved)
+
+
+def with_noise(
+    moments: Mapping[str, Moments], noise: float, seed: tuple[int, ...]
+) -> dict[str, Moments]:
+    """Returns moments with noise, the same on both sides of the diagonal of those of inputs.
+
+    Args:
+        moments: Moments by map.
+        noise: Standard deviation, relative to the root mean square of each matrix's entries.
+        seed: Seed of the draws.
+    """
+    generator = np.random.default_rng(seed)
+
+    def noisy(values: torch.Tensor) -> torch.Tensor:
+        scale = noise * float(values.square().mean().sqrt())
+        return values + scale * torch.from_numpy(generator.standard_normal(tuple(values.shape)))
+
+    def symmetric(values: torch.Tensor) -> torch.Tensor:
+        upper = torch.triu(noisy(values))
+        return upper + torch.triu(upper, 1).transpose(-2, -1)
+
+    return {
+        name: Moments(symmetric(each.inputs), noisy(each.targets)) for name, each in moments.items()
+    }
 
 
 def _side_by_side(

@@ -7,26 +7,38 @@ remains free is a permutation of the table. The result is verified by `check`.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import torch
 
-from fleet_tools.baselines.merging.errors import SymmetryWarning
-from fleet_tools.baselines.merging.modules import tensors_of, tied_to
+from fleet_tools.baselines.merging.errors import DerivationError, SymmetryWarning
+from fleet_tools.baselines.merging.modules import copied, tensors_of, tied_to, uncompiled
 from fleet_tools.baselines.merging.symmetry.check import check
-from fleet_tools.baselines.merging.symmetry.derivation.graph import (
-    AN_INPUT,
-    AN_OUTPUT,
-    export,
-    run,
-)
+from fleet_tools.baselines.merging.symmetry.derivation import layer_rules  # noqa: F401 (registers)
 from fleet_tools.baselines.merging.symmetry.derivation.naming import written
-from fleet_tools.baselines.merging.symmetry.derivation.rules import WITHOUT_RULE, Axes, uniform
-from fleet_tools.baselines.merging.symmetry.derivation.units import fix, parts_of
+from fleet_tools.baselines.merging.symmetry.derivation.rules import (
+    RULES,
+    WITHOUT_RULE,
+    Axes,
+    Call,
+    Shape,
+    fixed,
+    uniform,
+    unknown,
+)
+from fleet_tools.baselines.merging.symmetry.derivation.shape_rules import elementwise
+from fleet_tools.baselines.merging.symmetry.derivation.units import Units, fix, is_fixed, parts_of
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
+
+_UNIFORM = ("full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full", "new_empty",
+            "zeros_like", "ones_like", "full_like", "empty_like", "scalar_tensor")  # fmt: skip
+_PREFIX = "model."
+
+AN_INPUT, AN_OUTPUT = "an input", "an output"
+"""Why units are fixed that are no hidden ones."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +93,9 @@ def explain(
         SymmetryWarning: No axis of hidden units is free, or some are fixed since no rule is known
             of an operation, so that methods that align models would average them as they are.
     """
-    program = export(model, example, output)
+    program = _export(model, example, output)
     parameters, aliases = _parameters(model)
-    read = run(program, parameters)
+    read = _run(program, parameters)
     for name, axes in parameters.items():
         if not {name, *(alias for alias, of in aliases.items() if of == name)} & read:
             for unit in axes:
@@ -101,6 +113,176 @@ def explain(
     for caution in cautions:
         warnings.warn(caution, SymmetryWarning, stacklevel=3)
     return Derivation(symmetry, notes)
+
+
+class _Selected(torch.nn.Module):
+    """A model whose output is a part of what it returns."""
+
+    def __init__(self, model: torch.nn.Module, output: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.model, self.output = model, output
+
+    def forward(self, *arguments: Any) -> Any:
+        return self.output(self.model(*arguments))
+
+
+def _export(
+    model: torch.nn.Module, example: Any, output: Callable[[Any], Any]
+) -> torch.export.ExportedProgram:
+    """Records the operations of a copy of a model in evaluation mode.
+
+    Raises:
+        DerivationError: They depend on numbers, or cannot be recorded for another reason.
+    """
+    arguments = example if isinstance(example, tuple) else (example,)
+    selected = _Selected(copied(model), output).eval()
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # one operation for a whole layer
+    try:
+        with torch.no_grad(), uncompiled(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.export(selected, arguments)
+            return program.run_decompositions({})  # without operations in place
+    except Exception as error:  # torch.export promises no types
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DerivationError(
+            f"torch.export cannot record {type(model).__name__} on this example "
+            f"({type(error).__name__}: {reason}). If the model itself runs on it, its operations "
+            "depend on numbers or are not PyTorch's: write the table by hand, and verify it with "
+            "`symmetry.check.check`."
+        ) from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) -> set[str]:
+    """Runs a program on axes, which unifies those of its parameters.
+
+    Args:
+        program: The program, from `_export`.
+        parameters: Axes of the entries of the state dict.
+
+    Returns:
+        Names of the entries that the program reads.
+    """
+    signature = program.graph_signature
+    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    values: dict[torch.fx.Node, Any] = {}
+    read: set[str] = set()
+    needed = _needed(program.graph)
+    for node in program.graph.nodes:
+        if node not in needed:
+            continue
+        if node.op == "placeholder":
+            name = names.get(node.name, "").removeprefix(_PREFIX)
+            if name in parameters:
+                values[node] = parameters[name]
+                read.add(name)
+            else:
+                values[node] = _fixed(node, AN_INPUT)
+        elif node.op == "output":
+            for axes in _axes_in(_evaluated(node.args, values)):
+                for unit in axes:
+                    fix(unit, AN_OUTPUT)
+        elif node.op == "call_function":
+            values[node] = _call(node, values)
+        else:
+            values[node] = _fixed(node, "a constant")
+    return read
+
+
+def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+    if getattr(node.target, "__name__", "") == "getitem":
+        sequence, index = node.args
+        return values[sequence][index]  # type: ignore[index]
+    arguments = _evaluated(list(node.args), values), _evaluated(dict(node.kwargs), values)
+    tensors = list(_axes_in(arguments))
+    schema = getattr(node.target, "_schema", None)
+    name = schema.name.partition("::")[2] if schema is not None else str(node.target)
+    if name in _UNIFORM:
+        return _Uniform(_shapes(node)[0])
+    repeats = name in ("expand", "expand_as", "broadcast_to", "repeat", "repeat_interleave")
+    if not repeats and all(is_fixed(unit) for axes in tensors for unit in axes):
+        # It computes constants, or numbers in a known order.
+        return _fixed(node, AN_INPUT)
+    if schema is None:
+        call = Call(name, {"all": tensors}, _shapes(node))
+        return _results(unknown(call), node)
+    bound = {argument.name: argument.default_value for argument in schema.arguments}
+    bound |= dict(zip(bound, arguments[0], strict=False)) | arguments[1]
+    call = Call(name, bound, _shapes(node))
+    pointwise = torch.Tag.pointwise in getattr(node.target, "tags", ())
+    default = elementwise if pointwise else unknown
+    rule = RULES.get(name, default) if schema.name.startswith("aten::") else unknown
+    try:
+        return _results(rule(call), node)
+    except (KeyError, IndexError, TypeError, ValueError):  # a variant that a rule does not know
+        return _results(unknown(call), node)
+
+
+class _Uniform:
+    """A tensor of equal entries: each use of it has axes of its own."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+
+def _evaluated(value: Any, values: Mapping[torch.fx.Node, Any]) -> Any:
+    if isinstance(value, torch.fx.Node):
+        found = values[value]
+        return Axes(uniform(found.shape)) if isinstance(found, _Uniform) else found
+    if isinstance(value, Mapping):
+        return {name: _evaluated(item, values) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_evaluated(item, values) for item in value]
+    return value
+
+
+def _axes_in(value: Any) -> Iterator[Axes]:
+    if isinstance(value, Axes):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _axes_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _axes_in(item)
+
+
+def _needed(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """Returns the nodes on which the outputs depend."""
+    needed: set[torch.fx.Node] = set()
+    pending = [node for node in graph.nodes if node.op == "output"]
+    while pending:
+        node = pending.pop()
+        if node not in needed:
+            needed.add(node)
+            pending += node.all_input_nodes
+    return needed
+
+
+def _shapes(node: torch.fx.Node) -> list[Shape]:
+    value = node.meta["val"]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [tuple(map(int, each.shape)) if hasattr(each, "shape") else () for each in values]
+
+
+def _results(results: Sequence[Sequence[Units]], node: torch.fx.Node) -> Any:
+    shapes = _shapes(node)
+    for axes, shape in zip(results, shapes, strict=False):
+        found = tuple(unit.size for unit in axes)
+        if found != shape:
+            raise ValueError(f"{node.target} gave {found}, not {shape}")
+    if isinstance(node.meta["val"], list | tuple):
+        return [Axes(axes) for axes in results]
+    return Axes(results[0])
+
+
+def _fixed(node: torch.fx.Node, reason: str) -> Any:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) and not isinstance(value, list | tuple):
+        return value
+    rows = [Axes(fixed(shape, reason)) for shape in _shapes(node)]
+    return rows if isinstance(value, list | tuple) else rows[0]
 
 
 def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:

@@ -36,6 +36,10 @@ class PermutationGroup:
     sizes: Mapping[str, tuple[int, ...]]
     owners: Mapping[str, str]
 
+    def owned(self, name: str) -> list[str]:
+        """Returns the names that a name owns."""
+        return [inner for inner, owner in self.owners.items() if owner == name]
+
     def identity(self) -> dict[str, np.ndarray]:
         """Returns the element that changes nothing."""
         return {

@@ -24,7 +24,6 @@ import torch
 from numpy.typing import ArrayLike
 
 from fleet_tools.baselines.merging.errors import ScalingError
-from fleet_tools.baselines.merging.symmetry.sizes import solve
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
 Scales = Mapping[str, ArrayLike]
@@ -178,12 +177,12 @@ class _Units:
         sizes = {name: group.sizes[name][0] for name in names}
         first = dict(zip(names, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
         count = sum(sizes.values())
-        solved = solve(symmetry.axes, {name: tuple(value.shape) for name, value in state.items()})
+        sized = symmetry.sized_axes(state)
 
         def numbers(parameter: str, dim: int) -> np.ndarray:
             parts = []
-            for block, product in enumerate(symmetry.axes[parameter][dim]):
-                shape = solved.of(product, parameter, dim, block)
+            for product in sized[parameter][dim]:
+                shape = tuple(factor.size or 1 for factor in product)
                 part = np.full(shape, count)
                 for position, factor in enumerate(product):
                     if factor.name in first:

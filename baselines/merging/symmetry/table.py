@@ -7,10 +7,17 @@ A table has one string per parameter or buffer (see `axes`):
 The paper's transformation P = (P^0, ..., P^L), with P^0 = P^L = I, acts on such a network by
 W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l; a recurrent weight, "h h", becomes P W P^T
 (eqs. perm_action, rnn_action). `check.check` verifies for a table what its Proposition 1 states.
+
+As text that a person can edit, a table has one line for each parameter, its name and its axes:
+
+    # comments and empty lines are ignored
+    0.weight  h _obs
+    0.bias    h
+    steps     .             # a scalar
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -20,13 +27,14 @@ from fleet_tools.baselines.merging.errors import (
     PermutationError,
     UncoveredParameterError,
 )
-from fleet_tools.baselines.merging.symmetry.action import Blocks, act, unfold
+from fleet_tools.baselines.merging.symmetry.action import Layout, act, solve, unfold
 from fleet_tools.baselines.merging.symmetry.axes import Axis, Product, format_axes, parse_axes
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
-from fleet_tools.baselines.merging.symmetry.sizes import Sizes, solve
 
 State = Mapping[str, torch.Tensor]
 """A state dict, as `torch.nn.Module.state_dict` returns it."""
+
+_SCALAR = "."
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,9 @@ class Symmetry:
     """
 
     axes: Mapping[str, tuple[Axis, ...]]
+    _known: dict[tuple[torch.Size, ...], tuple[Layout, PermutationGroup]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, *tables: Mapping[str, str]) -> "Symmetry":
@@ -107,7 +118,7 @@ class Symmetry:
             UncoveredParameterError: The model and the table have different parameters.
             AxisSizeError: A shape does not fit its axes.
         """
-        return self._group(self._solve(state))
+        return self._layout(state)[1]
 
     def apply(self, permutation: Permutation, state: State) -> dict[str, torch.Tensor]:
         """Permutes a model; the state dict and its tensors are not changed.
@@ -125,8 +136,8 @@ class Symmetry:
             AxisSizeError: A shape does not fit its axes.
             PermutationError: The permutation is not of this model's group, or is soft on integers.
         """
-        sizes = self._solve(state)
-        tensors = self._group(sizes).tensors(permutation)
+        layout, group = self._layout(state)
+        tensors = group.tensors(permutation)
         soft = {name for name, value in tensors.items() if value.is_floating_point()}
         permuted = {}
         for name, tensor in state.items():
@@ -136,7 +147,7 @@ class Symmetry:
                     f"{name} holds {tensor.dtype}, to which a soft permutation cannot be applied. "
                     f"Give index arrays for {', '.join(sorted(soft & self.free(name)))}."
                 )
-            permuted[name] = act(tensor, axes, self._layout(sizes, name), tensors)
+            permuted[name] = act(tensor, axes, layout.blocks[name], tensors)
         return permuted
 
     def unfold(self, state: State) -> list[tuple[Product, torch.Tensor]]:
@@ -150,12 +161,12 @@ class Symmetry:
             UncoveredParameterError: The model and the table have different parameters.
             AxisSizeError: A shape does not fit its axes.
         """
-        sizes = self._solve(state)
+        layout, _ = self._layout(state)
         return [
             part
             for name, axes in self.axes.items()
             if state[name].is_floating_point()
-            for part in unfold(state[name], axes, self._layout(sizes, name))
+            for part in unfold(state[name], axes, layout.blocks[name])
         ]
 
     def sized_axes(self, state: State) -> dict[str, tuple[Axis, ...]]:
@@ -165,7 +176,7 @@ class Symmetry:
             UncoveredParameterError: The model and the table have different parameters.
             AxisSizeError: A shape does not fit its axes.
         """
-        sizes = self._solve(state)
+        layout, _ = self._layout(state)
 
         def sized(product: Product, block: tuple[int, ...]) -> Product:
             pairs = zip(product, block, strict=True)
@@ -174,31 +185,73 @@ class Symmetry:
         return {
             name: tuple(
                 tuple(map(sized, axis, blocks))
-                for axis, blocks in zip(axes, self._layout(sizes, name), strict=True)
+                for axis, blocks in zip(axes, layout.blocks[name], strict=True)
             )
             for name, axes in self.axes.items()
         }
 
-    def _solve(self, state: State) -> Sizes:
-        require_covered(self, state)
-        return solve(self.axes, {name: tuple(tensor.shape) for name, tensor in state.items()})
+    def _layout(self, state: State) -> tuple[Layout, PermutationGroup]:
+        """Returns the numbers of units of a model, which are solved once for models of one form."""
+        if state.keys() != self.axes.keys():
+            require_covered(self, state)
+        try:
+            shapes = tuple(state[name].shape for name in self.axes)
+        except AttributeError:
+            require_tensors(state)
+            raise
+        if shapes not in self._known:
+            require_tensors(state)
+            layout = solve(self.axes, dict(zip(self.axes, map(tuple, shapes), strict=True)))
+            owners = self.owners()
+            sizes = {
+                name: (layout.sizes[owners[name]], size) if name in owners else (size,)
+                for name, size in sorted(layout.sizes.items())
+            }
+            self._known[shapes] = layout, PermutationGroup(sizes, owners)
+        return self._known[shapes]
 
-    def _layout(self, sizes: Sizes, name: str) -> tuple[Blocks, ...]:
-        return tuple(
-            tuple(sizes.of(product, name, dim, block) for block, product in enumerate(axis))
-            for dim, axis in enumerate(self.axes[name])
-        )
 
-    def _group(self, sizes: Sizes) -> PermutationGroup:
-        owners = self.owners()
-        names = {name for parameter in self.axes for name in self.free(parameter)}
-        shapes = {
-            name: (sizes.resolved[owners[name]], sizes.resolved[name])
-            if name in owners
-            else (sizes.resolved[name],)
-            for name in sorted(names)
-        }
-        return PermutationGroup(shapes, owners)
+def format_table(symmetry: Symmetry, notes: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Returns a table as text, from which `parse_table` makes an equal one.
+
+    Args:
+        symmetry: The table.
+        notes: Comments on parameters, such as `Derivation.notes`.
+    """
+    table = symmetry.table()
+    width = max(map(len, table), default=0)
+    lines = []
+    for name, axes in table.items():
+        comment = ", ".join((notes or {}).get(name, ()))
+        line = f"{name:<{width}}  {axes or _SCALAR}"
+        lines.append(f"{line}  # {comment}" if comment else line)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def parse_table(text: str) -> Symmetry:
+    """Reads a table from text.
+
+    Raises:
+        AxisSyntaxError: A line has no axes, a parameter is given twice, or axes cannot be read; the
+            message names the line or the parameter.
+    """
+    table: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        name, _, axes = line.partition("#")[0].strip().partition(" ")
+        if not name:
+            continue
+        if not axes.strip():
+            raise AxisSyntaxError(
+                f"Line {number}, {line.strip()!r}, has no axes. Write the parameter's name, spaces "
+                f"and its axes, such as '0.weight  h _in', or {_SCALAR!r} for those of a scalar."
+            )
+        if name in table:
+            raise AxisSyntaxError(
+                f"Line {number} gives {name} again, as {axes.strip()!r}; before it was "
+                f"{table[name]!r}. Leave one of them out."
+            )
+        table[name] = "" if axes.strip() == _SCALAR else axes.strip()
+    return Symmetry.of(table)
 
 
 def require_covered(symmetry: Symmetry, state: State) -> None:

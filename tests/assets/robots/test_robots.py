@@ -154,23 +154,6 @@ def test_motors_hold_the_arm_against_gravity_with_two_kilograms_to_spare(
     assert (np.abs(held) < robot.torque).all()
 
 
-@given(data=st.data())
-@quick
-def test_both_files_of_the_panda_have_the_same_dynamics(data: st.DataObject) -> None:
-    q = data.draw(positions(PANDA))
-    v = data.draw(st.tuples(*(st.floats(-v, v) for v in PANDA.speed)).map(np.array))
-
-    def terms(file: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        plant, context = welded(PANDA, file)
-        plant.SetPositions(context, q)
-        plant.SetVelocities(context, v)
-        gravity = plant.CalcGravityGeneralizedForces(context)
-        return plant.CalcMassMatrix(context), plant.CalcBiasTerm(context), gravity
-
-    for ours, frankas in zip(*map(terms, PANDA.urdfs), strict=True):
-        np.testing.assert_array_equal(ours, frankas)
-
-
 def test_both_files_of_the_panda_differ_only_in_visual_geometry() -> None:
     def without_visuals(name: str) -> str:
         robot = ET.parse(PANDA.folder / name).getroot()

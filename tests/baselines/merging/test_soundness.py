@@ -34,7 +34,7 @@ from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_w
 LIARS = """
 import torch
 from dataclasses import replace
-from fleet_tools.baselines.merging.methods.naive import naive_average
+from fleet_tools.baselines.merging.methods.rebasin import naive_average
 
 def _with(change):
     def method(problem):

@@ -190,4 +190,4 @@ def test_checkpoints_and_other_models_are_not_mixed(tmp_path, capsys):
     assert "robot_0.safetensors are checkpoints, and other" in capsys.readouterr().err
     another = Path(shutil.copy(tmp_path / "other.safetensors", tmp_path / "another.safetensors"))
     assert run([tmp_path / "other.safetensors", another])[0] == 2
-    assert "--spec MODULE:FUNCTION" in capsys.readouterr().err
+    assert "--problem MODULE:FUNCTION" in capsys.readouterr().err

@@ -71,12 +71,9 @@ def test_a_missing_library_is_named_before_anything_is_written(
     assert names_below(tmp_path) == []
 
 
-def test_an_unknown_format_names_the_nearest(collected, tmp_path):
+def test_an_unknown_format_names_the_nearest_and_nothing_to_export_is_an_error(collected, tmp_path):
     with pytest.raises(UnknownNameError, match="Did you mean 'minari'"):
         export_dataset(collected("state"), "minary", tmp_path / "out")
-
-
-def test_nothing_to_export_is_an_error(collected, tmp_path):
     with DatasetWriter(tmp_path / "set", collected("state").header) as writer:
         writer.add(collected("state").manifest()[2])
     with pytest.raises(DatasetError, match="no episode to export"):
@@ -100,17 +97,3 @@ def test_the_command_reports_its_export(collected, tmp_path, capsys):
     assert Path(export["output"]).is_dir()
     assert main([*arguments, str(tmp_path / "silent"), "--quiet"]) == 0
     assert capsys.readouterr().out == ""
-
-
-def test_the_command_rejects_what_it_cannot_do(collected, tmp_path, capsys):
-    folder = str(collected("state").folder)
-    for arguments in (["--to", "tfds"], []):
-        with pytest.raises(SystemExit) as exited:
-            main(["export", folder, *arguments])
-        assert exited.value.code == 2
-    assert main(["export", str(tmp_path), "--to", "zarr"]) == 2
-    assert "is not a dataset" in capsys.readouterr().err
-    (tmp_path / "existing").touch()
-    existing = str(tmp_path / "existing")
-    assert main(["export", folder, "--to", "robomimic", "--output", existing]) == 2
-    assert "exists already" in capsys.readouterr().err

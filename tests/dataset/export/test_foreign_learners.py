@@ -1,7 +1,6 @@
 """Training programs of other libraries imitate what `train` imitates, from the same episodes."""
 
 import os
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from support.exported import MODES, record_of
-from support.processes import ROOT
+from support.processes import ROOT, run_command
 from support.rendering import needs_gl
 
 from fleet_tools.baselines.policies.config import PolicyConfig
@@ -113,9 +112,7 @@ def learned(
         "HOME": str(folder),
     }
     command = [python, str(script), learner, str(export), str(folder / "run"), str(found)]
-    done = subprocess.run(
-        command, env={**os.environ, **paths}, timeout=500, capture_output=True, text=True
-    )
+    done = run_command(*command, **paths)
     assert done.returncode == 0, done.stderr[-3000:]
     with np.load(found) as content:
         return pairs(content["observations"], content["actions"], content["counts"])

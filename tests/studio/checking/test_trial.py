@@ -110,13 +110,6 @@ def test_a_family_of_ones_own_is_tried_in_its_task(capsys):
     assert (code, report["trials"]) == (0, [])  # no task of the package uses it
 
 
-def test_bad_usage(tmp_path, capsys):
-    code, error = check(capsys, tmp_path)
-    assert code == 2 and "lacks keypoints.yaml" in error
-    code, error = check(capsys, FIRST[0], "--task", "hammer")
-    assert code == 2 and "is for a" in error
-
-
 def info(stage: str, *keyframes: str) -> dict[str, Any]:
     return {"stage": stage, "failed_attempts": [{"keyframe": name} for name in keyframes]}
 

@@ -1,15 +1,12 @@
 """Labels of a task of one's own: its keypoints, its models as examples, and the expert in it."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import trimesh
 from support.foreign_shapes import moved
-from support.processes import ROOT
+from support.processes import serving_program
 
 from fleet_tools.config.tasks import load_task
 from fleet_tools.label import main as label
@@ -88,24 +85,15 @@ def test_an_example_is_another_model_than_the_labelled_one(task):
 @pytest.mark.slow
 def test_the_program_knows_the_task(task, mesh):
     pytest.importorskip("viser", reason="needs the extra browser")
-
-    def begun(*arguments: str) -> dict:
-        command = [sys.executable, "-m", "fleet_tools", "label", *arguments, "--port", "0"]
-        with subprocess.Popen(
-            [*command, "--json"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        ) as program:
-            assert program.stdout is not None
-            summary = json.loads(program.stdout.readline())
-            program.terminate()
-            return summary
-
-    found = begun(str(mesh), "--task", str(task))
-    assert found["missing"] == [*KEYPOINTS, "hand", "mass, or material"]
-    assert Path(found["folder"]) == task.parent / "tools/presser/stamp"
+    with serving_program("label", str(mesh), "--task", str(task)) as found:
+        assert found["missing"] == [*KEYPOINTS, "hand", "mass, or material"]
+        assert Path(found["folder"]) == task.parent / "tools/presser/stamp"
     own = ["--family", "spoon", "--keypoint-names", "bowl,tip", "--output", str(mesh.parent)]
-    assert begun(str(mesh), *own)["missing"] == ["bowl", "tip", "hand", "mass, or material"]
+    with serving_program("label", str(mesh), *own) as found:
+        assert found["missing"] == ["bowl", "tip", "hand", "mass, or material"]
     folder = str(task.parent / "tools/presser/first")
-    assert begun(folder, "--task", str(task))["missing"] == []
+    with serving_program("label", folder, "--task", str(task)) as found:
+        assert found["missing"] == []
 
 
 def test_a_folder_of_another_family_is_not_for_the_task(task, capsys):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.assets.solids import Solid, box, joined
@@ -49,6 +49,14 @@ def ray(surface: Solid, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     away = rng.normal(size=3)
     origin = (low + high) / 2 + 3 * size(surface) * away / np.linalg.norm(away)
     return origin, rng.uniform(low, high) - origin
+
+
+def picked(surface: Solid, seed: int) -> Hit:
+    """Returns where a ray meets a surface; others are none of the examples."""
+    hit = pick(surface, *ray(surface, np.random.default_rng(seed)))
+    assume(hit is not None)
+    assert hit is not None
+    return hit
 
 
 def samples(surface: Solid, count: int) -> tuple[np.ndarray, float]:
@@ -116,9 +124,7 @@ def test_the_nearest_point_is_nearest(seed):
 @settings(max_examples=25, deadline=None)
 def test_a_snap_stays_on_the_face_and_is_idempotent(snap, seed):
     surface = body(seed)
-    hit = pick(surface, *ray(surface, np.random.default_rng(seed)))
-    if hit is None:
-        return
+    hit = picked(surface, seed)
     once = snapped(surface, hit, snap)
     twice = snapped(surface, once, snap)
     tolerance = 1e-9 * size(surface)
@@ -131,9 +137,7 @@ def test_a_snap_stays_on_the_face_and_is_idempotent(snap, seed):
 @settings(max_examples=25, deadline=None)
 def test_snaps_are_nearest_of_their_kind(seed):
     surface = body(seed)
-    hit = pick(surface, *ray(surface, np.random.default_rng(seed)))
-    if hit is None:
-        return
+    hit = picked(surface, seed)
     edges = surface.vertices[outline(surface, face_of(surface, hit.triangle))]
     corners = [corner for edge in edges for corner in edge]
     to_corner = min(np.linalg.norm(corner - hit.point) for corner in corners)
@@ -162,9 +166,7 @@ def test_a_face_is_what_looks_flat_however_it_is_divided():
 @settings(max_examples=40, deadline=None)
 def test_what_is_behind_is_where_the_line_leaves_the_body(seed):
     surface = body(seed)
-    hit = pick(surface, *ray(surface, np.random.default_rng(seed)))
-    if hit is None:
-        return
+    hit = picked(surface, seed)
     away = outward(surface, hit)
     assert np.linalg.norm(away) == pytest.approx(1)
     found = behind(surface, hit)

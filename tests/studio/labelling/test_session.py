@@ -58,6 +58,17 @@ def subject(tmp_path: Path) -> MeshSubject:
     return MeshSubject(mallet(tmp_path), "tool", "hammer", tmp_path / "out")
 
 
+@pytest.fixture
+def session(subject) -> LabellingSession:
+    return LabellingSession(subject)
+
+
+@pytest.fixture
+def labelled(session) -> LabellingSession:
+    label(session)
+    return session
+
+
 def click(session: LabellingSession, target: np.ndarray, seen_from: np.ndarray) -> None:
     session.click(target + seen_from, -seen_from)
 
@@ -122,8 +133,9 @@ def test_a_damaged_draft_is_refused(tmp_path, text):
 # --- A mesh --------------------------------------------------------------------------------------
 
 
-def test_clicks_label_a_mesh_and_the_folder_is_what_an_import_writes(subject, tmp_path, capsys):
-    session = LabellingSession(subject)
+def test_clicks_label_a_mesh_and_the_folder_is_what_an_import_writes(
+    session, subject, tmp_path, capsys
+):
     assert session.missing == ["head", "side", "tail", "hand", "mass, or material"]
     label(session)
     points = session.points()
@@ -152,9 +164,8 @@ def test_clicks_label_a_mesh_and_the_folder_is_what_an_import_writes(subject, tm
     assert read_files(subject.identity.folder) == read_files(typed)
 
 
-def test_labels_stay_on_the_surface_when_the_size_changes(subject):
-    session = LabellingSession(subject)
-    label(session)
+def test_labels_stay_on_the_surface_when_the_size_changes(labelled):
+    session = labelled
     before = session.points()
     extent = np.ptp(session.surface.vertices, axis=0).max()
     session.set(scale=ScaleSettings(length=2 * float(extent)))
@@ -166,8 +177,7 @@ def test_labels_stay_on_the_surface_when_the_size_changes(subject):
     assert session.points()["head"] == pytest.approx(before["head"])
 
 
-def test_undo_takes_back_each_action_and_chooses_its_item(subject):
-    session = LabellingSession(subject)
+def test_undo_takes_back_each_action_and_chooses_its_item(session, subject):
     states = [session.labels]
     label(session)
     again = LabellingSession(subject)  # work goes on where it ended
@@ -179,8 +189,7 @@ def test_undo_takes_back_each_action_and_chooses_its_item(subject):
     assert LabellingSession(subject).labels == states[0]
 
 
-def test_the_middle_of_two_clicks(subject):
-    session = LabellingSession(subject)
+def test_the_middle_of_two_clicks(session):
     session.between, session.snap = True, "face centre"
     session.select("tail")
     click(session, turned(0.16, 0.001, 0.045), turned(0, 0, 1))
@@ -192,16 +201,11 @@ def test_the_middle_of_two_clicks(subject):
     assert session.points()["tail"] == pytest.approx(turned(0.16, 0, 0), abs=1e-7)
 
 
-def test_what_is_not_possible_changes_nothing(subject):
-    session = LabellingSession(subject)
+def test_what_is_not_possible_changes_nothing(session, subject):
     before = session.labels
-    for impossible in (
-        lambda: session.click(np.array([0, 0, 5.0]), np.array([0, 0, 1.0])),
-        session.derive,
-        session.mirror,
-        session.turn_hand,
-        session.write,
-    ):
+    with pytest.raises(LabellingError):
+        session.click(np.array([0, 0, 5.0]), np.array([0, 0, 1.0]))
+    for impossible in (session.derive, session.mirror, session.turn_hand, session.write):
         with pytest.raises(LabellingError):
             impossible()
     session.select("side")
@@ -211,57 +215,43 @@ def test_what_is_not_possible_changes_nothing(subject):
     assert not subject.identity.folder.exists()
 
 
-def test_a_hand_turns_by_quarters_about_the_handle(subject):
-    session = LabellingSession(subject)
-    label(session)
-    first = session.hand()
-    assert first is not None
-    session.turn_hand()
-    second = session.hand()
-    assert second is not None
-    R_MG, turned_R = (pose.to_transform().rotation().matrix() for pose in (first, second))
+def test_a_hand_turns_by_quarters_about_the_handle(labelled):
+    poses = [labelled.hand().to_transform()]
+    for _ in range(4):
+        labelled.turn_hand()
+        poses.append(labelled.hand().to_transform())
+    R_MG, turned_R = (pose.rotation().matrix() for pose in poses[:2])
     assert turned_R[:, 0] == pytest.approx(R_MG[:, 0], abs=1e-9)
     assert turned_R[:, 1] == pytest.approx(R_MG[:, 2], abs=1e-9)
-    for _ in range(3):
-        session.turn_hand()
-    last = session.hand()
-    assert last is not None
-    assert last.to_transform().IsNearlyEqualTo(first.to_transform(), 1e-9)
+    assert poses[4].IsNearlyEqualTo(poses[0], 1e-9)
 
 
-def test_labels_that_cannot_be_kept_are_reported_and_stay(subject, tmp_path):
-    session = LabellingSession(subject)
+def test_labels_that_cannot_be_kept_are_reported_and_stay(session, tmp_path):
     (tmp_path / "out").write_text("a file where the folder would be")
     with pytest.raises(OSError):
         click(session, turned(0.165, 0.004, 0.045), turned(0, 0, 1))
     assert "head" in session.labels.keypoints
 
 
-def test_another_mesh_under_the_same_name_is_refused(subject, tmp_path):
-    session = LabellingSession(subject)
-    label(session)
+def test_labels_of_another_mesh_or_of_unknown_keypoints_are_refused(labelled, subject, tmp_path):
+    labelled.file.write_text(labelled.file.read_text().replace("    tail:", "    tial:"))
+    with pytest.raises(ConfigError, match="lacks: tial"):
+        LabellingSession(subject)
     trimesh.creation.box((100, 20, 20)).export(subject.file)
     with pytest.raises(ConfigError, match="labels of another file"):
         LabellingSession(MeshSubject(subject.file, "tool", "hammer", tmp_path / "out"))
 
 
-def test_a_draft_with_unknown_keypoints_is_refused(subject):
-    session = LabellingSession(subject)
-    label(session)
-    session.file.write_text(session.file.read_text().replace("    tail:", "    tial:"))
-    with pytest.raises(ConfigError, match="lacks: tial"):
-        LabellingSession(subject)
-
-
 def test_what_cannot_be_labelled_is_refused_at_once(tmp_path):
     trimesh.creation.box((100, 20, 20)).export(tmp_path / "a.stl")
-    with pytest.raises(UnknownNameError, match="hammer"):
-        LabellingSession(MeshSubject(tmp_path / "a.stl", "tool", "hamer", tmp_path))
-    with pytest.raises(ConfigError, match="no file"):
-        LabellingSession(MeshSubject(tmp_path / "b.stl", "tool", "hammer", tmp_path))
     trimesh.creation.box((1, 0.1, 0.1)).export(tmp_path / "unit.stl")
-    with pytest.raises(ConfigError, match="length"):
-        LabellingSession(MeshSubject(tmp_path / "unit.stl", "tool", "hammer", tmp_path))
+    for file, family, error, message in (
+        ("a.stl", "hamer", UnknownNameError, "hammer"),
+        ("b.stl", "hammer", ConfigError, "no file"),
+        ("unit.stl", "hammer", ConfigError, "length"),
+    ):
+        with pytest.raises(error, match=message):
+            LabellingSession(MeshSubject(tmp_path / file, "tool", family, tmp_path))
     given = ScaleSettings(length=0.3)
     LabellingSession(MeshSubject(tmp_path / "unit.stl", "tool", "hammer", tmp_path, scale=given))
 

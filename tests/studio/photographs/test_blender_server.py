@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import json
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
+from support.processes import run_command
 
 from fleet_tools.studio.photographs import render_requests as server
 from fleet_tools.studio.photographs.serve import proper_gltf
@@ -110,11 +110,9 @@ def test_other_paths_types_and_sizes_are_refused(url):
 
 def test_a_failure_to_draw_is_reported_and_the_server_goes_on(url):
     for _ in range(2):
+        expected = (500, "ValueError: no scene of this module can be drawn")
         status, message = post(url, form())
-        assert (status, message.strip()) == (
-            500,
-            "ValueError: no scene of this module can be drawn",
-        )
+        assert (status, message.strip()) == expected
 
 
 numbers = st.floats(0.5, 4000)
@@ -157,11 +155,8 @@ def test_the_up_axis_of_drake_is_that_of_gltf():
 
 
 def test_without_bpy_the_server_tells_how_to_install_it():
-    done = subprocess.run(
-        [sys.executable, "-S", Path(server.__file__).with_name("serve.py")],
-        capture_output=True,
-        text=True,
-    )
+    program = Path(server.__file__).with_name("serve.py")
+    done = run_command(sys.executable, "-S", str(program))
     assert done.returncode == 2
     for part in (sys.executable, "No module named 'bpy'", "pip install bpy", "apt-get install"):
         assert part in done.stderr
@@ -169,8 +164,8 @@ def test_without_bpy_the_server_tells_how_to_install_it():
 
 
 def test_a_python_that_cannot_be_run_is_reported():
-    command = [sys.executable, "-m", "fleet_tools.blender", "--python", "/no/such/python"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    given = ["-m", "fleet_tools.blender", "--python", "/no/such/python"]
+    done = run_command(sys.executable, *given)
     assert done.returncode == 2
     assert "/no/such/python cannot be run as Python" in done.stderr
 
@@ -254,12 +249,8 @@ sys.exit(serve._serve(options, lambda *_: b"", {}))
 
 
 def test_it_needs_the_standard_library_alone_and_says_why_it_ends(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", ALONE, Path(server.__file__).parent],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    folder = str(Path(server.__file__).parent)
+    done = run_command(sys.executable, "-I", "-S", "-c", ALONE, folder, cwd=tmp_path)
     assert done.returncode == 1
     assert "Ready at http://127.0.0.1" in done.stdout
     assert "It listens no more" in done.stderr and "Traceback" not in done.stderr

@@ -39,11 +39,18 @@ def test_other_devices_take_over_from_the_gizmo(inputs):
     assert inputs.given().target is None
 
 
-def test_a_key_that_is_tapped_between_two_steps_moves_for_one(inputs):
-    inputs.set_commands("page", [FORWARD])
-    inputs.set_commands("page", [REST])
+def test_a_key_that_is_tapped_between_two_steps_moves_for_one_or_is_forgotten(inputs):
+    def tap() -> None:
+        inputs.set_commands("page", [FORWARD])
+        inputs.set_commands("page", [REST])
+
+    tap()
     assert inputs.given().commands == (FORWARD,)
     assert [inputs.take().commands for _ in range(2)] == [(FORWARD,), ()]
+    for forget in (inputs.clear, lambda: inputs.close_page("page")):  # of the last episode
+        tap()
+        forget()
+        assert not inputs.given().moves
 
 
 def test_a_key_that_is_held_moves_until_it_is_released(inputs):
@@ -53,14 +60,6 @@ def test_a_key_that_is_held_moves_until_it_is_released(inputs):
         inputs.set_commands("page", [FORWARD])
     inputs.set_commands("page", [REST])
     assert not inputs.take().moves
-
-
-def test_taps_of_the_last_episode_and_of_closed_pages_are_forgotten(inputs):
-    for forget in (inputs.clear, lambda: inputs.close_page("page")):
-        inputs.set_commands("page", [FORWARD])
-        inputs.set_commands("page", [REST])
-        forget()
-        assert not inputs.given().moves
 
 
 def test_requests_are_answered_once_and_in_order(inputs):

@@ -1,1 +1,1 @@
-"""Derivation of tables of axes from the operations that `torch.export` records."""
+"""What operations say of the axes of tensors, by which `symmetry.derive` derives tables."""

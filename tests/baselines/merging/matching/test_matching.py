@@ -14,11 +14,14 @@ from support.merging_cases import WIDE, noisy
 
 from fleet_tools.baselines.merging.average import flatten
 from fleet_tools.baselines.merging.errors import MergeError, PermutationError
-from fleet_tools.baselines.merging.matching.activations import record
-from fleet_tools.baselines.merging.matching.assignment import assign_nested, assign_quadratic
+from fleet_tools.baselines.merging.matching.activations import match_activations, record
+from fleet_tools.baselines.merging.matching.assignment import (
+    assign_nested,
+    assign_quadratic,
+    unfold_models,
+)
 from fleet_tools.baselines.merging.matching.coordinate_ascent import CoordinateAscent
-from fleet_tools.baselines.merging.matching.unfolded import unfold_models
-from fleet_tools.baselines.merging.matching.weights import match_activations, match_weights
+from fleet_tools.baselines.merging.matching.weights import match_weights
 from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 

@@ -11,7 +11,7 @@ from support.merging_cases import WIDE
 
 from fleet_tools.baselines.merging.average import average, weighted_sum
 from fleet_tools.baselines.merging.errors import ModelMismatchError
-from fleet_tools.baselines.merging.methods.alternation import alternate
+from fleet_tools.baselines.merging.methods.rebasin import alternate
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem
 

@@ -8,7 +8,6 @@ from support.merging_cases import WIDE
 
 from fleet_tools.baselines.merging.errors import ModelMismatchError
 from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.spec import ModelSpec
 
 MLP = WIDE["mlp"]
 MODELS = [MLP.build(seed).state_dict() for seed in range(2)]
@@ -17,10 +16,10 @@ BASE = MLP.build(2).state_dict()
 
 def test_the_base_is_brought_into_the_order_of_the_table():
     shuffled = {name: BASE[name] for name in sorted(BASE, reverse=True)}
-    base = ModelSpec(MLP.symmetry, base=shuffled).problem(MODELS).base
+    base = MergeProblem(MLP.symmetry, MODELS, base=shuffled).base
     assert base is not None and list(base) == list(MLP.symmetry.axes)
     assert all(torch.equal(base[name], BASE[name]) for name in base)
-    assert ModelSpec(MLP.symmetry).problem(MODELS).base is None
+    assert MergeProblem(MLP.symmetry, MODELS).base is None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from support.vector_models import holder, vectors
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
-from fleet_tools.baselines.merging.methods.fed_sgd import fed_sgd
 from fleet_tools.baselines.merging.methods.fleet_merge import fleet_merge
+from fleet_tools.baselines.merging.methods.gradient_methods import fed_sgd
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.table import Symmetry

@@ -12,7 +12,7 @@ from support.merging_cases import WIDE, make_data_holder
 from support.vector_models import gaussian, holder, vectors
 
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.fisher import fisher
+from fleet_tools.baselines.merging.methods.gradient_methods import fisher
 from fleet_tools.baselines.merging.problem import MergeProblem
 
 

@@ -18,21 +18,25 @@ from fleet_tools.baselines.merging.matching.sinkhorn import soften
 from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
 from fleet_tools.baselines.merging.methods import fleet_merge as fleet_merge_module
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
-from fleet_tools.baselines.merging.methods.git_rebasin import git_rebasin
-from fleet_tools.baselines.merging.methods.registry import NETWORKS, merge
-from fleet_tools.baselines.merging.methods.sinkhorn_rebasin import sinkhorn_rebasin
-from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_tools.baselines.merging.methods.needs import needs_of
+from fleet_tools.baselines.merging.methods.rebasin import git_rebasin, sinkhorn_rebasin
+from fleet_tools.baselines.merging.methods.registry import FACTS, METHODS, NETWORKS, merge
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.robust import RULES
 from fleet_tools.errors import UnknownNameError
 
-METHODS = [name for name in NETWORKS if name != "distillation"]  # which needs a module
 SHORT = Descent(steps=2)
-FITTED = {"regmean", "least_squares", "head_refit"}
+MERGES = [name for name in NETWORKS if name not in {"distillation", "lora", *RULES}]
+"""Methods of one network, but a student, adapters and rules, whose laws are in their own tests."""
+FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "repair", "compress"}
 """Methods that solve for the merged model with messages in single precision."""
-AVERAGING = [name for name in METHODS if name not in FITTED | {"ties", "dare", "fisher", "fed_sgd"}]
+CHANGED = {"ties", "dare", "iso_c", "iso_cts", "fed_sgd"}
+"""Methods that make another model of one."""
+AVERAGING = [name for name in MERGES if name not in FITTED | CHANGED | {"fisher", "tsv_m", "wudi"}]
 """Methods that return the mean of the permuted models."""
 
-STEPPED = {name for name in METHODS if "sinkhorn" in name or "fleet" in name}
+STEPPED = {name for name in MERGES if "sinkhorn" in name or "fleet" in name}
 MODULES = {"mlp": {"h1": "1", "h2": "3"}}
 
 
@@ -60,6 +64,8 @@ def copies(kind, count, seed=0, **fields):
         shared_data_holder=data_holder,
         affine_maps=maps_of(architecture),
         activations=activations,
+        module=model,
+        example=architecture.example(),
         base=architecture.build(9).state_dict(),
         **fields,
     )
@@ -187,7 +193,7 @@ def test_the_listing_projects_after_each_step_from_the_identity_itself():
     assert max(float(matrix.max()) for matrix in soft.values()) < 0.13
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MERGES)
 def test_the_order_of_names_does_not_matter(method):
     """Models from files have names in random order."""
     problem = copies("mlp", 3)
@@ -230,7 +236,7 @@ def test_sinkhorn_rebasin_lowers_the_barrier_by_data_alone(loss):
     assert error(merged.state) < 0.5 * error(merge("naive_average", problem).state)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MERGES)
 def test_a_method_changes_nothing_and_is_a_function_of_its_arguments(method):
     problem = copies("mlp", 3)
     before = [{name: tensor.clone() for name, tensor in m.items()} for m in problem.models]
@@ -253,7 +259,7 @@ def test_the_merge_is_the_mean_of_the_permuted_models(method):
         torch.testing.assert_close(mean[name], merged.state[name])
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"ties", "dare", "fed_sgd"}))
+@pytest.mark.parametrize("method", sorted(set(MERGES) - CHANGED))
 def test_one_model_is_merged_into_itself(method):
     problem = copies("mlp", 1)
     merged = merge(method, problem, **options(method))
@@ -360,7 +366,7 @@ INVALID = {
     "no data holders": (
         lambda p: fleet_merge(MergeProblem(p.symmetry, p.models)), "no data holders to answer"),
     "no shared data": (
-        lambda p: sinkhorn_rebasin(MergeProblem(p.symmetry, p.models)), "_point' needs data"),
+        lambda p: sinkhorn_rebasin(MergeProblem(p.symmetry, p.models)), "no data common to all"),
     "no activations": (lambda p: git_rebasin(p, by="activations"), "no activations"),
     "no activations to start": (
         lambda p: fleet_merge(p, start="activations"), "no activations"),
@@ -386,6 +392,41 @@ def test_invalid_arguments_are_explained(what):
     call, message = INVALID[what]
     with pytest.raises(MergeError, match=message):
         call(different_models(2))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_method_needs_is_known_before_it_runs(method):
+    """Without any of it nothing is asked; with all of it the method runs."""
+    problem = copies("mlp", 2)
+    asked = []
+
+    class Asked:
+        def answer(self, query):
+            asked.append(query)
+            raise AssertionError
+
+    for need in FACTS[method].needs:
+        empty = replace(problem, data_holders=[Asked()] * 2, shared_data_holder=Asked())
+        empty = replace(
+            empty, **{need: () if isinstance(getattr(problem, need), list | tuple) else None}
+        )
+        with pytest.raises(MergeError, match=rf"\({need}\)"):
+            merge(method, empty)
+    assert not asked
+    nothing = MergeProblem(problem.symmetry, problem.models)
+    if not FACTS[method].needs and method in MERGES:
+        merge(method, nothing)
+
+
+def test_a_method_of_ones_own_says_what_it_needs():
+    def own(problem):
+        return MergeResult.network(problem.require_base())
+
+    own.needs = ("base",)  # pyright: ignore[reportFunctionMemberAccess]
+    assert needs_of(own) == ("base",)
+    own.needs = ("bases",)  # pyright: ignore[reportFunctionMemberAccess]
+    with pytest.raises(MergeError, match="needs 'bases'; known are base"):
+        needs_of(own)
 
 
 def test_models_of_another_form_and_unknown_methods_are_refused():

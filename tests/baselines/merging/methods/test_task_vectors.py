@@ -10,10 +10,8 @@ torch = pytest.importorskip("torch")
 from support.vector_models import vectors
 
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.dare import dare
-from fleet_tools.baselines.merging.methods.registry import NEED_BASE, merge
-from fleet_tools.baselines.merging.methods.task_arithmetic import task_arithmetic
-from fleet_tools.baselines.merging.methods.ties import ties
+from fleet_tools.baselines.merging.methods.registry import FACTS, merge
+from fleet_tools.baselines.merging.methods.task_vectors import dare, task_arithmetic, ties
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
@@ -137,7 +135,7 @@ def test_dare_leaves_tied_weights_tied():
     assert 0 < (merged.state["a"] != 0).sum() < 25
 
 
-@pytest.mark.parametrize("method", NEED_BASE)
+@pytest.mark.parametrize("method", [name for name in FACTS if "base" in FACTS[name].needs])
 def test_without_a_base_they_say_what_to_give(method):
     with pytest.raises(MergeError, match="Give its `base`"):
         merge(method, vectors([[1.0], [2.0]]))

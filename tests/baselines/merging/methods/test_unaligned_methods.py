@@ -13,8 +13,8 @@ pytest.importorskip("safetensors")
 from support.merging_cases import WIDE, make_data_holder
 
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
-from fleet_tools.baselines.merging.methods.content_order import reordered
-from fleet_tools.baselines.merging.methods.registry import NEED_BASE, merge
+from fleet_tools.baselines.merging.methods.registry import FACTS, merge
+from fleet_tools.baselines.merging.methods.seeded_draws import reordered
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
@@ -123,7 +123,7 @@ def test_integers_and_masks_are_treated_as_in_averages(method):
     problem = replace(problem, models=models)
     counted = merge(method, problem, **OPTIONS[method]).state["1.num_batches_tracked"]
     assert counted.dtype == torch.int64 and int(counted) == 31  # (10 + 2 * 41) / 3
-    if method in NEED_BASE:
+    if "base" in FACTS[method].needs:
         table = Symmetry.of({"x": "_", "mask": "_"})
         base = {"x": torch.zeros(2), "mask": torch.tensor([True, False])}
         one = base | {"x": torch.ones(2)}

@@ -19,12 +19,12 @@ from support.merging_cases import WIDE, make_data_holder, maps_of
 
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.moments.gate import RowGate
-from fleet_tools.baselines.merging.moments.least_squares import solve
 from fleet_tools.baselines.merging.moments.measurement import (
     LabelledBatch,
     Moments,
     combine,
     measure_moments,
+    solve,
 )
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter

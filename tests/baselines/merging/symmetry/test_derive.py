@@ -9,8 +9,7 @@ from torch.nn import functional
 
 from fleet_tools.baselines.merging.errors import AxisSyntaxError, DerivationError
 from fleet_tools.baselines.merging.symmetry.derive import derive, explain
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
-from fleet_tools.baselines.merging.symmetry.table_text import format_table, parse_table
+from fleet_tools.baselines.merging.symmetry.table import Symmetry, format_table, parse_table
 
 WORDS = torch.tensor([[0, 1, 2, 3, 4], [6, 5, 5, 1, 0]])
 

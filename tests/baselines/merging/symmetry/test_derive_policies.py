@@ -9,7 +9,7 @@ from support.architectures import ARCHITECTURES
 from support.policy_cases import BLUEPRINTS, made, observations
 
 from fleet_tools.baselines.merging.symmetry.derive import derive
-from fleet_tools.baselines.merging.symmetry.table_text import format_table, parse_table
+from fleet_tools.baselines.merging.symmetry.table import format_table, parse_table
 
 STREAMS_FIXED_BY_HAND = {"transformer", "transformer of whole heads", "residual"}
 """Tables that leave a residual stream or units fixed that may be permuted."""

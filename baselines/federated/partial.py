@@ -1,0 +1,98 @@
+"""A streaming round in progress, as a file: what robots sent is not asked for again."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fleet_tools.baselines.federated.aggregation import CAPACITY, FixedPointSum
+from fleet_tools.baselines.federated.exchange import RobotSummary
+from fleet_tools.baselines.training.state import Tensors, TrainingError
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError
+from fleet_tools.storage.tensor_files import read_checked, write_checked
+
+_KEY, _REFERENCE, _TERMS = "fleet_tools_streaming_round", "reference/", "terms"
+
+EXCHANGES = 1000
+"""Number that no number of exchanges of a round reaches: exchange k of round n is 1000 n + k."""
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """An exchange in progress.
+
+    Attributes:
+        session: Its number, see `messages.ChangeRequest`.
+        reference: Its reference.
+        total: Sum of the answers so far.
+        robots: What was exchanged with each robot in the round so far, by robot number.
+        waiting: Numbers of the robots that have not answered.
+    """
+
+    session: int
+    reference: Tensors
+    total: FixedPointSum
+    robots: dict[int, RobotSummary]
+    waiting: tuple[int, ...]
+
+
+def store(path: Path, partial: Partial) -> None:
+    """Stores an exchange in progress.
+
+    Raises:
+        OSError: The disk is full or gone.
+    """
+    content = {
+        "session": partial.session,
+        "weight": partial.total.weight,
+        "count": partial.total.count,
+        "waiting": partial.waiting,
+        "robots": [each.model_dump(mode="json", by_alias=True) for each in partial.robots.values()],
+    }
+    tensors = {f"{_REFERENCE}{name}": each for name, each in partial.reference.items()}
+    tensors[_TERMS] = torch.from_numpy(partial.total.terms)
+    write_checked(path, tensors, {_KEY: json.dumps(content)})
+
+
+def is_possible(partial: Partial, size: int, participants: Sequence[int]) -> bool:
+    """Whether a fleet can have stored an exchange.
+
+    Args:
+        partial: The exchange.
+        size: Number of entries of a change.
+        participants: Numbers of the robots that the round asks.
+    """
+    total = partial.total
+    waiting, asked = set(partial.waiting), set(participants)
+    return (
+        total.terms.shape == (size,)
+        and total.terms.dtype == np.int64
+        and 0 <= total.count <= total.weight <= CAPACITY
+        and total.count + len(waiting) <= len(asked)
+        and waiting | set(partial.robots) <= asked
+    )
+
+
+def load(path: Path) -> Partial | None:
+    """Returns a stored exchange; None if there is none, or if it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        tensors, metadata = read_checked(path, TrainingError, "")
+        content = json.loads((metadata or {})[_KEY])
+        robots = [parse(RobotSummary, each, str(path)) for each in content["robots"]]
+        terms = tensors.pop(_TERMS).numpy()
+        total = FixedPointSum(terms, int(content["weight"]), int(content["count"]))
+        reference = {name.removeprefix(_REFERENCE): each for name, each in tensors.items()}
+        session = int(content["session"])
+        waiting = tuple(int(robot) for robot in content["waiting"])
+    except (TrainingError, ConfigError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    by_number = {each.robot: each for each in robots}
+    if session < EXCHANGES:
+        return None
+    return Partial(session, reference, total, by_number, waiting)

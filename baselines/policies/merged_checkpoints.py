@@ -1,0 +1,165 @@
+"""Checkpoints of policies as a merge problem, and the policy that a merge made of them."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fleet_tools.baselines.merging.average import AveragingWeights
+from fleet_tools.baselines.merging.batch_norm import recompute
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder, LocalDataHolder
+from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.policies.config import GateConfig, MLPConfig, RecurrentConfig
+
+_GATED = ("density_gate", "gated_refit", "distillation")
+
+
+def checkpoint_problem(
+    blueprint: Blueprint,
+    models: Sequence[State],
+    data_holders: Sequence[DataHolder] = (),
+    shared: LocalDataHolder | None = None,
+    *,
+    averaging_weights: AveragingWeights | None = None,
+    base: State | None = None,
+    seed: int = 0,
+    method: str = "",
+) -> MergeProblem:
+    """Returns the problem of merging policies of one blueprint.
+
+    Args:
+        blueprint: Blueprint of all of them.
+        models: Their weights.
+        data_holders: For each the holder of its own data.
+        shared: Holder of common data, by which statistics of BatchNorms are measured, too.
+        averaging_weights: See `MergeProblem`.
+        base: See `MergeProblem`.
+        seed: See `MergeProblem`.
+        method: The method, for what cannot be merged by it.
+
+    Raises:
+        MergeError: The policies have encoders, and the method weighs them by the states they read;
+            or they are gated, and themselves made of several.
+        FleetToolsError: See `MergeProblem`.
+    """
+    if method in _GATED and blueprint.config.encoders:
+        raise MergeError(
+            f"{method} weighs policies by the states that they read, and these have encoders. "
+            "Choose concatenation, which does not ask what they read."
+        )
+    network = blueprint.create().eval()
+    wide = _wider(blueprint, len(models)) if method == "partition" else None
+    has_norms = any(isinstance(each, _BatchNorm) for each in network.modules())
+    states = blueprint.names("state")
+    return MergeProblem(
+        blueprint.symmetry(),
+        models,
+        averaging_weights,
+        data_holders,
+        shared,
+        blueprint.affine_maps(),
+        seed=seed,
+        base=base,
+        module=network,
+        example=(blueprint.example(),),
+        output=_actions,
+        state_size=sum(len(blueprint.scaling.mean[name]) for name in states) or None,
+        arguments_of=None if _with_memory(blueprint) else partial(_observations, blueprint),
+        inputs=partial(_read, shared) if shared is not None and _with_memory(blueprint) else None,
+        wide=None if wide is None else wide.create().eval(),
+        finish=dict if shared is None or not has_norms else partial(_finished, network, shared),
+    )
+
+
+def merged_checkpoint(
+    blueprint: Blueprint, result: MergeResult, notes: Mapping[str, Any] | None = None
+) -> Checkpoint:
+    """Returns the policy that a merge made: a network, or several with a gate or equal weights.
+
+    Args:
+        blueprint: Blueprint of the policies that were merged.
+        result: The result of `checkpoint_problem`'s merge.
+        notes: See `Checkpoint`.
+
+    Raises:
+        MergeError: A gate of policies with encoders, which cannot be stored.
+    """
+    if not result.is_ensemble:
+        state = result.state
+        if {name: each.shape for name, each in state.items()} != {
+            name: each.shape for name, each in blueprint.create_empty().state_dict().items()
+        }:
+            blueprint = _wider(blueprint, _times(blueprint, state)) or blueprint
+        return Checkpoint(blueprint, state, notes or {})
+    gate = result.gate
+    if gate is not None and blueprint.config.encoders:
+        raise MergeError("A gate weighs policies that read states alone; these have encoders.")
+    sharpness = 0.0 if gate is None else gate.sharpness
+    config = GateConfig(members=len(result.members), sharpness=sharpness)
+    gated = blueprint.model_copy(
+        update={"config": blueprint.config.model_copy(update={"gate": config})}
+    )
+    weights = {
+        f"members.{index}.{name}": tensor
+        for index, member in enumerate(result.members)
+        for name, tensor in member.items()
+    }
+    if gate is not None:
+        weights |= {"gate.means": gate.means, "gate.factors": gate.factors}
+    in_order = {name: weights[name] for name in gated.create_empty().state_dict()}
+    return Checkpoint(gated, in_order, notes or {})
+
+
+def _wider(blueprint: Blueprint, times: int) -> Blueprint | None:
+    """Returns a blueprint as wide as several policies together; None if blocks do not fit it."""
+    body = blueprint.config.body
+    if not isinstance(body, MLPConfig | RecurrentConfig) or blueprint.config.encoders:
+        return None
+    if blueprint.config.conditioned_on_task:
+        return None
+    wide = body.model_copy(update={"width": body.width * times})
+    config = blueprint.config.model_copy(update={"body": wide})
+    return blueprint.model_copy(update={"config": config})
+
+
+def _times(blueprint: Blueprint, state: State) -> int:
+    body: Any = blueprint.config.body
+    return state["head.weight"].shape[1] // body.width
+
+
+def _with_memory(blueprint: Blueprint) -> bool:
+    return not isinstance(blueprint.config.body, MLPConfig)
+
+
+def _actions(outputs: Any) -> torch.Tensor:
+    return outputs[0]  # without the hidden state
+
+
+def _observations(blueprint: Blueprint, scaled: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:
+    """Returns scaled states, (n, size), as the observations of trajectories of one step."""
+    names = blueprint.names("state")
+    offset, divisor = map(torch.from_numpy, blueprint.scaling.arrays(names))
+    sizes = [len(blueprint.scaling.mean[name]) for name in names]
+    parts = (scaled * divisor + offset).split(sizes, -1)
+    return (
+        {
+            name: part.reshape(-1, 1, *blueprint.observation[name].shape)
+            for name, part in zip(names, parts, strict=True)
+        },
+    )
+
+
+def _read(shared: LocalDataHolder) -> list[tuple[Any, ...]]:
+    return [batch.arguments for batch in shared.batches()] if shared.batches else []
+
+
+def _finished(
+    network: torch.nn.Module, shared: LocalDataHolder, state: State
+) -> dict[str, torch.Tensor]:
+    return recompute(network, state, _read(shared))

@@ -1,0 +1,259 @@
+"""The table of merging methods: what each assumes, and what one merge gives on digits.
+
+`python benchmarks/merging_methods.py > docs/results/tables/merging_methods.md`
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from console import print_now, table_head, table_row
+
+from fleet_tools.config.values import Count
+from fleet_tools.utils import cli
+
+# PyTorch is imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    import torch
+
+    from fleet_tools.baselines.merging.problem import MergeProblem
+
+VARIANTS = ("fleet_merge_", "sinkhorn_rebasin_", "git_rebasin_", "naive", "partition", "lora")
+"""Methods of the table are all but these, which are variants of others, or need adapters."""
+
+COLUMNS = (
+    "method", "source", "start", "a robot is asked for", "returns", "kB sent by a robot",
+    "common start", "own starts",
+)  # fmt: skip
+
+ROBOTS, CLASSES, WIDTH = 5, 10, 128
+OWN_SHARE = 0.9
+"""Fraction of a class's images that the robot of this class has; the others share the rest."""
+
+
+class MergingMethodsOptions(cli.Options):
+    """Merges five networks that hardly share a class of scikit-learn's digits, by each method.
+
+    Networks have two hidden layers of 128 units and a squared error, like policies. Robot r has 90%
+    of the training images of the classes 2 r and 2 r + 1, and a share of the others' rest. Figures
+    are accuracies on test images of all classes, means over the seeds (smallest to largest), of
+    methods with their default options; with own starts, `alignment: activations` where a method
+    has it. A cell is empty where a method needs a common start.
+
+    Exit codes:
+    0: the table is printed.
+    2: it cannot begin.
+    """
+
+    seeds: Count = 3
+    """Number of seeds of weights, assignments and order of images."""
+    first_seed: int = 0
+    """The first of them."""
+    epochs: Count = 60
+    """Epochs of each robot."""
+    method: tuple[str, ...] = ()
+    """Methods of the table; all if none is given."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images (n, 64) and labels (n,) for training and test."""
+
+    images: "torch.Tensor"
+    labels: "torch.Tensor"
+    test_images: "torch.Tensor"
+    test_labels: "torch.Tensor"
+
+
+def _measure(options: MergingMethodsOptions) -> int:
+    import torch
+
+    from fleet_tools.baselines.merging.methods.registry import FACTS
+    from fleet_tools.baselines.merging.robust import RULES
+
+    torch.set_num_threads(1)
+    names = options.method or [
+        name for name in FACTS if not name.startswith(VARIANTS) and name not in RULES
+    ]
+    data = _digits()
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        for start in ("common", "own"):
+            problem = _problem(data, seed, start == "common", options.epochs)
+            for name in names:
+                if start == "common" or "base" not in FACTS[name].needs:
+                    merged = _merged(name, problem, start, data)
+                    found.setdefault((name, start), []).append(merged)
+            found.setdefault(("", start), []).append(_references(data, problem, seed, options))
+    rows = []
+    print_now(options, table_head(COLUMNS))
+    for name in names:
+        facts = FACTS[name]
+        cells = {start: found.get((name, start), []) for start in ("common", "own")}
+        sent = np.mean([each["kilobytes"] for each in cells["common"]])
+        row = {"method": name, "source": facts.source, "start": facts.start, "asks": facts.asks}
+        row |= {"returns": facts.returns, "kilobytes": float(sent)}
+        row |= {start: [each["accuracy"] for each in given] for start, given in cells.items()}
+        rows.append(row)
+        texts = (f"`{name}`", facts.source, facts.start, facts.asks, facts.returns, f"{sent:.0f}")
+        print_now(options, table_row([*texts, *(_range(row[each]) for each in cells)]))
+    for key, title in (("joint", "joint training"), ("single", "the best single robot")):
+        given = {start: [each[key] for each in found["", start]] for start in ("common", "own")}
+        rows.append({"method": title, **given})
+        empty = ["" for _ in COLUMNS[1:6]]
+        print_now(options, table_row([title, *empty, *map(_range, given.values())]))
+    options.report({"rows": rows}, lambda: "")
+    return cli.OK
+
+
+def _digits() -> Digits:
+    import torch
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    x = torch.tensor(images[order] / 16.0, dtype=torch.float32)
+    y = torch.tensor(labels[order], dtype=torch.int64)
+    return Digits(x[:1400], y[:1400], x[1400:], y[1400:])
+
+
+def _network(seed: int) -> Any:
+    import torch
+    from torch import nn
+
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(64, WIDTH),
+        nn.ReLU(),
+        nn.Linear(WIDTH, WIDTH),
+        nn.ReLU(),
+        nn.Linear(WIDTH, CLASSES),
+    )
+
+
+def _targets(labels: "torch.Tensor") -> "torch.Tensor":
+    import torch
+
+    return torch.nn.functional.one_hot(labels, CLASSES).float()
+
+
+def _trained(network: Any, images: Any, labels: Any, epochs: int, seed: int) -> Any:
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3)
+    targets = _targets(labels)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(images), generator=generator).split(32):
+            optimizer.zero_grad()
+            (network(images[rows]) - targets[rows]).square().mean().backward()
+            optimizer.step()
+    return network
+
+
+def _assigned(data: Digits, seed: int) -> list["torch.Tensor"]:
+    """Returns the indices of each robot's images."""
+    import torch
+
+    generator = np.random.default_rng(seed)
+    parts: list[list[int]] = [[] for _ in range(ROBOTS)]
+    for label in range(CLASSES):
+        own = label * ROBOTS // CLASSES
+        indices = generator.permutation(np.flatnonzero(data.labels.numpy() == label))
+        cut = int(OWN_SHARE * len(indices))
+        parts[own] += indices[:cut].tolist()
+        others = [robot for robot in range(ROBOTS) if robot != own]
+        for number, index in enumerate(indices[cut:].tolist()):
+            parts[others[number % len(others)]].append(index)
+    return [torch.tensor(part) for part in parts]
+
+
+def _problem(data: Digits, seed: int, common: bool, epochs: int) -> "MergeProblem":
+    import torch
+
+    from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+    from fleet_tools.baselines.merging.moments.rows import applied_maps
+    from fleet_tools.baselines.merging.problem import MergeProblem
+    from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
+    from fleet_tools.baselines.merging.symmetry.layers import mlp
+    from fleet_tools.baselines.merging.symmetry.table import Symmetry
+
+    def holder(x: torch.Tensor, y: torch.Tensor) -> LocalDataHolder:
+        def loss(policy: Any, draw: int | None) -> torch.Tensor:
+            rows = torch.arange(len(x))
+            if draw is not None:
+                rows = torch.randperm(len(x), generator=torch.Generator().manual_seed(draw))[:64]
+            return (policy(x[rows]) - y[rows]).square().mean()
+
+        return LocalDataHolder(_network(0), loss, lambda: [LabelledBatch((x,), y)])
+
+    models, holders, sizes = [], [], []
+    for robot, rows in enumerate(_assigned(data, seed)):
+        x, y = data.images[rows], data.labels[rows]
+        begin = _network(1000 * seed + (0 if common else robot + 1))
+        models.append(_trained(begin, x, y, epochs, robot).state_dict())
+        holders.append(holder(x, _targets(y)))
+        sizes.append(len(rows))
+    return MergeProblem(
+        Symmetry.of(mlp(["0", "2", "4"], ["_", "h1", "h2", "_"])),
+        models,
+        averaging_weights=sizes,
+        data_holders=holders,
+        shared_data_holder=holder(data.images, _targets(data.labels)),
+        affine_maps=applied_maps(_network(0), data.images[:2]),
+        seed=seed,
+        base=_network(1000 * seed).state_dict() if common else None,
+        module=_network(0),
+        example=data.images[:2],
+    )
+
+
+def _merged(name: str, problem: "MergeProblem", start: str, data: Digits) -> dict[str, float]:
+    from fleet_tools.baselines.merging.methods.registry import describe, merge
+
+    aligned = start == "own" and "alignment" in describe(name).options
+    result = merge(name, problem, **({"alignment": "activations"} if aligned else {}))
+    return {
+        "accuracy": _accuracy(result.model, data),
+        "kilobytes": result.traffic.bytes_from_robots / ROBOTS / 1e3,
+    }
+
+
+def _accuracy(network: Any, data: Digits) -> float:
+    import torch
+
+    with torch.no_grad():
+        found = network(data.test_images).argmax(-1)
+    return float((found == data.test_labels).double().mean())
+
+
+def _references(
+    data: Digits, problem: "MergeProblem", seed: int, options: MergingMethodsOptions
+) -> dict[str, float]:
+    from fleet_tools.baselines.merging.modules import load_tensors
+
+    singles = []
+    for state in problem.models:
+        network = _network(0)
+        load_tensors(network, state)
+        singles.append(_accuracy(network, data))
+    joint = _trained(_network(1000 * seed), data.images, data.labels, options.epochs, 0)
+    return {"joint": _accuracy(joint, data), "single": max(singles)}
+
+
+def _range(values: list[float]) -> str:
+    if not values:
+        return ""
+    return f"{np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+PROGRAM = cli.Program(
+    "merging_methods.py",
+    cli.Command(MergingMethodsOptions, _measure),
+    launcher="python benchmarks/",
+)
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""What the repository holds of the leaderboard: results, their page, and pages that tell of it."""
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from support.processes import ROOT, run_command
+from support.submitted import overall
+
+from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.protocol import protocol_digest, task_digests
+from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.evaluation.result_folder import RESULT
+from fleet_tools.leaderboard.board import Board, make_rankings
+from fleet_tools.leaderboard.checks import ProblemKind
+from fleet_tools.leaderboard.records import VERIFIED
+from fleet_tools.leaderboard.submissions import read_submissions
+from fleet_tools.leaderboard.texts import as_markdown
+from fleet_tools.leaderboard.wording import SUBMITTING, SUBMITTING_PAGE
+
+PAGES = ROOT / "docs" / "benchmark"
+CURRENT = load_protocol(PROTOCOL)
+COMMANDS = [command for _, commands in SUBMITTING for command in commands]
+RESULTS = Path("leaderboard/results")
+
+
+@pytest.fixture(scope="module", name="board")
+def _board() -> Board:
+    submissions, rejections = read_submissions(ROOT / RESULTS, CURRENT)
+    assert not rejections
+    digest = protocol_digest(CURRENT, task_digests(CURRENT))
+    return Board(CURRENT, digest, make_rankings(submissions, CURRENT))
+
+
+def test_every_entry_is_verified_zero_never_succeeds_and_the_expert_always_does(board):
+    assert [ranking.kind for ranking in board.rankings] == ["observations", "privileged"]
+    totals = {each.name: overall(each).total.rate for each in board.standings if each.overall}
+    assert (totals["zero"], totals["expert"]) == (0, 1)
+
+
+def test_the_stored_page_follows_from_the_results(board):
+    stored = (ROOT / "leaderboard" / "index.md").read_text()
+    assert stored.splitlines() == as_markdown(board).splitlines()
+
+
+def test_every_kind_of_problem_is_documented():
+    text = (PAGES / "leaderboard.md").read_text()
+    table = text.partition("| kind | problem |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [*get_args(ProblemKind)]
+
+
+def test_the_sizes_of_the_protocol_are_those_of_its_page():
+    protocol, text = CURRENT, (PAGES / "protocol.md").read_text()
+    assert f"protocols/{PROTOCOL}.yaml" in text
+    (count,) = {scenes.scenes for scenes in protocol.splits.values()}
+    total = len(protocol.trials())
+    assert f"{total // len(protocol.tasks)} scenes, {count} of each" in text
+    assert f"{total} in all" in text
+    for split in protocol.splits:
+        assert f"| `{split}` |" in text
+
+
+def test_pages_link_to_how_to_submit_which_has_the_commands():
+    lines = (ROOT / SUBMITTING_PAGE).read_text().splitlines()
+    assert [line for line in lines if line in COMMANDS] == COMMANDS
+    for page in ("leaderboard/README.md", "leaderboard/results/README.md", "CONTRIBUTING.md"):
+        folder = (ROOT / page).parent
+        links = re.findall(r"\]\(([^)#:]*submitting\.md)\)", (ROOT / page).read_text())
+        assert links and all((folder / link).is_file() for link in links)
+
+
+# --- How to submit ------------------------------------------------------------------------------
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = run_command("git", *arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(name="clone")
+def _clone(tmp_path: Path) -> Path:
+    """A clone with few results, committed, and a complete one of `my_method` that is not."""
+    clone = tmp_path / "clone"
+    for kept in ("zero", VERIFIED):
+        copy = shutil.copytree if (ROOT / RESULTS / kept).is_dir() else shutil.copy
+        (clone / RESULTS).mkdir(parents=True, exist_ok=True)
+        copy(ROOT / RESULTS / kept, clone / RESULTS / kept)
+    git(clone, "init", "-q")
+    for key, value in {"user.name": "somebody", "user.email": "somebody@example.org"}.items():
+        git(clone, "config", key, value)
+    git(clone, "add", ".")
+    git(clone, "commit", "-qm", "what is there")
+    mine = clone / RESULTS / "my_method"
+    shutil.copytree(clone / RESULTS / "zero", mine)
+    for file in mine.rglob(RESULT):
+        content = json.loads(file.read_text())
+        policy = {"name": "my_method", "kind": "factory", "source": "my_module:make_policy"}
+        content["policy"] |= policy
+        file.write_text(json.dumps(content) + "\n")
+    return clone
+
+
+@pytest.mark.slow  # starts git and the program
+def test_the_commands_commit_the_results_and_nothing_else(clone):
+    """All but the first, which evaluates 480 scenes; of its result, two are run again here."""
+    for command in COMMANDS[1:]:
+        few = command.replace("--verify 10", "--verify 2 --workers 0 --quiet")
+        for part in few.split(" && "):
+            words = shlex.split(part)
+            words[:1] = [sys.executable] if words[0] == "python" else words[:1]
+            finished = run_command(*words, cwd=clone)
+            assert finished.returncode == 0, (command, finished.stderr)
+    changed = git(clone, "show", "--name-only", "--format=", "HEAD").split()
+    assert changed and all(path.startswith(f"{RESULTS}/my_method/") for path in changed)
+    assert git(clone, "status", "--porcelain", "--untracked-files=no") == ""
+    assert (clone / "page.html").is_file()
