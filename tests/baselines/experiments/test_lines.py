@@ -168,7 +168,7 @@ def test_soft_permutations_of_a_users_own_method_are_detected(data, tmp_path, mo
     (tmp_path / "blurred.py").write_text(
         "from dataclasses import replace\n"
         "import torch\n"
-        "from fleet_tools.baselines.merging.methods.naive import naive_average\n"
+        "from fleet_tools.baselines.merging.methods.rebasin import naive_average\n"
         "def merge(problem):\n"
         "    soft = {name: torch.full((*size, size[-1]), 1 / size[-1])\n"
         "            for name, size in problem.group.sizes.items()}\n"
