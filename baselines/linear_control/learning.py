@@ -7,11 +7,9 @@ of an expert controller from the start of each episode, at which it is at rest.
 import numpy as np
 import scipy.optimize
 
-from fleet_tools.baselines.linear_control.lqg import cost, cost_gradient
 from fleet_tools.baselines.linear_control.systems import (
     Controller,
     LinearControlError,
-    LinearSystem,
     controller_from_vector,
     static_controller,
 )
@@ -27,66 +25,6 @@ def learn_static(y: np.ndarray, u: np.ndarray) -> Controller:
     """
     rows_y, rows_u = y.reshape(-1, y.shape[-1]), u.reshape(-1, u.shape[-1])
     return static_controller(_solve(rows_y, rows_u).T)
-
-
-def learn_dynamic(y: np.ndarray, u: np.ndarray, order: int) -> Controller:
-    """Fits a controller of a given order in closed form, without iteration.
-
-    First least squares for the impulse response h[k] = C A^k B over the first steps of each
-    episode, where u[t] = sum h[k] y[t-k] is exact even if A is unstable; then the realization of Ho
-    and Kalman (1966) in balanced coordinates. From demonstrations without noise in u, it finds the
-    law of the expert exactly. (The paper's method is `learn_by_gradient`.)
-
-    Args:
-        y: Inputs of the expert, (episodes, steps, p), with at least 2 order + 1 steps; later ones
-            are ignored.
-        u: Outputs of the expert, (episodes, steps, m).
-        order: Number n of states of the controller.
-
-    Raises:
-        LinearControlError: There are too few steps, or too few episodes to determine the response.
-    """
-    lags = 2 * order + 1
-    episodes, steps, p = y.shape
-    if steps < lags:
-        raise LinearControlError(
-            f"Order {order} requires {lags} steps in each episode; given: {steps}. "
-            "Record longer episodes."
-        )
-    past = np.zeros((episodes, lags, lags, p))  # past[:, t, k] = y[t - k]
-    for k in range(lags):
-        past[:, k:, k] = y[:, : lags - k]
-    m = u.shape[-1]
-    solution = _solve(past.reshape(-1, lags * p), u[:, :lags].reshape(-1, m))
-    h = solution.reshape(lags, p, m).transpose(0, 2, 1)
-    return realize(h, order)
-
-
-def realize(responses: np.ndarray, order: int) -> Controller:
-    """Returns a controller with a given impulse response C A^k B (Ho and Kalman 1966).
-
-    It is exact for a response of this order; otherwise it realizes the truncated Hankel matrix.
-
-    Args:
-        responses: Impulse response, (2 order + 1 or more, m, p).
-        order: Number n of states of the controller.
-
-    Raises:
-        LinearControlError: The response is of lower order.
-    """
-    lags, m, p = responses.shape
-    rows = columns = lags // 2
-    hankel = np.block([[responses[i + j] for j in range(columns)] for i in range(rows)])
-    shifted = np.block([[responses[i + j + 1] for j in range(columns)] for i in range(rows)])
-    left, values, right = np.linalg.svd(hankel, full_matrices=False)
-    if len(values) < order or values[order - 1] <= 1e-12 * values[0]:
-        raise LinearControlError(
-            f"The impulse response is of lower order than {order}. Give a lower order."
-        )
-    root = np.sqrt(values[:order])
-    observe, control = left[:, :order] * root, root[:, None] * right[:order]
-    A = (left[:, :order] / root).T @ shifted @ (right[:order] / root[:, None]).T
-    return Controller(A, control[:, :p], observe[:m])
 
 
 def imitation_loss(
@@ -131,7 +69,6 @@ def learn_by_gradient(
     rng: np.random.Generator,
     *,
     iterations: int = 400,
-    start: Controller | None = None,
 ) -> Controller:
     """Fits a controller by gradients through its dynamics (alg:lqg_learner).
 
@@ -146,8 +83,6 @@ def learn_by_gradient(
         order: Number n of states of the controller.
         rng: Generator of the random start.
         iterations: Maximum number of steps of L-BFGS in each stage.
-        start: Start that replaces the random one, such as the result of `learn_dynamic`; the stage
-            with a fixed A is then left out.
 
     Raises:
         LinearControlError: The loss overflows at the start.
@@ -156,46 +91,11 @@ def learn_by_gradient(
     values, vectors = np.linalg.eigh(np.einsum("eti,etj->ij", y, y) / (y.shape[0] * y.shape[1]))
     scales = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
     white = y @ vectors / scales
-    if start is None:
-        B, C = rng.standard_normal((order, p)), rng.standard_normal((m, order))
-        controller = Controller(np.zeros((order, order)), B, C)
-        controller = _minimize_imitation(controller, white, u, iterations, fixed_A=True)
-    else:
-        controller = Controller(start.A, start.B @ vectors * scales, start.C)
+    B, C = rng.standard_normal((order, p)), rng.standard_normal((m, order))
+    controller = Controller(np.zeros((order, order)), B, C)
+    controller = _minimize_imitation(controller, white, u, iterations, fixed_A=True)
     learned = _minimize_imitation(controller, white, u, iterations)
     return Controller(learned.A, learned.B / scales @ vectors.T, learned.C)
-
-
-def improve_cost(system: LinearSystem, start: Controller, *, iterations: int = 100) -> Controller:
-    """Minimizes J by gradient descent through the closed loop (policy optimization).
-
-    Steps that do not decrease J enough are halved (Armijo). As J is infinite for controllers that
-    do not stabilize the plant, all steps stay within one component of those that do.
-
-    Args:
-        system: The plant.
-        start: A stabilizing controller.
-        iterations: Maximum number of steps.
-
-    Raises:
-        LinearControlError: The start does not stabilize the plant.
-    """
-    controller, value, step = start, cost(system, start), 1.0
-    for _ in range(iterations):
-        gradient = cost_gradient(system, controller).to_vector()
-        slope = gradient @ gradient
-        while step * slope > 1e-15 * value:
-            trial = controller_from_vector(
-                controller.to_vector() - step * gradient, controller.shape
-            )
-            trial_value = cost(system, trial)
-            if trial_value <= value - 1e-4 * step * slope:
-                controller, value, step = trial, trial_value, 2.0 * step
-                break
-            step /= 2.0
-        else:
-            break
-    return controller
 
 
 def _minimize_imitation(

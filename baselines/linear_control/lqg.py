@@ -1,5 +1,6 @@
-"""Optimal linear quadratic Gaussian control, and the cost J of any linear controller."""
+"""Optimal linear quadratic Gaussian control, the cost J of any linear controller, and episodes."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -127,41 +128,6 @@ def cost(system: LinearSystem, controller: Controller) -> float:
     return float(np.trace(system.Q @ x_covariance) + np.trace(system.R @ u_covariance))
 
 
-def cost_gradient(system: LinearSystem, controller: Controller) -> Controller:
-    """Returns dJ/dtheta, as a controller.
-
-    It follows from the covariance X = F X F' + N and its adjoint Y = F'Y F + M:
-    dJ = 2 <Y F X, dF> + ...
-
-    Raises:
-        LinearControlError: J is infinite, and has no gradient.
-    """
-    n, (A, B, C) = system.n, (controller.A, controller.B, controller.C)
-    F, G, H, D = loop = closed_loop(system, controller)
-    noise = _noise(system)
-    X = lyapunov(F, G @ noise @ G.T)
-    M = H.T @ system.R @ H
-    M[:n, :n] += system.Q
-    Y = lyapunov(F.T, M)
-    if X is None or Y is None:
-        raise LinearControlError(
-            "The closed loop is unstable, and J infinite. Give a stabilizing controller."
-        )
-    dF, dG, dH = 2 * Y @ loop.F @ X, 2 * Y @ G @ noise, 2 * system.R @ H @ X
-    to_u = system.B.T
-    dD = (
-        (to_u @ dF[:n, :n] + dH[:, :n]) @ system.C.T
-        + to_u @ dG[:n, n:]
-        + 2 * system.R @ D @ system.V
-    )
-    dE = to_u @ dF[:n, n:] + dH[:, n:]
-    return Controller(
-        dF[n:, n:] + C.T @ dE,
-        dF[n:, :n] @ system.C.T + dG[n:, n:] + C.T @ dD,
-        dD @ B.T + dE @ A.T,
-    )
-
-
 def spectral_radius(matrix: np.ndarray) -> float:
     """Returns the largest modulus of the eigenvalues."""
     return float(np.abs(np.linalg.eigvals(matrix)).max(initial=0.0))
@@ -203,3 +169,69 @@ def _riccati(A: np.ndarray, B: np.ndarray, Q: np.ndarray, R: np.ndarray) -> np.n
             "The Riccati equation has no stabilizing solution: the plant is not stabilizable and "
             "detectable. Give another plant."
         ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Rollouts:
+    """Episodes of equal length.
+
+    Attributes:
+        x: States of the plant, (episodes, steps, n).
+        y: Outputs of the plant, which the controller reads, (episodes, steps, p).
+        u: Inputs that the controller returns in the same step, (episodes, steps, m).
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    u: np.ndarray
+
+    def costs(self, system: LinearSystem) -> np.ndarray:
+        """Returns x'Q x + u'R u of each step, (episodes, steps)."""
+        state_costs = np.einsum("eti,ij,etj->et", self.x, system.Q, self.x)
+        return state_costs + np.einsum("eti,ij,etj->et", self.u, system.R, self.u)
+
+
+def simulate(
+    system: LinearSystem,
+    controller: Controller,
+    rng: np.random.Generator,
+    *,
+    episodes: int = 1,
+    steps: int = 100,
+    initial_covariance: np.ndarray | None = None,
+) -> Rollouts:
+    """Simulates episodes from x[0] ~ N(0, initial_covariance), with the controller at rest.
+
+    Args:
+        system: The plant.
+        controller: A controller of this plant.
+        rng: Generator of the initial states and the noises.
+        episodes: Number of episodes.
+        steps: Number of steps of each episode, 100 in the paper.
+        initial_covariance: Covariance of the initial state, (n, n); W, one step of noise, by
+            default.
+
+    Raises:
+        LinearControlError: The controller has other inputs or outputs than the plant.
+    """
+    closed_loop(system, controller)  # checks that they fit
+    start = system.W if initial_covariance is None else initial_covariance
+    x_now = _draw(rng, start, episodes, 1)[:, 0]
+    w = _draw(rng, system.W, episodes, steps)
+    v = _draw(rng, system.V, episodes, steps)
+    s = np.zeros((episodes, controller.shape[0]))
+    x = np.empty((episodes, steps, system.n))
+    y, u = np.empty((episodes, steps, system.p)), np.empty((episodes, steps, system.m))
+    for t in range(steps):
+        x[:, t] = x_now
+        y[:, t] = x_now @ system.C.T + v[:, t]
+        s = s @ controller.A.T + y[:, t] @ controller.B.T
+        u[:, t] = s @ controller.C.T
+        x_now = x_now @ system.A.T + u[:, t] @ system.B.T + w[:, t]
+    return Rollouts(x, y, u)
+
+
+def _draw(rng: np.random.Generator, covariance: np.ndarray, *shape: int) -> np.ndarray:
+    values, vectors = np.linalg.eigh(covariance)  # unlike Cholesky, for singular matrices, too
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return rng.standard_normal((*shape, len(covariance))) @ root.T

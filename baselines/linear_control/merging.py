@@ -24,14 +24,12 @@ from fleet_tools.baselines.linear_control.alignment import (
     AveragingWeights,
     Controllers,
     align,
+    align_by_assignment,
+    align_by_frank_wolfe,
     alignment_loss,
     balancing_transform,
     best_merged_controller,
     normalized_weights,
-)
-from fleet_tools.baselines.linear_control.permutations import (
-    align_by_assignment,
-    align_by_frank_wolfe,
 )
 from fleet_tools.baselines.linear_control.systems import Controller, controller_from_vector
 

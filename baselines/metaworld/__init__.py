@@ -1,7 +1,6 @@
 """Meta-World as an arena: its tasks, environment, experts and datasets, beside those of tool use.
 
-tasks         names and sets of tasks
-scene         the start of an episode
+tasks         names and sets of tasks, and the start of an episode
 env           the environment, with the interface of `envs.recorded_env.RecordedEnv`
 observations  what policies observe: the state, or features of an image
 encoder       frozen encoders of images

@@ -10,10 +10,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fleet_tools.baselines.metaworld.observations import make_observer
-from fleet_tools.baselines.metaworld.rendering import MuJoCoRenderer
-from fleet_tools.baselines.metaworld.scene import MetaWorldScene
-from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, PURPOSE, REWARD, task_set
+from fleet_tools.baselines.metaworld.observations import MuJoCoRenderer, make_observer
+from fleet_tools.baselines.metaworld.tasks import (
+    MAX_STEPS,
+    PURPOSE,
+    REWARD,
+    MetaWorldScene,
+    task_set,
+)
 from fleet_tools.envs.array_spec import ArraySpec, check_action
 from fleet_tools.envs.outcomes import RUNNING, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.recorded_env import RecordedEnv

@@ -1,11 +1,11 @@
-"""Meta-World's tasks: sets of them, and what is stored of a task."""
+"""Meta-World's tasks and scenes: sets of tasks, and what is stored of a task and of a scene."""
 
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
-from fleet_tools.config.values import Value
+from fleet_tools.config.values import Number, Seed, Value
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import require_name
 from fleet_tools.registration import META_WORLD_ID
@@ -38,6 +38,30 @@ class MetaWorldTask(Value):
     metaworld: str
     reward: str
     max_episode_steps: int = MAX_STEPS
+
+
+class MetaWorldScene(Value):
+    """The start of one episode, which its seed determines.
+
+    Attributes:
+        arena: Name of the arena, see `envs.spec`.
+        task: Name of the task.
+        seed: Seed that drew it.
+        random_vector: What was drawn: positions of objects and of the goal, m, and angles, rad.
+    """
+
+    arena: Literal["MetaWorld"] = "MetaWorld"
+    task: str
+    seed: Seed
+    random_vector: tuple[Number, ...]
+
+    @property
+    def tool(self) -> None:
+        """None: the robot's gripper is the tool."""
+
+    @property
+    def object(self) -> None:
+        """None: a task has one kind of objects."""
 
 
 def task_set(name: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ TOOL_USE = Arena(
 META_WORLD = Arena(
     name="MetaWorld",
     maker=MAKE_META_WORLD,
-    scene="fleet_tools.baselines.metaworld.scene:MetaWorldScene",
+    scene="fleet_tools.baselines.metaworld.tasks:MetaWorldScene",
     task_file="fleet_tools.baselines.metaworld.tasks:read_task",
     packages=("gymnasium", "h5py", "metaworld", "mujoco", "numpy"),
 )

@@ -61,7 +61,6 @@ TRIED: dict[str, str] = {
     "fleet_tools/storage/tensor_files.py": "states of training runs",
     # learning, merging, fleets
     "baselines/experiments/cells.py": "caches and records",
-    "baselines/experiments/supervised/cifar10.py": "files of labelled examples",
     "baselines/experiments/supervised/readers.py": "files of labelled examples",
     "baselines/experiments/supervised/sources.py": "files of labelled examples",
     "baselines/federated/messages.py": "answers of robots of fleets",

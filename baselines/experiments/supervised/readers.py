@@ -1,8 +1,11 @@
-"""Readers of the files in which public datasets are distributed: IDX, and LEAF's JSON.
+"""Readers of the files in which public datasets are distributed; none of them is a pickle.
 
 IDX has the arrays of bytes of MNIST and Fashion-MNIST, compressed or not.
 http://yann.lecun.com/exdb/mnist describes it: two zero bytes, the type (8: unsigned bytes), the
 number of dimensions, their sizes as big-endian 32-bit integers, and the entries.
+
+CIFAR-10's binary version (Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html) has, for
+each image, a byte of its label and 3072 of its pixels.
 
 LEAF (Caldas et al. 2018, https://leaf.cmu.edu) has examples by user. A file has the keys "users",
 "num_samples" and "user_data"; the latter has, by user, "x" and "y". Of Shakespeare, "x" are texts
@@ -24,6 +27,12 @@ _MOST_ENTRIES = 1 << 28
 
 _LARGEST = 1 << 29
 """Largest size of a file of LEAF, bytes."""
+
+PIXELS = 3 * 32 * 32
+"""Number of numbers of an image of CIFAR-10."""
+
+_LARGEST_BATCH = 64 << 20
+"""Largest size of a batch of CIFAR-10, bytes; a genuine one has 31 MB."""
 
 
 def read_idx(folder: Path, name: str, dimensions: int) -> np.ndarray:
@@ -102,3 +111,38 @@ def _lines(path: Path, user: str, examples: Any) -> list[tuple[str, str]]:
         ):
             return list(zip(texts, following, strict=True))
     raise DatasetError(f"{path} has no texts with a character each of the user {user!r}.")
+
+
+def read_cifar10(folder: Path) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Reads all batches of CIFAR-10's binary version.
+
+    Args:
+        folder: The folder `cifar-10-batches-bin`, or the one around it.
+
+    Returns:
+        Images (n, 3072) uint8 and labels (n,) for training, and the same for the test.
+
+    Raises:
+        DatasetError: A batch is missing or damaged.
+    """
+    for inner in (folder, folder / "cifar-10-batches-bin"):
+        if (inner / "test_batch.bin").is_file():
+            training = [_batch(inner / f"data_batch_{number}.bin") for number in range(1, 6)]
+            images, labels = map(np.concatenate, zip(*training, strict=True))
+            return (images, labels), _batch(inner / "test_batch.bin")
+    raise DatasetError(f"{folder} holds no test_batch.bin of CIFAR-10's binary version.")
+
+
+def _batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        if path.stat().st_size > _LARGEST_BATCH:
+            raise DatasetError(f"{path} is larger than a batch of CIFAR-10 can be.")
+        content = np.frombuffer(path.read_bytes(), np.uint8)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error}.") from error
+    if not len(content) or len(content) % (PIXELS + 1):
+        raise DatasetError(f"{path} has no whole number of images.")
+    rows = content.reshape(-1, PIXELS + 1)
+    if rows[:, 0].max() > 9:
+        raise DatasetError(f"{path} has labels that are none of 0 to 9.")
+    return rows[:, 1:], rows[:, 0].astype(np.int64)

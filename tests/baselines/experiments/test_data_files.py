@@ -1,7 +1,6 @@
 """Readers of data files, on small files that are written here; damaged and hostile ones."""
 
 import gzip
-import os
 
 import numpy as np
 import pytest
@@ -20,8 +19,7 @@ from support.labelled_files import (
 from support.study_cases import measured
 
 from fleet_tools.baselines.experiments.supervised import generated, sources
-from fleet_tools.baselines.experiments.supervised.cifar10 import PIXELS, read_cifar10
-from fleet_tools.baselines.experiments.supervised.readers import read_idx
+from fleet_tools.baselines.experiments.supervised.readers import PIXELS, read_cifar10, read_idx
 from fleet_tools.errors import DatasetError, UnknownNameError
 
 
@@ -65,82 +63,34 @@ def test_a_truncated_archive_is_refused(tmp_path):
         read_idx(tmp_path, "images", 3)
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4])
-def test_cifar10_is_read_alike_from_both_versions(tmp_path, protocol):
-    write_batches(tmp_path / "cifar-10-batches-py", protocol=protocol)
-    binary = tmp_path / "binary"
-    binary.mkdir()
-    for number, name in enumerate(BATCHES):
-        labels = np.array([[number], [9], [0], [1]], np.uint8)
-        rows = np.hstack([labels, drawn(4, PIXELS) + np.uint8(number)])
-        (binary / f"{name}.bin").write_bytes(rows.tobytes())
-    for one, other in zip(read_cifar10(tmp_path), read_cifar10(binary), strict=True):
-        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+def test_cifar10_is_read(tmp_path):
+    write_batches(tmp_path / "cifar-10-batches-bin")
+    (images, labels), (_, last) = read_cifar10(tmp_path)
+    expected = [drawn(4, PIXELS) + np.uint8(number) for number in range(5)]
+    assert np.array_equal(images, np.concatenate(expected))
+    assert labels.tolist() == [each for number in range(5) for each in (number, 9, 0, 1)]
+    assert last.tolist() == [5, 9, 0, 1]
     training, test = sources.load("cifar10", tmp_path)
     assert (len(training), len(test), training.shape) == (20, 4, (3, 32, 32, 10))
 
 
-class Command:
-    """Runs a command when it is unpickled by a careless reader."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.system, (self.command,)
-
-
-class Huge:
-    """Makes an array of a terabyte."""
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return np.ndarray, ((1 << 40,), "u1")
-
-
-GOOD = drawn(4, PIXELS)
-
-
-@pytest.mark.parametrize(
-    "contents",
-    [
-        {b"labels": [0] * 4, b"data": Huge()},
-        {b"labels": [0] * 4, b"data": GOOD.astype(np.float32)},
-        {b"labels": [0] * 4, b"data": GOOD.astype(object)},
-        {b"labels": [0] * 4, b"data": GOOD[:, :-1]},
-        {b"labels": [0] * 3, b"data": GOOD},
-        {b"labels": [0, 0, 0, 10], b"data": GOOD},
-        {b"labels": [0, 0, 0, -1], b"data": GOOD},
-        {b"labels": ["0"] * 4, b"data": GOOD},
-        {b"labels": [0] * 4},
-        {b"labels": np.zeros(4, np.uint8), b"data": GOOD},
-        [GOOD],
-    ],
-)
-def test_batches_that_hold_anything_else_are_refused(tmp_path, contents):
-    write_batches(tmp_path / "batches", contents)
+@pytest.mark.parametrize("content", [b"", b"hello", bytes(PIXELS), b"\x0a" + bytes(PIXELS)])
+def test_damaged_batches_are_refused(tmp_path, content):
+    write_batches(tmp_path, content)
     with pytest.raises(DatasetError, match="data_batch_1"):
-        read_cifar10(tmp_path / "batches")
+        read_cifar10(tmp_path)
 
 
 def test_no_code_of_a_batch_is_run(tmp_path):
+    """CIFAR-10's version for Python has pickles, which are not even opened."""
     victim = tmp_path / "victim"
-    write_batches(tmp_path / "batches", {b"data": Command(f"touch {victim}")})
-    with pytest.raises(DatasetError, match=r"names posix\.system"):
-        read_cifar10(tmp_path / "batches")
+    command = f"cos\nsystem\n(S'touch {victim}'\ntR.".encode()
+    for suffix in ("", ".bin"):
+        for name in BATCHES:
+            (tmp_path / name.replace(".bin", suffix)).write_bytes(command)
+        with pytest.raises(DatasetError):
+            read_cifar10(tmp_path)
     assert not victim.exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"\x80\x02", b"hello", b"\x80\x02}q\x00."])
-def test_damaged_batches_are_refused(tmp_path, content):
-    for name in BATCHES:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(DatasetError, match="data_batch_1"):
-        read_cifar10(tmp_path)
-    for name in BATCHES:
-        (tmp_path / name).unlink()
-        (tmp_path / f"{name}.bin").write_bytes(content)
-    with pytest.raises(DatasetError, match="data_batch_1"):
-        read_cifar10(tmp_path)
 
 
 def test_shakespeare_is_read_by_speaker(tmp_path):
@@ -252,12 +202,3 @@ def test_what_is_missing_is_said_with_where_to_get_it(tmp_path):
         sources.load("mnist")
     with pytest.raises(UnknownNameError, match="mnist"):
         sources.load("mnisst")
-
-
-def test_generated_shapes_are_the_same_each_time():
-    images, labels = generated.draw_shapes(300, 0)
-    again, _ = generated.draw_shapes(300, 0)
-    other, _ = generated.draw_shapes(300, 1)
-    assert np.array_equal(images, again) and not np.array_equal(images, other)
-    assert images.shape == (300, 3, 32, 32) and set(labels) == set(range(len(generated.CLASSES)))
-    assert images.reshape(300, -1).std(1).min() > 10  # none is plain

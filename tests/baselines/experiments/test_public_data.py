@@ -14,8 +14,7 @@ import public_data
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.baselines.experiments.supervised.cifar10 import read_cifar10
-from fleet_tools.baselines.experiments.supervised.readers import read_leaf
+from fleet_tools.baselines.experiments.supervised.readers import read_cifar10, read_leaf
 
 names = st.sampled_from(["HAMLET", "Hor", "First Clown", "Duke of York"])
 texts = st.text("abc ,;'", min_size=1, max_size=30).filter(lambda text: bool(text.strip()))

@@ -13,8 +13,8 @@ from support.linear_cases import (
 
 torch = pytest.importorskip("torch")
 
+from fleet_tools.baselines.linear_control.alignment import AXES
 from fleet_tools.baselines.linear_control.merging import average, merge_by_permutation
-from fleet_tools.baselines.linear_control.permutations import AXES
 from fleet_tools.baselines.linear_control.systems import Controller
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.registry import merge

@@ -22,7 +22,12 @@ from fleet_tools.baselines.linear_control.alignment import (
     balancing_transform,
 )
 from fleet_tools.baselines.linear_control.learning import learn_by_gradient
-from fleet_tools.baselines.linear_control.lqg import cost, optimal_controller, optimal_cost
+from fleet_tools.baselines.linear_control.lqg import (
+    cost,
+    optimal_controller,
+    optimal_cost,
+    simulate,
+)
 from fleet_tools.baselines.linear_control.merging import (
     METHODS,
     average,
@@ -31,7 +36,6 @@ from fleet_tools.baselines.linear_control.merging import (
     merge_by_least_squares,
     merge_by_permutation,
 )
-from fleet_tools.baselines.linear_control.rollouts import simulate
 from fleet_tools.baselines.linear_control.systems import (
     Controller,
     LinearControlError,

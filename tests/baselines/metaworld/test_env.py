@@ -20,8 +20,7 @@ from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 
 from fleet_tools.baselines.metaworld.env import MetaWorldEnv
 from fleet_tools.baselines.metaworld.expert import scripted_expert
-from fleet_tools.baselines.metaworld.scene import MetaWorldScene
-from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, read_task, task_set
+from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, MetaWorldScene, read_task, task_set
 from fleet_tools.dataset import episode_file
 from fleet_tools.envs.spec import EnvSpec, arena_of, read_scene
 from fleet_tools.envs.tool_use_env import unwrap

@@ -31,8 +31,11 @@ from fleet_tools.baselines.metaworld.encoder import (
 )
 from fleet_tools.baselines.metaworld.env import MetaWorldEnv
 from fleet_tools.baselines.metaworld.expert import EXPERT, scripted_expert
-from fleet_tools.baselines.metaworld.observations import FEATURE_IMAGE_SIZE, FeatureObserver
-from fleet_tools.baselines.metaworld.rendering import MuJoCoRenderer
+from fleet_tools.baselines.metaworld.observations import (
+    FEATURE_IMAGE_SIZE,
+    FeatureObserver,
+    MuJoCoRenderer,
+)
 from fleet_tools.baselines.policies.checkpoint import CheckpointError
 from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.dataset.dataset_folder import Dataset
