@@ -10,7 +10,13 @@ from torch.nn import functional
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.activations import record
-from fleet_tools.baselines.merging.modules import copied, tensors_in, tensors_of, uncompiled
+from fleet_tools.baselines.merging.modules import (
+    copied,
+    load_tensors,
+    tensors_in,
+    tensors_of,
+    uncompiled,
+)
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
@@ -239,8 +245,10 @@ def require_usable_data(
     """
     batch = pool[0]
     try:
+        trial = copied(module)
+        load_tensors(trial, state)
         with torch.no_grad(), uncompiled():
-            outputs = torch.func.functional_call(copied(module), dict(state), batch.arguments)
+            outputs = trial(*batch.arguments)
             value = loss_of(output(outputs), batch, loss)
     except FleetToolsError:
         raise
@@ -276,8 +284,9 @@ def record_units(
     found: dict[str, str] = {}
     dims: dict[str, int] = {}
     for name, child in module.named_modules():
-        if isinstance(child, nn.Linear | nn.modules.conv._ConvNd):
-            first, *_ = symmetry.axes[f"{name}.weight" if name else "weight"]
+        weight = f"{name}.weight" if name else "weight"  # missing if it is computed from others
+        if isinstance(child, nn.Linear | nn.modules.conv._ConvNd) and weight in symmetry.axes:
+            first, *_ = symmetry.axes[weight]
             if len(first) == len(first[0]) == 1 and not first[0][0].fixed:
                 found.setdefault(first[0][0].name, name)
                 dims[first[0][0].name] = -1 if isinstance(child, nn.Linear) else 1

@@ -338,3 +338,46 @@ def test_every_error_of_a_foreign_model_is_typed():
         "gated_refit", models, data=[loader(0), loader(1)], output=lambda outputs: outputs["scores"]
     )
     assert merged.model(torch.randn(4, 5)).shape == (4, 3)
+
+
+class _Language(nn.Module):
+    """A language model whose last layer has the weights of its embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.core = nn.Embedding(11, 8), nn.GRU(8, 8, batch_first=True)
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.core(self.embedding(tokens))[0])
+
+
+def _normed() -> nn.Module:
+    """Returns a model with old hooks that have computed their weights already."""
+    model = nn.Sequential(
+        nn.utils.weight_norm(nn.Linear(5, 8)),
+        nn.ReLU(),
+        nn.utils.spectral_norm(nn.Linear(8, 3)),
+    )
+    model(torch.randn(4, 5))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("build", [_Language, _normed])
+@pytest.mark.parametrize(
+    "method", ["git_rebasin", "git_rebasin_activations", "fleet_merge", "density_gate"]
+)
+def test_traps_of_foreign_models_work_or_are_named(build, method):
+    torch.manual_seed(0)
+    models = [build() for _ in range(2)]
+    tokens = (torch.randint(0, 11, (4, 6)), torch.randint(0, 11, (4, 6)))
+    rows = (torch.randn(8, 5), torch.randint(0, 3, (8,)))
+    batch = tokens if build is _Language else rows
+    try:
+        merged = merge(method, models, data=[[batch]] * 2, **options_of(method))
+    except MergeError as error:
+        assert method in ("git_rebasin_activations", "density_gate"), error
+        return
+    assert bool(torch.isfinite(merged.model(batch[0])).all())
