@@ -43,13 +43,12 @@ class Body(nn.Module, abc.ABC):
         """
 
     @abc.abstractmethod
-    def symmetry(self, module: str, inputs: str, streams: bool = True) -> tuple[Table, str]:
+    def symmetry(self, module: str, inputs: str) -> tuple[Table, str]:
         """Returns the table of the body's axes, and the axis of its units.
 
         Args:
             module: Name of the body in the network.
             inputs: Axis of the features.
-            streams: Whether the units of residual streams, if there are any, may be permuted.
         """
 
 
@@ -90,7 +89,7 @@ class MLPBody(Body):
             units = torch.relu(units)
         return units, ()
 
-    def symmetry(self, module: str, inputs: str, streams: bool = True) -> tuple[Table, str]:
+    def symmetry(self, module: str, inputs: str) -> tuple[Table, str]:
         """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
         units = [f"h{i}" for i in range(len(self.layers))]
         names = [f"{module}.layers.{i}" for i in range(len(units))]
@@ -141,7 +140,7 @@ class RecurrentBody(Body):
         units, state = self.core(features, state)
         return units, state if isinstance(state, tuple) else (state,)
 
-    def symmetry(self, module: str, inputs: str, streams: bool = True) -> tuple[Table, str]:
+    def symmetry(self, module: str, inputs: str) -> tuple[Table, str]:
         """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
         units = [f"h{i}" for i in range(self.core.num_layers)]
         return self._table(f"{module}.core", inputs, units), units[-1]

@@ -25,12 +25,11 @@ class Encoder(nn.Module, abc.ABC):
         """Encodes rows, (..., *shape) -> (..., width)."""
 
     @abc.abstractmethod
-    def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
+    def symmetry(self, module: str) -> tuple[Table, str]:
         """Returns the table of the encoder's axes, and the axis of its features.
 
         Args:
             module: Name of the encoder in the network.
-            streams: Whether the units of residual streams, if there are any, may be permuted.
         """
 
 
@@ -74,7 +73,7 @@ class PointNetEncoder(Encoder):
         # Units are not negative after ReLU, so zeros for absent points do not change the maximum.
         return (units * (mask != 0)).amax(-2)
 
-    def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
+    def symmetry(self, module: str) -> tuple[Table, str]:
         """Returns the table of its axes, and the axis of its features; see `Encoder.symmetry`."""
         units = [f"point{i}" for i in range(len(self.layers))]
         names = [f"{module}.layers.{i}" for i in range(len(units))]

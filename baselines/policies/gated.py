@@ -84,7 +84,7 @@ class GatedNetwork(nn.Module):
         weights = self.gate(members[0].scaled_state(observations))
         return (answers * weights.unsqueeze(-2)).sum(-1), states
 
-    def symmetry(self, streams: bool = True) -> Symmetry:
+    def symmetry(self) -> Symmetry:
         """Raises an error, since such a policy is made of merged ones and not merged itself.
 
         Raises:

@@ -115,22 +115,17 @@ class PolicyNetwork(nn.Module):
         units, state = self.body(features, hidden)
         return self.head(units, *noisy), state
 
-    def symmetry(self, streams: bool = True) -> Symmetry:
-        """Returns the table of the network's axes, for merging.
-
-        Args:
-            streams: Whether the units of residual streams (a Transformer's, a ResNet's) may be
-                permuted, too, which ties many layers together.
-        """
+    def symmetry(self) -> Symmetry:
+        """Returns the table of the network's axes, for merging."""
         if self._blueprint.config.own_classes:
             return self._blueprint.symmetry()
         table: Table = {}
         inputs: list[str] = []
         for encoding in self._encodings:
-            encoder_table, features = encoding.encoder.symmetry(encoding.module, streams)
+            encoder_table, features = encoding.encoder.symmetry(encoding.module)
             table |= encoder_table
             inputs += [features] * len(encoding.entries)
         if self._state_names:
             inputs.append(f"_state:{len(self.mean)}")
-        body, units = self.body.symmetry("body", " | ".join(inputs), streams)
+        body, units = self.body.symmetry("body", " | ".join(inputs))
         return Symmetry.of(table, body, self.head.symmetry("head", units))

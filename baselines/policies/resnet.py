@@ -82,17 +82,17 @@ class ResNetEncoder(Encoder):
         features = mean_positions(x) if self.pooling == "position" else x.mean((-2, -1))
         return features.reshape(*images.shape[:-3], self.width)
 
-    def symmetry(self, module: str, streams: bool = True) -> tuple[Table, str]:
+    def symmetry(self, module: str) -> tuple[Table, str]:
         """Returns the table of its axes, and the axis of its features; see `Encoder.symmetry`."""
         if self.frozen:  # the same in every robot, so there is nothing to match
             state = self.state_dict()
             fixed = {f"{module}.{name}": "_ " * value.dim() for name, value in state.items()}
             return fixed, f"_{module}"
-        stream = "stage0" if streams else "_stage0"
+        stream = "stage0"
         table = _conv_norm(f"{module}.conv1", f"{module}.bn1", "_rgb", stream)
         for i, stage in enumerate(self._stages()):
             for j, block in enumerate(cast(Iterable[_BasicBlock], stage)):
-                last, stream = stream, f"stage{i}" if streams else f"_stage{i}"
+                last, stream = stream, f"stage{i}"
                 table |= block.symmetry(f"{module}.layer{i + 1}.{j}", last, f"block{i}.{j}", stream)
         return table, f"{stream} _xy:2" if self.pooling == "position" else stream
 

@@ -61,9 +61,9 @@ class TransformerBody(Body):
             states.append(state)
         return self.norm(stream[:, -features.shape[1] :]), tuple(states)
 
-    def symmetry(self, module: str, inputs: str, streams: bool = True) -> tuple[Table, str]:
+    def symmetry(self, module: str, inputs: str) -> tuple[Table, str]:
         """Returns the table of its axes, and the axis of its units; see `Body.symmetry`."""
-        stream = "stream" if streams else "_stream"
+        stream = "stream"
         table = layers.linear(f"{module}.embedding", inputs, stream)
         for i, block in enumerate(cast(Iterable[_AttentionBlock], self.blocks)):
             table |= block.symmetry(f"{module}.blocks.{i}", f"layer{i}", stream)

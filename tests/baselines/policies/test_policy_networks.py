@@ -15,7 +15,6 @@ from support.processes import run_python
 
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.layout import Scaling
@@ -36,13 +35,6 @@ def actions(
     with torch.no_grad():
         weights = network.state_dict() if state is None else dict(state)
         return torch.func.functional_call(network, weights, (trajectories,))[0]
-
-
-@pytest.mark.parametrize("name", ["transformer on state", "mlp on images"])
-def test_the_table_is_true_where_streams_are_fixed(name):
-    """Where they are free, the table is checked as merging does, by the blueprint's example."""
-    example = observations(BLUEPRINTS[name], 2, 4)
-    check(made(name).symmetry(False), made(name), (example,), output=lambda out: out[0], draws=1)
 
 
 @EVERY
