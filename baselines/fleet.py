@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from fleet_tools.baselines.federated.references import ReferenceName
+from fleet_tools.baselines.federated import ReferenceName
 from fleet_tools.baselines.training.config import CurveOptions
 from fleet_tools.config.values import Positive
 from fleet_tools.parallel.workers import WorkerOptions

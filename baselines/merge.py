@@ -23,11 +23,14 @@ from fleet_tools.utils.progress import progress_bar
 
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
+    import torch
+
     from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
     from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Traffic
     from fleet_tools.baselines.merging.symmetry.check import CheckReport
     from fleet_tools.baselines.merging.symmetry.table import State
     from fleet_tools.baselines.policies.blueprint import Blueprint
+    from fleet_tools.baselines.policies.checkpoint import Checkpoint
 
 _BATCH = 256
 """Approximate number of steps in a draw from a dataset."""
@@ -112,19 +115,6 @@ def _merge(options: MergeOptions) -> int:
             "Warning: The table was not checked. Give the merge problem a module and an example.",
             file=sys.stderr,
         )
-    try:
-        with progress_bar(2, "stage") as bar:
-            bar.set_postfix_str("merging")
-            started = time.perf_counter()
-            merged = run(options.method, problem, method_options)
-            seconds = round(time.perf_counter() - started, 3)
-            bar.set_postfix_str("measuring barriers", refresh=False)
-            bar.update()
-            report = measure_merge(problem, merged, options.points)
-            bar.update()
-    except UnsoundMergeError as error:
-        print(f"Not stored: {error}", file=sys.stderr)
-        return cli.FAILED
     notes = {
         "method": options.method,
         "options": dict(text.split("=", 1) for text in options.option),
@@ -133,8 +123,25 @@ def _merge(options: MergeOptions) -> int:
         "seed": options.seed,
         **({} if options.base is None else {"base": options.base.name}),
     }
-    if blueprint is not None and options.problem is None:
-        save_checkpoint(options.output, merged_checkpoint(blueprint, merged, notes))
+    try:
+        with progress_bar(2, "stage") as bar:
+            bar.set_postfix_str("merging")
+            started = time.perf_counter()
+            merged = run(options.method, problem, method_options)
+            seconds = round(time.perf_counter() - started, 3)
+            bar.set_postfix_str("measuring barriers", refresh=False)
+            bar.update()
+            policy = None
+            if blueprint is not None and options.problem is None:
+                policy = merged_checkpoint(blueprint, merged, notes)
+            network = _network(policy, merged)
+            report = measure_merge(problem, merged, options.points, network)
+            bar.update()
+    except UnsoundMergeError as error:
+        print(f"Not stored: {error}", file=sys.stderr)
+        return cli.FAILED
+    if policy is not None:
+        save_checkpoint(options.output, policy)
     elif merged.is_ensemble:
         model = merged.model
         assert isinstance(model, Ensemble)
@@ -260,23 +267,20 @@ def _checkpoint_problem(
 
 def _checked(problem: "MergeProblem") -> "CheckReport | None":
     """Checks the table by the module; None without one, and nothing can be said."""
-    from fleet_tools.baselines.merging.errors import ModelMismatchError
-    from fleet_tools.baselines.merging.modules import tensors_of
     from fleet_tools.baselines.merging.symmetry.check import check
 
     if problem.module is None or problem.example is None:
         return None
-    own, state = tensors_of(problem.module), problem.models[0]
-    if differing := sorted(
-        name
-        for name in {*own, *state}
-        if name not in own or name not in state or own[name].shape != state[name].shape
-    ):
-        raise ModelMismatchError(
-            f"The model that checks the table has other names or shapes than the models to merge: "
-            f"{', '.join(differing)}. Make it with the same sizes."
-        )
     return check(problem.symmetry, problem.module, problem.example, output=problem.output)
+
+
+def _network(policy: "Checkpoint | None", merged: "MergeResult") -> "torch.nn.Module | None":
+    """Returns what a merge made as a module, if more than weights are known of it."""
+    if policy is None:
+        return None if merged.module is None else merged.model
+    network = policy.blueprint.create().eval()
+    network.load_state_dict(policy.weights)
+    return network
 
 
 def _size_text(merged: "MergeResult") -> str:

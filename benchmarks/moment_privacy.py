@@ -48,8 +48,7 @@ class PrivacyOptions(cli.Options):
 
 def _measure(options: PrivacyOptions) -> int:
     from fleet_tools.baselines.federated.plan import FleetPlan
-    from fleet_tools.baselines.federated.record import load_progress
-    from fleet_tools.baselines.federated.run_spec import FleetRunSpec
+    from fleet_tools.baselines.federated.record import FleetRunSpec, load_progress
     from fleet_tools.baselines.training.state import TrainingError
     from fleet_tools.dataset.samples import Samples
     from fleet_tools.storage.run_folder import read_spec

@@ -51,21 +51,25 @@ def measurements(
     """Yields what was done, its time in milliseconds, and the bytes that a robot sends, if any."""
     import numpy as np
 
-    from fleet_tools.baselines.federated.messages import LocalUpdate
-    from fleet_tools.baselines.federated.streaming.messages import decode_rounded, encode_rounded
-    from fleet_tools.baselines.federated.streaming.quantization import pack, quantize, unpack
-    from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
+    from fleet_tools.baselines.federated.aggregation import FixedPointSum
+    from fleet_tools.baselines.federated.messages import (
+        RoundedChange,
+        checked_change,
+        decode,
+        encode,
+    )
+    from fleet_tools.baselines.federated.quantization import pack, quantize, unpack
 
     generator = np.random.default_rng(0)
     weights = generator.normal(size=options.weights).astype(np.float32)
     integers = quantize(weights, 4.0, bits, generator)
     packed = pack(integers, bits)
     largest = np.full(1, 4.0, np.float32)
-    reply = encode_rounded(LocalUpdate(1, 100, 0.5, {}), integers, largest, bits)
+    reply = encode(RoundedChange(1, 100, 0.5, np.frombuffer(packed, np.uint8).copy(), largest))
     total = FixedPointSum.zero(options.weights)
 
     def read_and_add() -> FixedPointSum:
-        change = decode_rounded(reply, 1, [options.weights], bits)
+        change = checked_change(decode(reply), 1, [options.weights], bits)
         return total.plus(change.vector, change.steps)
 
     timed: dict[str, tuple[Callable[[], object], int | None]] = {

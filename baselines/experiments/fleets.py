@@ -14,13 +14,12 @@ from fleet_tools.baselines.experiments.arena import may_fail
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
+from fleet_tools.baselines.federated import REFERENCES
 from fleet_tools.baselines.federated.config import FleetConfig, reference
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import REPORT, FleetWriter
-from fleet_tools.baselines.federated.references import REFERENCES
-from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.run import complete
-from fleet_tools.baselines.federated.transport import LocalTransport
+from fleet_tools.baselines.federated.transport import CachingTransport, LocalTransport
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, TrainingError

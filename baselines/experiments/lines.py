@@ -17,9 +17,8 @@ from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import LineConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import load_progress
-from fleet_tools.baselines.federated.robot_holder import CountingDataHolder
+from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.rounds import merge_problem, recompute_statistics
-from fleet_tools.baselines.federated.transport import LocalTransport
 from fleet_tools.baselines.merging.average import interpolate
 from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of
 from fleet_tools.baselines.merging.errors import NotInvariantError
@@ -141,8 +140,7 @@ class LineMeasurer:
         rates: Callable[[int], Rates],
     ) -> None:
         self._plan, self._policies, self._steps, self._config = plan, policies, steps, config
-        transport = LocalTransport(plan.assignments)
-        self._holders = {robot: CountingDataHolder(plan, transport, robot) for robot in policies}
+        self._holders = {robot: FleetRobot(plan.assignments[robot]) for robot in policies}
         self._measure_success, self._rates = measure_success, rates
 
     def measure(self, robots: tuple[int, int], aligner: Aligner) -> dict[str, Any]:

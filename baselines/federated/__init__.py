@@ -1,37 +1,42 @@
 """Federated learning: robots train apart on their own data, and only weights are exchanged.
 
-    config           configuration of a fleet, as its YAML file has it
-    references       names of the fleets with which another one is compared
-    assignment       what a robot is sent once
-    plan             the robots' data, and what all robots have in common
-    messages         what the driver and a robot send each other
-    robot            a data holder that also trains
-    robot_holder     a robot as the data holder of a merge
-    transport        how messages reach robots; robots in this process
-    robot_host       serves many robots in turn, in little memory
-    ray_transport    robots on Ray: hosts, one for each core
-    ray_host         a host in a Ray actor
-    outbox           which robot is next for a host
-    places           on which machines a robot lives
-    reply_cache      replies to the first round, shared by fleets that begin alike
-    closing          when a round closes
-    rounds           one round: local updates, merge, evaluation
-    streaming/       rounds in which robots align at home and send changes
-    combination      larger policies made of the robots' networks
-    run              all rounds, resumed after the last one that is stored
-    run_spec         what a run depends on
-    progress         progress of a fleet, and summaries of its rounds
-    robot_summary    what a report says of a robot in a round
-    record           the output folder
-    summary          the report, as JSON and as text
+    config            configuration of a fleet, as its YAML file has it
+    round_config      when a round closes, whether it streams, and the server's step
+    plan              the robots' data, and what all robots have in common
+    messages          what the driver and a robot send each other
+    robot             a data holder that also trains
+    changes           a robot aligns its policy, and sends the difference
+    vectors           weights as one vector
+    quantization      changes as integers of a few bits
+    transport         how messages reach robots; robots in this process
+    ray_transport     robots on Ray: hosts, one for each core
+    ray_host          a host in a Ray actor
+    placement         on which machines a robot lives, and which robot is next for a host
+    exchange          messages and answers of a round, and what was exchanged with each robot
+    aggregation       updates that are kept, changes that are summed
+    rounds            one round
+    partial           a sum in progress, as a file
+    server_optimizer  the server's step after a merge
+    progress          progress of a fleet, and summaries of its rounds
+    record            the output folder
+    run               all rounds, resumed after the last one that is stored
+    distillation      a policy that imitates the last merge
+    summary           the report, as JSON and as text
 
 Inputs must be scaled alike wherever weights are averaged, so the driver measures the scaling on
 held-out episodes, which no robot has, and sends it with the blueprint. From a robot it receives
 weights, the number of steps on which they were trained (the averaging weight), and a mean loss;
-with Fleet-Merge, also losses and gradients of the models that it sends (`merging.queries.wire`).
+with Fleet-Merge, also losses and gradients of the models that it sends (`merging.queries.query`).
 
 A robot's replies depend only on its assignment and the message: it keeps no optimizer moments from
 one round to the next, as in FedAvg (McMahan et al. 2017), and draws the order of its data from its
 seed and the epoch. A robot whose process died can therefore be started again, and a resumed run
 ends with the same bits.
 """
+
+from typing import Literal, get_args
+
+ReferenceName = Literal["joint", "single", "task_specific"]
+"""Names of the fleets with which another one is compared, see `config.reference`."""
+
+REFERENCES: tuple[str, ...] = get_args(ReferenceName)

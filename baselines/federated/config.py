@@ -4,9 +4,13 @@ from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
-from fleet_tools.baselines.federated.closing import ClosingConfig
-from fleet_tools.baselines.federated.references import REFERENCES
-from fleet_tools.baselines.federated.streaming.config import StreamingConfig, require_streamable
+from fleet_tools.baselines.federated import REFERENCES
+from fleet_tools.baselines.federated.round_config import (
+    ClosingConfig,
+    ServerConfig,
+    StreamingConfig,
+    require_streamable,
+)
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
@@ -54,7 +58,7 @@ class FineTuningConfig(Value):
 
 
 class DistillationConfig(Value):
-    """Training of a policy of the robots' size, which imitates the combined policy.
+    """Training of a policy of the robots' size, which imitates what the last method makes.
 
     Attributes:
         inputs: "scenes": observations of episodes that the driver simulates, half of them with the
@@ -72,26 +76,6 @@ class DistillationConfig(Value):
     states: Count = 100_000
     epochs: Count = 30
     learning_rate: Positive = 1e-3
-
-
-class ServerConfig(Value):
-    """Optimizer of the server, for which each merge is a step; see `server_optimizer`.
-
-    Attributes:
-        optimizer: "momentum" (FedAvgM), or "adam", "yogi" and "adagrad" (FedOpt).
-        learning_rate: Factor of each step. With "momentum" of 0, a factor of 1 takes the merge as
-            it is.
-        momentum: Fraction of the step before that is taken again.
-        second_momentum: Fraction of the variance before that is kept, of "adam" and "yogi".
-        smallest_step: Number that is added to square roots of variances; the change of a weight
-            below which a step is smaller than the learning rate.
-    """
-
-    optimizer: Literal["momentum", "adam", "yogi", "adagrad"] = "momentum"
-    learning_rate: Positive = 1.0
-    momentum: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.9
-    second_momentum: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.99
-    smallest_step: Positive = 1e-3
 
 
 def _with_named_policy(given: Any) -> Any:
@@ -123,16 +107,19 @@ class FleetConfig(Value):
             the control experiment for alignment.
         moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
             that a method asks for, relative to the root mean square of the matrix's entries.
-        combination: Larger policy that is made of the robots' networks after the last round, and
-            evaluated instead of the merged one: "density_gate" (`policies.gated`), "gated_refit"
-            (with last layers that are fitted together behind the gate), "concatenation" (one last
-            layer that is fitted to the hidden units of all networks) or None.
+        last_method: Merging method for what is made of the robots' networks after the last round,
+            and evaluated instead of the merged policy: an ensemble, such as "density_gate"
+            (`policies.gated`), "gated_refit" (with last layers that are fitted together behind the
+            gate) or "concatenation" (one last layer that is fitted to the hidden units of all
+            networks), or any other method; None for nothing.
+        last_options: Options of the last method.
         distillation: Training of a policy of the robots' size, which begins with the last merged
-            weights, imitates the combined policy, and is evaluated instead of it; None for none.
+            weights, imitates what the last method makes, and is evaluated instead of it; None for
+            none.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
         rollouts: Number of validation scenes of each task in which merged policies are evaluated.
         rollout_every: Number of rounds from one evaluation to the next; after the last round, the
-            merged policy is evaluated, or what is made of it by `combination` and `distillation`.
+            merged policy is evaluated, or what the last method and `distillation` make.
         try_robots: Whether to evaluate robots' own policies before the last merge, too: in all
             tasks, or with "own_tasks" in those of their episodes.
         streaming: Lets robots align at home and send changes, which the server adds up as they
@@ -156,7 +143,8 @@ class FleetConfig(Value):
     proximal: NonNegative = 0.0
     initialization: Literal["own", "common"] = "own"
     moment_noise: NonNegative = 0.0
-    combination: Literal["density_gate", "gated_refit", "concatenation"] | None = None
+    last_method: str | None = None
+    last_options: MethodOptions = {}
     distillation: DistillationConfig | None = None
     fine_tuning: FineTuningConfig | None = None
     rollouts: CountOrZero = 0
@@ -190,26 +178,34 @@ class FleetConfig(Value):
             require_streamable(
                 self.streaming, self.method, self.method_options(), self.initialization
             )
-            if self.combination is not None or self.try_robots:
+            if self.last_method is not None or self.try_robots:
                 raise ConfigError(
-                    "`streaming` keeps no robot's weights, of which `combination` and `try_robots` "
+                    "`streaming` keeps no robot's weights, of which `last_method` and `try_robots` "
                     "make policies; give one or the other"
                 )
         return self
 
     @pydantic.model_validator(mode="after")
-    def _require_combinable(self) -> Self:
-        gated = self.combination in ("density_gate", "gated_refit")
-        if gated and self.policy.encoders:
+    def _require_possible_last_method(self) -> Self:
+        if (last := self.last_method) is None:
+            if self.last_options:
+                raise ConfigError("`last_options` are those of a `last_method`; give one")
+            return self
+        keyword_arguments(last, self.last_options)
+        if last in registry.NEED_BASE:
             raise ConfigError(
-                f"`combination: {self.combination}` weighs policies that read states alone; this "
-                "one has encoders. `combination: concatenation` does not ask what they read"
+                f"`last_method: {last}` needs weights from which all robots began the last round, "
+                "which a fleet does not keep; give it as `method`"
             )
-        fits = self.combination in ("gated_refit", "concatenation")
-        if fits and self.policy.head.type != "linear":
+        if last in ("density_gate", "gated_refit") and self.policy.encoders:
             raise ConfigError(
-                f"`combination: {self.combination}` fits linear heads, and this one is "
-                f"{self.policy.head.type}; `combination: density_gate` fits nothing"
+                f"`last_method: {last}` weighs policies that read states alone; this one has "
+                "encoders. `last_method: concatenation` does not ask what they read"
+            )
+        if last in ("gated_refit", "concatenation") and self.policy.head.type != "linear":
+            raise ConfigError(
+                f"`last_method: {last}` fits linear heads, and this one is "
+                f"{self.policy.head.type}; `last_method: density_gate` fits nothing"
             )
         return self
 
@@ -217,14 +213,14 @@ class FleetConfig(Value):
     def _require_teacher(self) -> Self:
         if self.distillation is None:
             return self
-        if self.combination is None:
-            raise ConfigError("`distillation` imitates the combined policy; give one")
+        if self.last_method is None:
+            raise ConfigError("`distillation` imitates what a `last_method` makes; give one")
         if self.distillation.inputs == "scenes":
             return self
-        if self.combination == "concatenation":
+        if self.last_method not in ("density_gate", "gated_refit"):
             raise ConfigError(
                 "`distillation: {inputs: moments}` draws states from the Gaussians of the gate; "
-                "give `combination: density_gate` or gated_refit"
+                "give `last_method: density_gate` or gated_refit"
             )
         if self.policy.body.type != "mlp" or self.policy.chunk > 1:
             raise ConfigError(
@@ -257,7 +253,7 @@ class FleetConfig(Value):
         if self.rollouts == 0:
             return False
         if round_number == self.rounds:
-            return self.combination is None
+            return self.last_method is None
         return round_number % self.rollout_every == 0
 
     def method_options(self) -> dict[str, Any]:

@@ -1,30 +1,73 @@
-"""Messages between the driver and a robot that trains: weights and a few numbers, as bytes.
+"""What the robots of a fleet are sent, and what they answer: typed values, and these as bytes.
 
-Messages are safetensors, as those of `merging.queries.wire`, which are the only other ones. A reply
-is refused if it holds a name, shape or dtype that the network's weights do not have, or a number
-that is not finite, so that no observation or action can be sent by mistake.
+Beside these there are queries (`merging.queries.query`). An answer is refused if it holds a name,
+shape or dtype that the network's weights do not have, or a number that is not finite, so that no
+observation or action can be sent by mistake.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
 
+from fleet_tools.baselines.federated.quantization import dequantize, unpack
+from fleet_tools.baselines.federated.round_config import StreamingConfig
+from fleet_tools.baselines.federated.vectors import split
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import packed, take_scalar, unpacked
+from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
+from fleet_tools.baselines.merging.queries import wire
+from fleet_tools.baselines.merging.queries.query import DataAnswer, DataQuery
+from fleet_tools.baselines.merging.queries.wire import Codec, named, take_named, take_scalar
+from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
+from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.state import Tensors
-from fleet_tools.storage.strict_json import loads
+from fleet_tools.config.values import NonNegative, Value
 
-CHANGE = "change"
-"""Name that marks a request for a change (`streaming.messages`), which is also one to train."""
+_WEIGHTS, _REFERENCE = "weights.", "reference."
 
-_WEIGHTS = "weights."
+
+class Assignment(Value):
+    """A robot's data, and how it trains on them: sent once, or with each message to a host.
+
+    Attributes:
+        robot: Number of the robot, from 0.
+        data: Folders of the datasets.
+        episodes: Indices of the robot's episodes among the successful ones of the datasets.
+        content_digest: Hash of these episodes.
+        blueprint: Blueprint of the policy.
+        training: Configuration of training, with the robot's own seed.
+        initialization: Seed of the initial weights.
+        moment_noise: Noise in answers about moments, see `LocalDataHolder`.
+        proximal: Weight of the proximal term, see `training.loop.train`.
+        streaming: How the robot aligns its policy and sends it, in a streaming fleet.
+        method, options: The merging method of a streaming fleet.
+    """
+
+    robot: int
+    data: tuple[str, ...]
+    episodes: tuple[int, ...]
+    content_digest: str
+    blueprint: Blueprint
+    training: TrainingConfig
+    initialization: int
+    moment_noise: NonNegative = 0.0
+    proximal: NonNegative = 0.0
+    streaming: StreamingConfig | None = None
+    method: str = ""
+    options: MethodOptions = {}
+
+    def method_options(self) -> dict[str, Any]:
+        """Returns the keyword arguments of the method."""
+        return keyword_arguments(self.method, self.options)
 
 
 @dataclass(frozen=True, eq=False)
-class LocalUpdateRequest:
-    """Request to train for some epochs.
+class TrainRequest:
+    """Request to train for some epochs, whose answer is a `LocalUpdate`.
 
     Attributes:
         round: Number of the round, from 1.
@@ -40,180 +83,231 @@ class LocalUpdateRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class LocalUpdate:
-    """Result of a robot's training in a round.
+class ChangeRequest:
+    """Request to train, to align with a reference, and to send the difference from it.
+
+    Attributes:
+        training: Request to train.
+        reference: The reference; None for the weights with which training begins.
+        session: Number of this exchange, by which rounding and alignment are drawn.
+    """
+
+    training: TrainRequest
+    reference: Tensors | None
+    session: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What all results of a robot's training say.
 
     Attributes:
         round: Number of the round.
         steps: Number of steps that the robot learns from in each epoch.
         loss: Mean loss over them in the last epoch.
-        weights: Weights after the last epoch.
     """
 
     round: int
     steps: int
     loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class LocalUpdate(Trained):
+    """Result of a robot's training in a round.
+
+    Attributes:
+        weights: Weights after the last epoch.
+    """
+
     weights: Tensors
 
 
-def encode_request(request: LocalUpdateRequest) -> bytes:
-    """Returns a request as bytes."""
-    return save(tensors_of_request(request))
+@dataclass(frozen=True, eq=False)
+class Change(Trained):
+    """How a robot's policy differs from the reference.
 
-
-def tensors_of_request(request: LocalUpdateRequest) -> dict[str, torch.Tensor]:
-    """Returns the content of a request by name."""
-    numbers = {name: int64(getattr(request, name)) for name in ("round", "epoch", "epochs")}
-    return numbers | named(_WEIGHTS, request.weights or {})
-
-
-def is_request(message: bytes) -> bool:
-    """Whether a message is a `LocalUpdateRequest`, and no other message to robots.
-
-    Raises:
-        MessageError: The bytes are not a message.
+    Attributes:
+        vector: The difference, shape (n,), float32.
     """
-    names = tensor_names(message, "message")
-    return "round" in names and CHANGE not in names
+
+    vector: np.ndarray
 
 
-def decode_request(message: bytes) -> LocalUpdateRequest:
-    """Returns the request that `encode_request` encoded.
+@dataclass(frozen=True, eq=False)
+class RoundedChange(Trained):
+    """The same, rounded to integers of a few bits.
 
-    Raises:
-        MessageError: The bytes are not a request.
+    Attributes:
+        integers: The integers as `quantization.pack` returns them, uint8.
+        largest: Largest change of each tensor, float32.
     """
-    return take_request(unpacked(message, "request"))
+
+    integers: np.ndarray
+    largest: np.ndarray
 
 
-def take_request(tensors: dict[str, torch.Tensor]) -> LocalUpdateRequest:
-    """Returns the request in the content of a message, in which nothing else may be.
-
-    Raises:
-        MessageError: It holds something else.
-    """
-    return LocalUpdateRequest(
-        round=take_integer(tensors, "round"),
-        epoch=take_integer(tensors, "epoch"),
-        epochs=take_integer(tensors, "epochs"),
-        weights=_weights(tensors) or None,
-    )
+Message = TrainRequest | ChangeRequest | DataQuery
+Answer = LocalUpdate | Change | RoundedChange | DataAnswer
 
 
-def encode_update(update: LocalUpdate) -> bytes:
-    """Returns a local update as bytes, a robot's reply."""
-    return save(result_numbers(update) | named(_WEIGHTS, update.weights))
-
-
-def result_numbers(update: LocalUpdate) -> dict[str, torch.Tensor]:
-    """Returns what a robot's reply holds beside weights, by name."""
-    return {
-        "round": int64(update.round),
-        "steps": int64(update.steps),
-        "loss": torch.tensor(update.loss, dtype=torch.float64),
-    }
-
-
-def decode_update(
-    reply: bytes, round_number: int, expected: Mapping[str, torch.Tensor]
+def checked_update(
+    answer: object, round_number: int, expected: Mapping[str, torch.Tensor]
 ) -> LocalUpdate:
-    """Returns the local update that `encode_update` encoded, if it holds only what was requested.
+    """Returns a robot's update, with weights in the order of the network.
 
     Args:
-        reply: The bytes.
+        answer: The robot's answer.
         round_number: Number of the round.
         expected: State dict of the network; its numbers do not matter.
 
     Raises:
-        MessageError: The bytes are not a reply, or a reply to another round; they hold something
-            else, or a number that is not finite.
+        MessageError: It is no update of this round, holds something else than weights of the
+            network, or a number that is not finite.
     """
-    tensors = unpacked(reply, "reply")
-    steps, loss = take_result(tensors, round_number)
-    weights = _weights(tensors)
+    update = _of_kind(answer, LocalUpdate, round_number)
     try:
-        require_weights(expected, weights)
+        require_weights(expected, update.weights)
     except CheckpointError as error:
         raise MessageError(str(error)) from None
-    in_order = {name: weights[name] for name in expected}  # a file has them in any order
-    return LocalUpdate(round_number, steps, loss, in_order)
+    weights = {name: update.weights[name] for name in expected}
+    return LocalUpdate(round_number, update.steps, update.loss, weights)
 
 
-def take_result(tensors: dict[str, torch.Tensor], round_number: int) -> tuple[int, float]:
-    """Removes what `result_numbers` returned, and returns the number of steps and the loss.
+def checked_change(
+    answer: object, round_number: int, counts: Sequence[int], bits: int | None
+) -> Change:
+    """Returns how a robot's policy differs from the reference.
+
+    Args:
+        answer: The robot's answer.
+        round_number: Number of the round.
+        counts: Number of entries of each tensor.
+        bits: Number of bits of each integer; None if numbers are not rounded.
 
     Raises:
-        MessageError: A number is missing or impossible, or of another round.
+        MessageError: It is no change of this round and size, or holds a number that is not finite.
     """
-    loss = take_scalar(tensors, "loss", torch.float64).item()
-    number, steps = take_integer(tensors, "round"), take_integer(tensors, "steps")
-    if number != round_number or steps < 1 or not loss >= 0 or loss == float("inf"):
+    if bits is None:
+        change = _of_kind(answer, Change, round_number)
+        _require_array("vector", change.vector, np.float32, sum(counts))
+        return change
+    rounded = _of_kind(answer, RoundedChange, round_number)
+    _require_array("largest", rounded.largest, np.float32, len(counts))
+    _require_array("rounded", rounded.integers, np.uint8, None)
+    parts = split(unpack(rounded.integers.tobytes(), bits, sum(counts)), counts)
+    tops = rounded.largest.tolist()
+    vector = [dequantize(part, top, bits) for part, top in zip(parts, tops, strict=True)]
+    return Change(round_number, rounded.steps, rounded.loss, np.concatenate(vector))
+
+
+def _of_kind(given: object, kind: type[Trained], round_number: int) -> Any:
+    if not isinstance(given, kind):
+        raise MessageError(f"A robot answers a {type(given).__name__}, and not {kind.__name__}.")
+    answer: Trained = given
+    if (
+        answer.round != round_number
+        or answer.steps < 1
+        or not answer.loss >= 0
+        or answer.loss == float("inf")
+    ):
         raise MessageError(
             f"A reply to round {round_number} with at least 1 step and a finite loss is expected; "
-            f"this one is to round {number}, with {steps} steps and the loss {loss:g}."
+            f"this one is to round {answer.round}, with {answer.steps} steps and the loss "
+            f"{answer.loss:g}."
         )
-    return steps, loss
+    return answer
 
 
-def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
-    """Returns tensors as they are sent, with a prefix before their names."""
-    return {f"{prefix}{name}": packed(tensor) for name, tensor in tensors.items()}
+def _require_array(name: str, array: np.ndarray, dtype: type[Any], size: int | None) -> None:
+    if array.ndim != 1 or array.dtype != dtype or size not in (None, len(array)):
+        expected = f"{dtype.__name__} {'vector' if size is None else (size,)}"
+        raise MessageError(
+            f"A message holds {array.dtype} {array.shape} as {name!r}; expected: {expected}."
+        )
+    if not np.isfinite(array).all():
+        raise MessageError(f"A message holds numbers in {name!r} that are not finite.")
 
 
-def save(tensors: Mapping[str, torch.Tensor]) -> bytes:
-    """Returns tensors as a message."""
-    from safetensors.torch import save as as_bytes
-
-    return as_bytes(dict(tensors))
+def _integers(value: Any, *names: str) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(getattr(value, name), dtype=torch.int64) for name in names}
 
 
-def int64(number: int) -> torch.Tensor:
-    """Returns an integer as it is sent."""
-    return torch.tensor(number, dtype=torch.int64)
-
-
-def take_integer(tensors: dict[str, torch.Tensor], name: str) -> int:
-    """Removes an integer of at least 0 from a message's tensors, and returns it.
-
-    Raises:
-        MessageError: There is none of this name.
-    """
+def _take_integer(tensors: dict[str, torch.Tensor], name: str) -> int:
     number = int(take_scalar(tensors, name, torch.int64))
     if number < 0:
         raise MessageError(f"A message holds {number} as {name!r}; expected: at least 0.")
     return number
 
 
-def _weights(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    require_prefixes(tensors, _WEIGHTS)
-    return {name.removeprefix(_WEIGHTS): tensor for name, tensor in tensors.items()}
+def _pack_request(request: TrainRequest) -> dict[str, torch.Tensor]:
+    numbers = _integers(request, "round", "epoch", "epochs")
+    return numbers | named(_WEIGHTS, request.weights or {})
 
 
-def tensor_names(message: bytes, kind: str) -> set[str]:
-    """Returns the names of a message's tensors, of which none is read.
-
-    In the format, the size of a JSON header comes first, 8 bytes, and then the header, by name.
-
-    Args:
-        message: A message of any kind.
-        kind: Its kind, for the error message.
-
-    Raises:
-        MessageError: It is no message.
-    """
-    size = int.from_bytes(message[:8], "little")
-    try:
-        return set(dict(loads(message[8 : 8 + size].decode())))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
+def _take_request(tensors: dict[str, torch.Tensor]) -> TrainRequest:
+    number, epoch, epochs = (_take_integer(tensors, name) for name in ("round", "epoch", "epochs"))
+    return TrainRequest(number, epoch, epochs, take_named(tensors, _WEIGHTS) or None)
 
 
-def require_prefixes(tensors: Mapping[str, torch.Tensor], *prefixes: str) -> None:
-    """Checks that a message holds nothing but tensors whose names begin with one of some prefixes.
+def _pack_change_request(request: ChangeRequest) -> dict[str, torch.Tensor]:
+    training = _pack_request(request.training) | _integers(request, "session")
+    return training | named(_REFERENCE, request.reference or {})
 
-    Raises:
-        MessageError: It holds something else.
-    """
-    for name in tensors:
-        if not name.startswith(prefixes):
-            raise MessageError(f"A message holds {name!r}, which no message has.")
+
+def _take_change_request(tensors: dict[str, torch.Tensor]) -> ChangeRequest:
+    reference, session = take_named(tensors, _REFERENCE), _take_integer(tensors, "session")
+    return ChangeRequest(_take_request(tensors), reference or None, session)
+
+
+def _pack_trained(result: Trained) -> dict[str, torch.Tensor]:
+    loss = torch.tensor(result.loss, dtype=torch.float64)
+    return _integers(result, "round", "steps") | {"loss": loss}
+
+
+def _take_trained(tensors: dict[str, torch.Tensor]) -> tuple[int, int, float]:
+    loss = float(take_scalar(tensors, "loss", torch.float64))
+    return _take_integer(tensors, "round"), _take_integer(tensors, "steps"), loss
+
+
+def _take_array(tensors: dict[str, torch.Tensor], name: str) -> np.ndarray:
+    tensor = tensors.pop(name, None)
+    if tensor is None or tensor.dtype not in (torch.float32, torch.uint8):
+        raise MessageError(f"A message holds no {name!r}, or one of another type.")
+    return tensor.numpy()
+
+
+def _arrays(result: Any, *names: str) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(getattr(result, name)) for name in names}
+
+
+CODECS = (
+    *wire.QUERY_CODECS,
+    Codec("train request", TrainRequest, _pack_request, _take_request),
+    Codec("change request", ChangeRequest, _pack_change_request, _take_change_request),
+    Codec(
+        "update",
+        LocalUpdate,
+        lambda update: _pack_trained(update) | named(_WEIGHTS, update.weights),
+        lambda given: LocalUpdate(*_take_trained(given), take_named(given, _WEIGHTS)),
+    ),
+    Codec(
+        "change",
+        Change,
+        lambda change: _pack_trained(change) | _arrays(change, "vector"),
+        lambda given: Change(*_take_trained(given), _take_array(given, "vector")),
+    ),
+    Codec(
+        "rounded change",
+        RoundedChange,
+        lambda change: _pack_trained(change) | _arrays(change, "integers", "largest"),
+        lambda given: RoundedChange(
+            *_take_trained(given), _take_array(given, "integers"), _take_array(given, "largest")
+        ),
+    ),
+)
+"""All messages to robots, and their answers."""
+
+encode = partial(wire.encode, codecs=CODECS)
+decode = partial(wire.decode, codecs=CODECS)
+size_of = partial(wire.size, codecs=CODECS)

@@ -9,8 +9,8 @@ from typing import Self
 
 import numpy as np
 
-from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
+from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.demonstrations import (

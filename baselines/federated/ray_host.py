@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from fleet_tools.baselines.federated.outbox import Place
-from fleet_tools.baselines.federated.robot_host import RobotHost
-from fleet_tools.baselines.federated.transport import LostRobot, one_line
+from fleet_tools.baselines.federated.messages import decode, encode
+from fleet_tools.baselines.federated.placement import Place
+from fleet_tools.baselines.federated.transport import LostRobot, RobotHost, one_line
 from fleet_tools.parallel import ray_workers
 from fleet_tools.parallel.workers import START_LIMIT_S
 
@@ -151,7 +151,8 @@ class RobotHostActor:
         """See `RobotHost`."""
         if self._last is None or self._last[:2] != (assignment, message):
             self._last = None
-            self._last = assignment, message, self._host.answer(assignment, message)
+            answer = encode(self._host.answer(assignment, decode(message)))
+            self._last = assignment, message, answer
         return self._last[2]
 
     def forget(self, assignment: str) -> None:

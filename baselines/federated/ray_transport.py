@@ -7,12 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleet_tools.baselines.federated.assignment import Assignment
-from fleet_tools.baselines.federated.outbox import Outbox, Place
-from fleet_tools.baselines.federated.places import place_cores, require_places
+from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
+from fleet_tools.baselines.federated.placement import Outbox, Place, place_cores, require_places
 from fleet_tools.baselines.federated.ray_host import Gone, RayHost
-from fleet_tools.baselines.federated.robot_host import MEMORY
-from fleet_tools.baselines.federated.transport import Answers, LostRobot, Report, loss
+from fleet_tools.baselines.federated.transport import (
+    MEMORY,
+    Answers,
+    LostRobot,
+    Report,
+    loss_report,
+)
+from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import WorkersError
 from fleet_tools.parallel import ray_workers
 from fleet_tools.parallel.ray_workers import liveness_of
@@ -75,7 +80,7 @@ class RayTransport:
         self._failed_starts: defaultdict[Place, list[str]] = defaultdict(list)  # in a row
         self._late: list[int] = []
         self._lost_machines: set[str] = set()
-        self._stored: tuple[bytes, Any] | None = None
+        self._stored: tuple[Message, Any] | None = None
 
     @property
     def locations(self) -> dict[int, ray_workers.ActorLocation]:
@@ -87,7 +92,7 @@ class RayTransport:
         }
 
     def exchange(
-        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
     ) -> Answers:
         """See `Transport`.
 
@@ -162,7 +167,7 @@ class RayTransport:
         for place in exchange.outbox.places():
             if (problem := self._start_hosts(place, exchange.outbox.count(place))) is not None:
                 for robot in exchange.outbox.drop(place):
-                    self._report(loss(robot, lost := LostRobot(problem)))
+                    self._report(loss_report(robot, lost := LostRobot(problem)))
                     yield robot, lost
 
     def _start_hosts(self, place: Place, wanted: int) -> str | None:
@@ -184,14 +189,13 @@ class RayTransport:
             self._hosts.append(RayHost.start(place, self._memory))
         return None
 
-    def _with_call(self, message: bytes) -> Any:
-        """Returns a message, or a reference to it: what many robots are sent, is stored once."""
+    def _with_call(self, message: Message) -> Any:
+        """Returns a message as bytes, or a reference to them: what many are sent is stored once."""
         import ray
 
-        if len(message) <= _INLINE:
-            return message
-        if self._stored is None or self._stored[0] != message:
-            self._stored = message, ray.put(message)
+        if self._stored is None or self._stored[0] is not message:
+            content = encode(message)
+            self._stored = message, content if len(content) <= _INLINE else ray.put(content)
         return self._stored[1]
 
     def _ended(self, timeout_s: float, *, all_of_them: bool) -> list[RayHost]:
@@ -211,7 +215,7 @@ class RayTransport:
 
     def _settle(
         self, host: RayHost, present: "_Exchange | None"
-    ) -> tuple[int, bytes | LostRobot] | None:
+    ) -> tuple[int, Answer | LostRobot] | None:
         """Takes what a host has done, and returns what the present exchange awaits of it."""
         robot, exchange = host.robot, host.exchange
         result = host.result()
@@ -238,12 +242,21 @@ class RayTransport:
             return None
         assert robot is not None
         if isinstance(result, LostRobot):
-            self._report(loss(robot, result))
+            self._report(loss_report(robot, result))
         if exchange is present:
-            return robot, result
+            return robot, self._decoded(robot, result)
         if not isinstance(result, LostRobot):
             self._late.append(robot)
         return None
+
+    def _decoded(self, robot: int, result: bytes | LostRobot) -> Answer | LostRobot:
+        if isinstance(result, LostRobot):
+            return result
+        try:
+            return decode(result)
+        except MessageError as error:
+            self._report(loss_report(robot, lost := LostRobot(str(error))))
+            return lost
 
     def _remove(self, host: RayHost, present: "_Exchange | None") -> None:
         if host in self._hosts:
@@ -282,6 +295,6 @@ class RayTransport:
 class _Exchange:
     """One exchange of messages."""
 
-    messages: Mapping[int, bytes]
+    messages: Mapping[int, Message]
     outbox: Outbox = field(default_factory=Outbox)
     begun: float = field(default_factory=time.monotonic)

@@ -1,16 +1,16 @@
 """The folder of a fleet, stored so that little is lost when the process is killed.
 
-    config.json             what the fleet depends on (`run_spec.FleetRunSpec`)
+    config.json             what the fleet depends on (`FleetRunSpec`)
     state.safetensors       all that is needed to resume it (`progress.FleetProgress`)
     replies/N.safetensors   reply of robot N in the present round
-    exchange.safetensors    the present exchange of a streaming round (`streaming.partial`)
-    answers/N.jsonl         a line for each robot in the streaming round N (`robot_summary`)
+    exchange.safetensors    the present exchange of a streaming round (`partial`)
+    answers/N.jsonl         a line for each robot in the streaming round N (`exchange.RobotSummary`)
     rounds.jsonl            a line for each round (`progress.RoundSummary`)
     merged.safetensors      the policy after the last round (`policies.checkpoint`)
     robots/N.safetensors    the policy of robot N before the last merge; stored at the end
-    combined.safetensors    a larger policy of all robots' networks (`combination`); likewise
-    scenes/POLICY/TASK      datasets of the episodes for distillation (`simulation`); likewise
-    distilled.safetensors   a policy that imitates the combined one (`distillation`); likewise
+    combined.safetensors    what the last method made of the robots' networks; likewise
+    scenes/POLICY/TASK      datasets of the episodes for distillation (`distillation`); likewise
+    distilled.safetensors   a policy that imitates that (`distillation`); likewise
     fine_tuned.safetensors  the merged policy, fine-tuned on the held-out episodes; likewise
     report.json             the report (`summary`); likewise
 
@@ -23,29 +23,36 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
-from fleet_tools.baselines.federated.messages import decode_update
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.exchange import RobotSummary
+from fleet_tools.baselines.federated.messages import LocalUpdate, checked_update
+from fleet_tools.baselines.federated.partial import (
+    EXCHANGES,
+    Partial,
+    is_possible,
+    load,
+    store,
+)
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
-from fleet_tools.baselines.federated.resumption import defects
-from fleet_tools.baselines.federated.robot_summary import RobotSummary
-from fleet_tools.baselines.federated.run_spec import FleetRunSpec
-from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
-from fleet_tools.baselines.federated.streaming import partial
-from fleet_tools.baselines.federated.streaming.partial import EXCHANGES, Partial
-from fleet_tools.baselines.federated.streaming.vectors import sizes
+from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary, defects
+from fleet_tools.baselines.federated.transport import read_reply, store_reply
+from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.wire import packed
+from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import (
     Checkpoint,
     CheckpointError,
     require_weights,
     save_checkpoint,
 )
+from fleet_tools.baselines.training.run import packages
 from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.storage.record_folder import Document
 from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 
@@ -57,6 +64,45 @@ REPLIES, ROBOTS, SCENES, SERVER = "replies", "robots", "scenes", "server"
 EXCHANGE, ANSWERS = "exchange.safetensors", "answers"
 
 _KEY, _WHAT = "fleet_tools_fleet", "a fleet"
+
+
+VERSION = 1
+"""Version of the content and meaning of `config.json`."""
+
+
+class FleetRunSpec(Document):
+    """The content of `config.json`.
+
+    Attributes:
+        version: `VERSION`.
+        config: Configuration of the fleet.
+        content_digest: Hash of all episodes of the datasets.
+        blueprint: Blueprint of all policies.
+        packages: Versions of the packages on which the bits of the result depend.
+    """
+
+    version: Literal[1] = VERSION
+    config: FleetConfig
+    content_digest: str
+    blueprint: Blueprint
+    packages: dict[str, str]
+
+    @classmethod
+    def of(cls, plan: FleetPlan) -> Self:
+        """Describes the run of a fleet on this machine."""
+        return cls(
+            config=plan.config,
+            content_digest=plan.content_digest,
+            blueprint=plan.blueprint,
+            packages=packages(),
+        )
+
+    def essence(self) -> dict[str, object]:
+        """Returns what must not differ within one run, by its name in messages."""
+        parts = self.model_dump(mode="json", exclude={"blueprint"})  # it follows from the rest
+        config = parts.pop("config")
+        training = {f"training.{name}": value for name, value in config.pop("training").items()}
+        return {**parts, **config, **training}
 
 
 class FleetWriter(RunWriter[FleetRunSpec]):
@@ -127,7 +173,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         for robot, weights in progress.robot_weights.items():
             self._save_policy(f"{ROBOTS}/{robot}.safetensors", weights)
 
-    def replies(self, round_number: int) -> dict[int, bytes]:
+    def replies(self, round_number: int) -> dict[int, LocalUpdate]:
         """Returns the stored replies to a round, by robot number.
 
         Damaged ones are not returned, nor those to an earlier round, which a kill after its end may
@@ -136,21 +182,20 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         expected = self.plan.blueprint.create().state_dict()
         replies = {}
         for path in (self.folder / REPLIES).glob("[0-9]*.safetensors"):
-            reply = read_reply(path)
             with contextlib.suppress(MessageError):
-                if reply is not None and path.stem.isdecimal():
-                    decode_update(reply, round_number, expected)
+                if path.stem.isdecimal():
+                    reply = checked_update(read_reply(path), round_number, expected)
                     replies[int(path.stem)] = reply
         return replies
 
-    def save_reply(self, robot: int, reply: bytes) -> None:
+    def save_reply(self, robot: int, reply: LocalUpdate) -> None:
         """Stores a robot's reply in the present round."""
         (self.folder / REPLIES).mkdir(exist_ok=True)
         store_reply(self.folder / REPLIES / f"{robot}.safetensors", reply)
 
     def partial(self) -> Partial | None:
         """Returns the exchange of a streaming round that was in progress; None if there is none."""
-        found = partial.load(self.folder / EXCHANGE)
+        found = load(self.folder / EXCHANGE)
         if found is None:
             return None
         expected = self.plan.blueprint.create_empty().state_dict()
@@ -160,17 +205,17 @@ class FleetWriter(RunWriter[FleetRunSpec]):
             return None
         reference = {name: found.reference[name] for name in expected}
         participants = self.plan.participants(found.session // EXCHANGES)
-        if not partial.is_possible(found, sum(sizes(reference)), participants):
+        if not is_possible(found, sum(sizes(reference)), participants):
             return None
         return replace(found, reference=reference)
 
-    def save_partial(self, exchange: Partial) -> None:
+    def save_partial(self, partial: Partial) -> None:
         """Stores an exchange in progress.
 
         Raises:
             OSError: The disk is full or gone.
         """
-        partial.store(self.folder / EXCHANGE, exchange)
+        store(self.folder / EXCHANGE, partial)
 
     def save_answers(self, round_number: int, robots: Iterable[RobotSummary]) -> None:
         """Stores what was exchanged with each robot in a streaming round, a line for each.

@@ -1,6 +1,5 @@
 """A robot of a fleet: it has data, trains on them, and answers queries about models."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -9,23 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.changes import change, require_streaming
 from fleet_tools.baselines.federated.messages import (
+    Answer,
+    Assignment,
+    Change,
+    ChangeRequest,
     LocalUpdate,
-    LocalUpdateRequest,
-    decode_request,
-    encode_request,
-    encode_update,
-    is_request,
-)
-from fleet_tools.baselines.federated.streaming.home import change, require_streaming
-from fleet_tools.baselines.federated.streaming.messages import (
-    decode_change_request,
-    is_change_request,
+    Message,
+    RoundedChange,
+    TrainRequest,
 )
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
-from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
@@ -55,7 +50,7 @@ class FleetRobot:
         samples: "OpenSamples | None" = None,
     ) -> None:
         self._assignment, self._samples = assignment, samples or open_samples
-        self._last: tuple[bytes, LocalUpdate] | None = None
+        self._last: tuple[tuple[int, ...], LocalUpdate] | None = None
 
     @property
     def held_bytes(self) -> float:
@@ -64,8 +59,8 @@ class FleetRobot:
         remembered = 0 if self._last is None else _bytes(self._last[1].weights)
         return _OPEN_BYTES + remembered + (0 if opened is None else opened.nbytes)
 
-    def answer(self, message: bytes) -> bytes:
-        """Returns the reply to a request, or the answer to a query.
+    def answer(self, message: Message) -> Answer:
+        """Returns the result of a request to train, or the answer to a query.
 
         Raises:
             MessageError: The message is neither, or is about another network.
@@ -73,26 +68,26 @@ class FleetRobot:
             DivergedError: A loss, a gradient or weights are not finite.
         """
         torch.set_num_threads(1)
-        if is_change_request(message):
+        if isinstance(message, ChangeRequest):
             return self._change(message)
-        if is_request(message):
-            request = decode_request(message)
-            return encode_update(self._trained(request, self._first_weights(request.weights)))
-        return wire.encode(self._data_holder.answer(wire.decode(message)))
+        if isinstance(message, TrainRequest):
+            return self._trained(message, self._first_weights(message.weights))
+        return self._data_holder.answer(message)
 
-    def _change(self, message: bytes) -> bytes:
+    def _change(self, request: ChangeRequest) -> Change | RoundedChange:
         """Returns the difference of the trained policy from a reference."""
-        request = decode_change_request(message)
-        weights = self._first_weights(request.training.weights)
+        asked = request.training
+        weights = self._first_weights(asked.weights)
         reference = self._first_weights(request.reference) if request.reference else weights
         config = require_streaming(self._assignment)
-        asked = hashlib.blake2b(encode_request(request.training)).digest()
-        if self._last is not None and self._last[0] == asked:
+        key = (asked.round, asked.epoch, asked.epochs)
+        if self._last is not None and self._last[0] == key and asked.weights is None:
             update = self._last[1]
         else:
-            update = self._trained(request.training, weights)
+            update = self._trained(asked, weights)
         # It may be asked again with another reference; training again would give the same bits.
-        self._last = (asked, update) if config.asks_again else None
+        again = config.asks_again and asked.weights is None
+        self._last = (key, update) if again else None
         return change(self._assignment, request, reference, update, self._data_holder)
 
     def _first_weights(self, given: Tensors | None) -> Tensors:
@@ -107,7 +102,7 @@ class FleetRobot:
             raise MessageError(str(error)) from None
         return {name: given[name] for name in expected}
 
-    def _trained(self, request: LocalUpdateRequest, weights: Tensors) -> LocalUpdate:
+    def _trained(self, request: TrainRequest, weights: Tensors) -> LocalUpdate:
         assignment = self._assignment
         if not 1 <= request.epochs <= MAX_EPOCHS:
             raise MessageError(

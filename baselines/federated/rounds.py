@@ -1,49 +1,78 @@
-"""One round of a fleet: local updates, their merge, and its evaluation."""
+"""One round of a fleet: robots train, their answers are aggregated, and the result is measured.
 
-import contextlib
+Answers are kept and merged by a method of the registry, or, in a streaming fleet, robots align at
+home and the server adds up their changes as they come: it holds the reference and one sum, whatever
+the number of robots.
+"""
+
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from fleet_tools.baselines.federated.closing import LATE
-from fleet_tools.baselines.federated.messages import (
-    LocalUpdate,
-    LocalUpdateRequest,
-    decode_update,
-    encode_request,
+from fleet_tools.baselines.federated.aggregation import ChangeSum, FixedPointSum, Updates
+from fleet_tools.baselines.federated.exchange import (
+    LATE,
+    Exchanges,
+    RobotDataHolder,
+    RobotGroup,
+    RobotSummary,
 )
+from fleet_tools.baselines.federated.messages import ChangeRequest, LocalUpdate, TrainRequest
+from fleet_tools.baselines.federated.partial import EXCHANGES, Partial
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import local_data_holder
-from fleet_tools.baselines.federated.robot_holder import CountingDataHolder, LostRobotError
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
-from fleet_tools.baselines.federated.transport import LostRobot, Transport
+from fleet_tools.baselines.federated.transport import Transport
+from fleet_tools.baselines.federated.vectors import displaced, sizes
 from fleet_tools.baselines.merging.batch_norm import recompute
-from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder, DataHolderError
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError
 
+STORE_EVERY_S = 20.0
+"""Time between two copies of a sum in progress on disk."""
 
-@dataclass(frozen=True, eq=False)
-class RobotResult:
-    """Result of a robot in a round.
 
-    Attributes:
-        update: Its local update; None if the robot was lost before it sent one.
-        left_out: Why it was left out of the merge; None if it was merged.
-        traffic: Messages to and from the robot.
-    """
+class RoundStore(Protocol):
+    """Keeps what robots answered in a round, so that a resumed round need not ask again."""
 
-    update: LocalUpdate | None
-    left_out: str | None
-    traffic: Traffic
+    def replies(self, round_number: int) -> Mapping[int, LocalUpdate]:
+        """Returns the valid replies to a round that are stored, by robot."""
+        ...
 
-    @property
-    def merged_update(self) -> LocalUpdate | None:
-        """The local update, if it was merged."""
-        return self.update if self.left_out is None else None
+    def save_reply(self, robot: int, reply: LocalUpdate) -> None:
+        """Stores a valid reply in the present round."""
+        ...
+
+    def partial(self) -> Partial | None:
+        """Returns the sum in progress that is stored; None if there is none."""
+        ...
+
+    def save_partial(self, partial: Partial) -> None:
+        """Stores the sum in progress."""
+        ...
+
+
+class NoStore:
+    """A `RoundStore` that keeps nothing."""
+
+    def replies(self, round_number: int) -> Mapping[int, LocalUpdate]:
+        """Returns none."""
+        return {}
+
+    def save_reply(self, robot: int, reply: LocalUpdate) -> None:
+        """Drops it."""
+
+    def partial(self) -> Partial | None:
+        """Returns None."""
+        return None
+
+    def save_partial(self, partial: Partial) -> None:
+        """Drops it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +85,11 @@ class RoundResult:
         server_state: State of the server's optimizer.
         loss: Loss of the merged policy on the held-out episodes.
         moved_fraction: Fraction of the units that alignment moved, see
-            `PermutationGroup.moved_fraction`; None if its permutations are soft.
-        robots: Results of the participants, by robot number.
+            `PermutationGroup.moved_fraction`; None if its permutations are soft, or in a streaming
+            fleet.
+        robots: What was exchanged with each robot that was asked, by robot number.
+        robot_weights: Weights that were merged, by robot number; none in a streaming fleet.
+        came_late: Number of answers to former rounds that came meanwhile.
     """
 
     number: int
@@ -65,7 +97,9 @@ class RoundResult:
     server_state: ServerState
     loss: float
     moved_fraction: float | None
-    robots: Mapping[int, RobotResult]
+    robots: Mapping[int, RobotSummary]
+    robot_weights: Mapping[int, Tensors] = field(default_factory=dict)
+    came_late: int = 0
 
 
 def run_round(
@@ -73,8 +107,7 @@ def run_round(
     transport: Transport,
     number: int,
     weights: Tensors | None,
-    stored_replies: Mapping[int, bytes],
-    store_reply: Callable[[int, bytes], None] = lambda robot, reply: None,
+    store: RoundStore | None = None,
     server_state: ServerState | None = None,
 ) -> RoundResult:
     """Runs one round.
@@ -84,32 +117,216 @@ def run_round(
         transport: Transport to its robots.
         number: Number of the round, from 1.
         weights: Merged weights of the round before; None in the first.
-        stored_replies: Valid replies to this round that are stored already, by robot.
-        store_reply: Called with each new valid reply, and its robot before it.
+        store: Keeps answers in case that the round is interrupted; None for nothing.
         server_state: State of the server's optimizer after the round before; None in the first.
 
     Raises:
-        TrainingError: All robots are lost.
-        DivergedError: The loss of the merged weights is not finite.
+        TrainingError: All robots are lost, or too few answered.
+        UnsoundMergeError, DivergedError: The merged weights or their loss are not usable.
         FleetToolsError: An error of the merging method.
     """
-    participants = plan.participants(number)
-    results = _local_updates(
-        plan, transport, number, weights, participants, stored_replies, store_reply
-    )
+    came_late, store = len(transport.late()), store or NoStore()
     base = plan.first_base() if weights is None else weights
-    merge, results = _merge(plan, transport, number, results, base)
-    merged, after, loss = after_merge(plan, number, base, merge.state, server_state or {})
-    group = plan.blueprint.symmetry().group(merged)
-    moved_fraction = group.moved_fraction(merge.permutations)
-    return RoundResult(
-        number=number,
-        weights=merged,
-        server_state=after,
-        loss=loss,
-        moved_fraction=moved_fraction,
-        robots={robot: results[robot] for robot in participants},
+    epochs = plan.config.epochs_per_round
+    request = TrainRequest(number, (number - 1) * epochs, epochs, weights)
+    if plan.config.streaming is not None:
+        exchanges, merged = _summed(plan, transport, request, base, store)
+        moved, robot_weights = None, {}
+    else:
+        exchanges = Exchanges(transport)
+        updates = _updates(plan, exchanges, request, store)
+        merge = _merge(plan, exchanges, number, updates, base)
+        merged = merge.state
+        moved = plan.blueprint.symmetry().group(merged).moved_fraction(merge.permutations)
+        robot_weights = {robot: updates[robot].weights for robot in exchanges.merged()}
+    state, after, loss = after_merge(plan, number, base, merged, server_state or {})
+    robots = dict(sorted(exchanges.robots.items()))
+    return RoundResult(number, state, after, loss, moved, robots, robot_weights, came_late)
+
+
+def _updates(
+    plan: FleetPlan, exchanges: Exchanges, request: TrainRequest, store: RoundStore
+) -> dict[int, LocalUpdate]:
+    """Lets the participants train, and returns their updates."""
+    closing, participants = plan.config.closing, plan.participants(request.round)
+    stored = {
+        robot: reply
+        for robot, reply in store.replies(request.round).items()
+        if robot in participants
+    }
+    for robot, reply in stored.items():
+        exchanges.record(robot, request, reply)
+    updates = Updates(request.round, plan.blueprint.create().state_dict(), store.save_reply)
+    missing = plan.wanted - len(stored)
+    waiting = [robot for robot in participants if robot not in stored] if missing > 0 else []
+    limit = closing.deadline
+    exchanges.ask(dict.fromkeys(waiting, request), updates, wanted=missing, deadline_s=limit)
+    for robot in set(participants).difference(stored, waiting):  # enough had answered before
+        exchanges.record(robot, request, None, LATE)
+    if merged := len(exchanges.merged()):  # otherwise, the merge says why
+        closing.require_quorum(request.round, merged, plan.wanted)
+    return updates.by_robot | stored
+
+
+def _merge(
+    plan: FleetPlan,
+    exchanges: Exchanges,
+    number: int,
+    updates: Mapping[int, LocalUpdate],
+    base: Tensors | None,
+) -> MergeResult:
+    """Merges the updates; if a robot is lost meanwhile, merges the others from the beginning."""
+    while robots := exchanges.merged():
+        own = [updates[robot] for robot in robots]
+        problem = merge_problem(
+            plan,
+            number,
+            [update.weights for update in own],
+            [update.steps for update in own],
+            robot_data_holders(exchanges, robots),
+            base,
+        )
+        try:
+            return registry.merge(plan.config.method, problem, **plan.config.method_options())
+        except DataHolderError as error:
+            _leave_out(exchanges, error)
+    reasons = "; ".join(
+        f"robot {robot}: {each.left_out}" for robot, each in sorted(exchanges.robots.items())
     )
+    raise TrainingError(f"In round {number}, no robot is left to merge. {reasons}")
+
+
+def _leave_out(exchanges: Exchanges, error: DataHolderError) -> None:
+    """Leaves out the robot of an error, unless it is that of a data holder of the driver itself."""
+    if not isinstance(error.holder, RobotDataHolder):
+        raise error
+    exchanges.leave_out(error.holder.robot, str(error))
+
+
+def robot_data_holders(exchanges: Exchanges, robots: Sequence[int]) -> list[RobotDataHolder]:
+    """Returns robots as data holders of a merge, which are asked at the same time."""
+    group = RobotGroup(exchanges)
+    return [RobotDataHolder(robot, group) for robot in robots]
+
+
+def merge_problem(
+    plan: FleetPlan,
+    number: int,
+    models: Sequence[Tensors],
+    steps: Sequence[int],
+    data_holders: Sequence[DataHolder],
+    base: Tensors | None = None,
+    **fields: Any,
+) -> MergeProblem:
+    """Returns the problem that a merging method solves in a round.
+
+    Args:
+        plan: The fleet.
+        number: Number of the round, from 1.
+        models: Weights to be merged.
+        steps: Number of steps that each was trained on, the averaging weights.
+        data_holders: Data holder of each model.
+        base: Weights from which all of them were trained in this round, if there are such.
+        fields: Other fields of the problem.
+    """
+    return MergeProblem(
+        plan.blueprint.symmetry(),
+        models,
+        averaging_weights=steps,
+        data_holders=data_holders,
+        shared_data_holder=local_data_holder(
+            plan.blueprint, plan.held_out_trajectories, plan.config.training.batch_size
+        ),
+        affine_maps=plan.affine_maps,
+        seed=plan.merge_seed(number),
+        base=base,
+        **fields,
+    )
+
+
+def _summed(
+    plan: FleetPlan,
+    transport: Transport,
+    training: TrainRequest,
+    base: Tensors | None,
+    store: RoundStore,
+) -> tuple[Exchanges, Tensors]:
+    """Lets robots train and align at home, and returns the reference with their mean change."""
+    config, number = plan.config.streaming, training.round
+    assert config is not None
+    robots, wanted = plan.participants(number), plan.wanted
+    partial = store.partial()
+    if partial is not None and partial.session // EXCHANGES == number:
+        begin, reference = partial.session, partial.reference
+        exchanges = Exchanges(transport, partial.robots)
+    else:
+        partial, begin, exchanges = None, number * EXCHANGES, Exchanges(transport)
+        reference = base or _policy_of_one(plan, exchanges, training, robots)
+    passes = config.passes if base is None else 1
+    for session in range(begin, number * EXCHANGES + passes):
+        # Where there is a base, training begins there, and it need not be sent as well.
+        request = ChangeRequest(training, reference if base is None else None, session)
+        zero = FixedPointSum.zero(sum(sizes(reference)))
+        begun = partial or Partial(session, reference, zero, {}, tuple(robots))
+        total = _sum(plan, exchanges, request, begun, wanted, store)
+        partial = None
+        left_out = {robot: each.left_out for robot, each in exchanges.robots.items()}
+        plan.config.closing.require_quorum(number, total.count, plan.wanted, left_out)
+        reference = displaced(reference, total.mean())
+        robots = exchanges.merged()
+        wanted = len(robots)
+    return exchanges, reference
+
+
+def _sum(
+    plan: FleetPlan,
+    exchanges: Exchanges,
+    request: ChangeRequest,
+    begun: Partial,
+    wanted: int,
+    store: RoundStore,
+) -> FixedPointSum:
+    """Returns the sum of robots' changes, which is stored now and then."""
+    config, stored = plan.config.streaming, time.monotonic()
+    assert config is not None
+    number = request.training.round
+    changes = ChangeSum(number, begun.reference, config.bits, begun.total)
+
+    def after_answer() -> None:
+        nonlocal stored
+        if time.monotonic() - stored >= STORE_EVERY_S:
+            waiting = tuple(set(begun.waiting) - changes.robots)
+            so_far = replace(
+                begun, total=changes.total, robots=dict(exchanges.robots), waiting=waiting
+            )
+            store.save_partial(so_far)
+            stored = time.monotonic()
+
+    if wanted > begun.total.count:
+        exchanges.ask(
+            dict.fromkeys(sorted(begun.waiting), request),
+            changes,
+            wanted=wanted - begun.total.count,
+            deadline_s=plan.config.closing.deadline,
+            after_answer=after_answer,
+        )
+    return changes.total
+
+
+def _policy_of_one(
+    plan: FleetPlan, exchanges: Exchanges, training: TrainRequest, robots: Sequence[int]
+) -> Tensors:
+    """Returns the policy of the first robot that answers, with which the others align theirs.
+
+    Raises:
+        TrainingError: None answers.
+    """
+    found = Updates(training.round, plan.blueprint.create().state_dict())
+    limit = plan.config.closing.deadline
+    for robot in robots:
+        if exchanges.ask({robot: training}, found, deadline_s=limit):
+            return found.by_robot[robot].weights
+    raise TrainingError(f"In round {training.round}, none of {len(robots)} robots answered.")
 
 
 def after_merge(
@@ -147,151 +364,9 @@ def after_merge(
     return merged, state, loss
 
 
-def training_request(plan: FleetPlan, number: int, weights: Tensors | None) -> LocalUpdateRequest:
-    """Returns the request to train in a round.
-
-    Args:
-        plan: The fleet.
-        number: Number of the round, from 1.
-        weights: Merged weights of the round before; None in the first.
-    """
-    epochs = plan.config.epochs_per_round
-    return LocalUpdateRequest(number, (number - 1) * epochs, epochs, weights)
-
-
-def merge_problem(
-    plan: FleetPlan,
-    number: int,
-    models: Sequence[Tensors],
-    steps: Sequence[int],
-    data_holders: Sequence[DataHolder],
-    base: Tensors | None = None,
-) -> MergeProblem:
-    """Returns the problem that a merging method solves in a round.
-
-    Args:
-        plan: The fleet.
-        number: Number of the round, from 1.
-        models: Weights to be merged.
-        steps: Number of steps that each was trained on, the averaging weights.
-        data_holders: Data holder of each model.
-        base: Weights from which all of them were trained in this round, if there are such.
-    """
-    return MergeProblem(
-        plan.blueprint.symmetry(),
-        models,
-        averaging_weights=steps,
-        data_holders=data_holders,
-        shared_data_holder=local_data_holder(
-            plan.blueprint, plan.held_out_trajectories, plan.config.training.batch_size
-        ),
-        affine_maps=plan.affine_maps,
-        seed=plan.merge_seed(number),
-        base=base,
-    )
-
-
 def recompute_statistics(plan: FleetPlan, weights: Tensors) -> Tensors:
     """Returns averaged weights with BatchNorm statistics of the held-out episodes."""
     trajectories = plan.held_out_trajectories
     order = trajectories.order(plan.config.training.batch_size, None)
     batches = (trajectories.batch(items).observations for items in order)
     return recompute(plan.blueprint.create(), weights, batches)
-
-
-def _local_updates(
-    plan: FleetPlan,
-    transport: Transport,
-    number: int,
-    weights: Tensors | None,
-    participants: Sequence[int],
-    stored_replies: Mapping[int, bytes],
-    store_reply: Callable[[int, bytes], None],
-) -> dict[int, RobotResult]:
-    """Lets the participants train, and returns their results before the merge."""
-    request = encode_request(training_request(plan, number, weights))
-    expected = plan.blueprint.create().state_dict()
-    results: dict[int, RobotResult] = {}
-    for robot in participants:
-        if robot in stored_replies:
-            reply = stored_replies[robot]
-            update = decode_update(reply, number, expected)
-            results[robot] = RobotResult(update, None, Traffic(1, len(request), len(reply)))
-    requests = {robot: request for robot in participants if robot not in stored_replies}
-    missing, closing = plan.wanted - len(results), plan.config.closing
-    if missing <= 0:
-        requests = {}
-    with contextlib.closing(transport.exchange(requests, deadline_s=closing.deadline)) as replies:
-        for robot, reply in replies:
-            if isinstance(reply, LostRobot):
-                results[robot] = RobotResult(None, reply.reason, Traffic(1, len(request), 0))
-                continue
-            traffic = Traffic(1, len(request), len(reply))
-            try:
-                update = decode_update(reply, number, expected)
-            except MessageError as error:
-                transport.end(robot)
-                results[robot] = RobotResult(None, str(error), traffic)
-                continue
-            store_reply(robot, reply)
-            results[robot] = RobotResult(update, None, traffic)
-            missing -= 1
-            if missing == 0:
-                break
-    for robot in participants:
-        if robot not in results:
-            results[robot] = RobotResult(None, LATE, Traffic(1, len(request), 0))
-    if merged := len(_merged_updates(results)):  # otherwise, the merge says why
-        closing.require_quorum(number, merged, plan.wanted)
-    return results
-
-
-def _merge(
-    plan: FleetPlan,
-    transport: Transport,
-    number: int,
-    results: Mapping[int, RobotResult],
-    base: Tensors | None,
-) -> tuple[MergeResult, Mapping[int, RobotResult]]:
-    """Merges the local updates; if a robot is lost meanwhile, merges the others from the beginning.
-
-    Returns:
-        The merge, and the results with the traffic of the merge, and robots lost during it.
-    """
-    while updates := _merged_updates(results):
-        holders = [CountingDataHolder(plan, transport, robot) for robot in updates]
-        models = [update.weights for update in updates.values()]
-        steps = [update.steps for update in updates.values()]
-        problem = merge_problem(plan, number, models, steps, holders, base)
-        options = plan.config.method_options()
-        try:
-            merge = registry.merge(plan.config.method, problem, **options)
-        except LostRobotError as error:
-            results = _with_traffic(results, holders)
-            results[error.robot] = replace(results[error.robot], left_out=error.reason)
-        else:
-            return merge, _with_traffic(results, holders)
-    reasons = "; ".join(
-        f"robot {robot}: {result.left_out}" for robot, result in sorted(results.items())
-    )
-    raise TrainingError(f"In round {number}, no robot is left to merge. {reasons}")
-
-
-def _merged_updates(results: Mapping[int, RobotResult]) -> dict[int, LocalUpdate]:
-    """Returns the local updates that are not left out, by robot number, ascending."""
-    return {
-        robot: update
-        for robot, result in sorted(results.items())
-        if (update := result.merged_update) is not None
-    }
-
-
-def _with_traffic(
-    results: Mapping[int, RobotResult], holders: Sequence[CountingDataHolder]
-) -> dict[int, RobotResult]:
-    """Returns results with the traffic of data holders added."""
-    traffic = {holder.robot: holder.traffic for holder in holders}
-    return {
-        robot: replace(result, traffic=result.traffic + traffic.get(robot, Traffic()))
-        for robot, result in results.items()
-    }

@@ -7,9 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from fleet_tools.baselines.federated import progress as fleet_progress
-from fleet_tools.baselines.federated.combination import COMBINATIONS
-from fleet_tools.baselines.federated.distillation import distill
-from fleet_tools.baselines.federated.further_training import train_further
+from fleet_tools.baselines.federated.distillation import distill, train_further
+from fleet_tools.baselines.federated.exchange import Exchanges
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import (
@@ -19,11 +18,17 @@ from fleet_tools.baselines.federated.record import (
     REPORT,
     FleetWriter,
 )
-from fleet_tools.baselines.federated.rounds import run_round
-from fleet_tools.baselines.federated.streaming.rounds import run_streaming_round
+from fleet_tools.baselines.federated.robot import local_data_holder
+from fleet_tools.baselines.federated.rounds import robot_data_holders, run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
+from fleet_tools.baselines.merging.methods import registry
+from fleet_tools.baselines.merging.methods.options import keyword_arguments
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
+from fleet_tools.baselines.policies.merged_checkpoints import (
+    checkpoint_problem,
+    merged_checkpoint,
+)
 from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.rollouts import SuccessMeasure
 from fleet_tools.storage.atomic_files import write_file
@@ -59,8 +64,8 @@ def complete(
                 tasks = plan.clients[each["robot"]].tasks if tried == "own_tasks" else None
                 robot = Checkpoint(plan.blueprint, weights)
                 each["rollouts"] = measure_success(robot, tasks=tasks)
-    if plan.config.combination is not None:
-        report |= _beyond_merging(writer, transport, progress, measure_success, worker_count)
+    if plan.config.last_method is not None:
+        report |= _last_merge(writer, transport, progress, measure_success, worker_count)
     tuned = fine_tune(writer, progress)
     if tuned is not None:
         report["fine_tuned"] = {"policy": FINE_TUNED, "rollouts": measure_success(tuned)}
@@ -98,29 +103,11 @@ def run(
             (1, None) if progress is None else (len(progress.rounds) + 1, progress.weights)
         )
         state = None if progress is None else progress.server_state
+        result = run_round(plan, transport, number, weights, writer, state)
         if config.streaming is not None:
-            result = run_streaming_round(
-                plan,
-                transport,
-                number,
-                weights,
-                server_state=state,
-                partial=writer.partial(),
-                store=writer.save_partial,
-            )
             writer.save_answers(number, result.robots.values())
             if number == config.rounds:
                 transport.close()  # so that its processes and those of rollouts need not coexist
-        else:
-            result = run_round(
-                plan,
-                transport,
-                number,
-                weights,
-                writer.replies(number),
-                writer.save_reply,
-                state,
-            )
         merged = Checkpoint(plan.blueprint, result.weights)
         rollouts = measure_success(merged) if config.evaluates(number) else None
         seconds = time.monotonic() - started
@@ -131,32 +118,49 @@ def run(
     return progress
 
 
-def _beyond_merging(
+def _last_merge(
     writer: FleetWriter,
     transport: Transport,
     progress: FleetProgress,
     measure_success: SuccessMeasure,
     worker_count: int | None,
 ) -> dict[str, Any]:
-    """Stores the combined policy and the one that imitates it, and returns what to report."""
-    config = writer.plan.config
-    assert config.combination is not None
-    combined = COMBINATIONS[config.combination](writer.plan, transport, progress)
-    save_checkpoint(writer.folder / COMBINED, combined.checkpoint)
+    """Stores the result of the last method, and the policy that imitates it; returns a report."""
+    plan, config = writer.plan, writer.plan.config
+    method = config.last_method
+    assert method is not None
+    exchanges = Exchanges(transport)
+    shared = local_data_holder(
+        plan.blueprint, plan.held_out_trajectories, config.training.batch_size
+    )
+    problem = checkpoint_problem(
+        plan.blueprint,
+        list(progress.robot_weights.values()),
+        robot_data_holders(exchanges, list(progress.robot_weights)),
+        shared,
+        averaging_weights=progress.robot_steps,
+        seed=plan.merge_seed(len(progress.rounds)),
+        method=method,
+    )
+    result = registry.merge(method, problem, **keyword_arguments(method, config.last_options))
+    combined = merged_checkpoint(plan.blueprint, result)
+    save_checkpoint(writer.folder / COMBINED, combined)
     distills = config.distillation is not None
     report: dict[str, Any] = {
         "combined": {
             "policy": COMBINED,
-            "loss": _held_out_loss(writer.plan, combined.checkpoint),
-            "traffic": asdict(combined.traffic),
-            "rollouts": None if distills else measure_success(combined.checkpoint),
+            "method": method,
+            "parameters": result.parameters,
+            "loss": _held_out_loss(plan, combined),
+            "traffic": asdict(exchanges.traffic()),
+            "rollouts": None if distills else measure_success(combined),
         }
     }
     if distills:
-        distilled = distill(writer, progress, combined.checkpoint, worker_count)
+        distilled = distill(writer, progress, combined, worker_count)
         report["distilled"] = {
             "policy": DISTILLED,
-            "loss": _held_out_loss(writer.plan, distilled),
+            "loss": _held_out_loss(plan, distilled),
             "rollouts": measure_success(distilled),
         }
     return report

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from fleet_tools.baselines.federated.config import ServerConfig
+from fleet_tools.baselines.federated.round_config import ServerConfig
 from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.training.state import Tensors
 

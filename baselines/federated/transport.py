@@ -1,17 +1,37 @@
-"""How messages reach the robots of a fleet, wherever they run. Only bytes go in and come out.
+"""How messages reach the robots of a fleet, wherever they run; here, robots of this process.
 
 A robot that dies, hangs or fails is reported as lost, which affects no other robot; it is started
-again when it is sent the next message.
+again when it is sent the next message. In this process, messages and answers are passed as they
+are; other transports send them as bytes, and decode each answer once.
 """
 
+import contextlib
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
 
-from fleet_tools.baselines.federated.assignment import Assignment
-from fleet_tools.baselines.federated.robot_host import RobotHost
+from fleet_tools.baselines.federated.messages import (
+    CODECS,
+    Answer,
+    Assignment,
+    LocalUpdate,
+    Message,
+    TrainRequest,
+    encode,
+)
+from fleet_tools.baselines.federated.robot import FleetRobot, open_samples
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.queries.wire import contents, value_of
+from fleet_tools.baselines.training.run import packages
+from fleet_tools.config.values import parse
+from fleet_tools.storage.strict_json import loads
+from fleet_tools.storage.tensor_files import read_checked, write_checked
 
 Report = Callable[[str], None]
 """Is told in one line which robot or machine was lost, and why."""
@@ -28,7 +48,7 @@ class LostRobot:
     reason: str
 
 
-Answers = Generator[tuple[int, bytes | LostRobot], None, None]
+Answers = Generator[tuple[int, Answer | LostRobot], None, None]
 """Robots, by number, and their answers."""
 
 
@@ -36,7 +56,7 @@ class Transport(Protocol):
     """Sends messages to the robots of a fleet, wherever they run; one exchange at a time."""
 
     def exchange(
-        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
     ) -> Answers:
         """Sends messages, and yields each answer as soon as it arrives.
 
@@ -64,6 +84,79 @@ class Transport(Protocol):
         ...
 
 
+MEMORY = 256e6
+"""Bytes that a host holds for robots, unless it is told otherwise."""
+
+_DATASETS = 8
+"""Number of lists of datasets whose manifests a host keeps; the robots of a fleet have the same."""
+
+
+class RobotHost:
+    """Answers messages to robots, any one of them at any time.
+
+    A robot's answer depends on its assignment and the message alone, so that a robot which was
+    dropped, or served by another host before, answers with the same bits.
+
+    Args:
+        memory: Bytes that it holds for robots between messages; beyond them, it drops the robots
+            that it has not served for longest. The one that it served last stays in any case.
+    """
+
+    def __init__(self, memory: float = MEMORY) -> None:
+        self._memory = memory
+        self._robots: dict[str, FleetRobot] = {}  # by assignment, in the order of their last use
+        self._samples = lru_cache(_DATASETS)(open_samples)
+
+    @property
+    def held(self) -> list[str]:
+        """Assignments of the robots whose data are open, the last one served last."""
+        return list(self._robots)
+
+    def answer(self, assignment: str, message: Message) -> Answer:
+        """Returns the answer of a robot to a message.
+
+        A robot that raises is dropped, and what the host knows of datasets with it: their files may
+        have been mended before it is sent the next message.
+
+        Args:
+            assignment: The robot's assignment as JSON.
+            message: See `FleetRobot.answer`.
+
+        Raises:
+            FleetToolsError: See `FleetRobot.answer`.
+        """
+        robot = self._robots.pop(assignment, None)
+        try:
+            if robot is None:
+                robot = FleetRobot(_assignment(assignment), samples=self._samples)
+            answer = robot.answer(message)
+        except BaseException:
+            self._samples.cache_clear()
+            raise
+        self._robots[assignment] = robot
+        self._drop_oldest()
+        return answer
+
+    def forget(self, assignment: str) -> None:
+        """Drops a robot, if it is there."""
+        self._robots.pop(assignment, None)
+
+    def _drop_oldest(self) -> None:
+        held = sum(robot.held_bytes for robot in self._robots.values())
+        for assignment in list(self._robots)[:-1]:
+            if held <= self._memory:
+                return
+            held -= self._robots.pop(assignment).held_bytes
+
+
+def _assignment(text: str) -> Assignment:
+    try:
+        data = loads(text)
+    except ValueError as error:
+        raise MessageError(f"An assignment is JSON: {error}.") from None
+    return parse(Assignment, data, "The assignment")
+
+
 class LocalTransport:
     """All robots in this process, one after another, without a time limit of their answers.
 
@@ -85,7 +178,7 @@ class LocalTransport:
         self._late: list[int] = []
 
     def exchange(
-        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
     ) -> Answers:
         """See `Transport`. A robot that has begun is not interrupted at the deadline."""
         deadline = time.monotonic() + (math.inf if deadline_s is None else deadline_s)
@@ -96,7 +189,7 @@ class LocalTransport:
                 answer = self._host.answer(self._assignments[robot].to_json(), messages[robot])
             except Exception as error:
                 answer = LostRobot(one_line(error))
-                self._report(loss(robot, answer))
+                self._report(loss_report(robot, answer))
             if time.monotonic() < deadline:
                 yield robot, answer
             elif not isinstance(answer, LostRobot):
@@ -116,7 +209,7 @@ class LocalTransport:
         self._host = RobotHost(self._memory)
 
 
-def loss(robot: int, lost: LostRobot) -> str:
+def loss_report(robot: int, lost: LostRobot) -> str:
     """Returns a line about a lost robot."""
     return f"Robot {robot} is lost: {lost.reason}"
 
@@ -124,3 +217,78 @@ def loss(robot: int, lost: LostRobot) -> str:
 def one_line(error: BaseException) -> str:
     """Returns an error as one line; Ray's messages about actors have many."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+class CachingTransport:
+    """A transport that takes replies to the first round from a cache.
+
+    The reply depends only on the assignment and the request, so that fleets which differ in how
+    they merge share it.
+
+    Args:
+        inner: Transport to the robots.
+        assignments: Assignments of the robots, by robot number.
+        folder: Folder of the cache; created with the first reply.
+    """
+
+    def __init__(self, inner: Transport, assignments: Sequence[Assignment], folder: Path) -> None:
+        self._inner, self._assignments, self._folder = inner, assignments, folder
+
+    def exchange(
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
+    ) -> Answers:
+        """See `Transport`. Replies of the cache come first."""
+        begun = time.monotonic()
+        paths = {robot: self._path(robot, message) for robot, message in messages.items()}
+        others = {}
+        for robot, path in paths.items():
+            if deadline_s is not None and time.monotonic() - begun >= deadline_s:
+                return
+            reply = None if path is None else read_reply(path)
+            if reply is None:
+                others[robot] = messages[robot]
+            else:
+                yield robot, reply
+        left = None if deadline_s is None else max(0.0, begun + deadline_s - time.monotonic())
+        with contextlib.closing(self._inner.exchange(others, deadline_s=left)) as answers:
+            for robot, answer in answers:
+                if (path := paths[robot]) is not None and isinstance(answer, LocalUpdate):
+                    self._folder.mkdir(parents=True, exist_ok=True)
+                    store_reply(path, answer)
+                yield robot, answer
+
+    def late(self) -> list[int]:
+        """See `Transport`."""
+        return self._inner.late()
+
+    def end(self, robot: int) -> None:
+        """See `Transport`."""
+        self._inner.end(robot)
+
+    def close(self) -> None:
+        """See `Transport`."""
+        self._inner.close()
+
+    def _path(self, robot: int, message: Message) -> Path | None:
+        """Returns the file of a reply; None if the message is no request of the first round."""
+        if not isinstance(message, TrainRequest) or message.weights is not None:
+            return None
+        digest = hashlib.blake2b(encode(message), digest_size=16)
+        for text in (self._assignments[robot].to_json(), json.dumps(packages())):
+            digest.update(text.encode())
+        return self._folder / f"{digest.hexdigest()}.safetensors"
+
+
+def store_reply(path: Path, reply: LocalUpdate) -> None:
+    """Stores a reply with a digest, completely or not at all."""
+    kind, tensors = contents(reply, CODECS)
+    write_checked(path, tensors, {"kind": kind})
+
+
+def read_reply(path: Path) -> Any:
+    """Returns a stored reply; None if it is absent or damaged, and has to be requested again."""
+    try:
+        tensors, metadata = read_checked(path, MessageError)
+        return value_of((metadata or {}).get("kind", ""), tensors, CODECS)
+    except MessageError:
+        return None

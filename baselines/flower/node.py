@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from fleet_tools.baselines.federated.assignment import Assignment
+from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.errors import ConfigError
 
 PARTITION, PARTITIONS, DATA = "partition-id", "num-partitions", "data"

@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleet_tools.baselines.federated.assignment import Assignment
-from fleet_tools.baselines.federated.transport import Answers, LostRobot, Report, loss
+from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
+from fleet_tools.baselines.federated.transport import Answers, LostRobot, Report, loss_report
 from fleet_tools.baselines.flower.library import flower
 from fleet_tools.baselines.flower.mail import Mail, failure
 from fleet_tools.baselines.flower.records import DataQuestion, content, read_bytes
@@ -51,7 +51,7 @@ class FlowerTransport:
         self._report, self._late = report, Mail[int](grid)
 
     def exchange(
-        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
     ) -> Answers:
         """See `Transport`. Flower does not recall messages that no robot has begun."""
         limit_s = self._timeout_s if deadline_s is None else deadline_s
@@ -90,20 +90,20 @@ class FlowerTransport:
     def close(self) -> None:
         """See `Transport`; likewise."""
 
-    def _message(self, robot: int, message: bytes, node: int, keep_s: float) -> Any:
-        body = content(self._assignments[robot], message)
+    def _message(self, robot: int, message: Message, node: int, keep_s: float) -> Any:
+        body = content(self._assignments[robot], encode(message))
         ttl = keep_s if math.isfinite(keep_s) else None
         return flower("app").Message(body, node, "train", ttl=ttl)
 
-    def _answer(self, robot: int, reply: Any) -> bytes | LostRobot:
+    def _answer(self, robot: int, reply: Any) -> Answer | LostRobot:
         if (reason := failure(reply)) is not None:
             return self._lost(robot, reason)
         try:
-            return read_bytes(reply)
+            return decode(read_bytes(reply))
         except MessageError as error:
             return self._lost(robot, str(error))
 
     def _lost(self, robot: int, reason: str) -> LostRobot:
         lost = LostRobot(reason)
-        self._report(loss(robot, lost))
+        self._report(loss_report(robot, lost))
         return lost

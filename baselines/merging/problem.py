@@ -15,7 +15,7 @@ from fleet_tools.baselines.merging.average import (
 )
 from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
-from fleet_tools.baselines.merging.modules import copied, load_tensors
+from fleet_tools.baselines.merging.modules import copied, load_tensors, tensors_of
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
@@ -60,7 +60,7 @@ class MergeProblem:
     Raises:
         MergeError: There are no models, the averaging weights are invalid, or there are not as
             many data holders or activations as models.
-        ModelMismatchError: The models and the base are not of one form.
+        ModelMismatchError: The models, the base and the module are not of one form.
         UncoveredParameterError, AxisSizeError: The table does not fit them.
     """
 
@@ -92,6 +92,8 @@ class MergeProblem:
         if self.base is not None:
             _require_base_alike(self.models, self.base)
             object.__setattr__(self, "base", self._in_order(self.base))
+        if self.module is not None:
+            _require_module(self.module, self.models[0])
         normalize(self.averaging_weights, len(self.models))
         for what, given in (
             ("data holders", self.data_holders),
@@ -237,6 +239,20 @@ class MergeResult:
             for each in learned_tensors(member).values()
         }
         return sum(tensors.values())
+
+
+def _require_module(module: torch.nn.Module, model: State) -> None:
+    own = tensors_of(module)
+    if differing := [
+        name
+        for name in sorted({*own, *model})
+        if name not in own or name not in model or own[name].shape != model[name].shape
+    ]:
+        more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
+        raise ModelMismatchError(
+            "The module has other names or shapes than the models to merge: "
+            f"{', '.join(differing[:6])}{more}. Make it with the same sizes."
+        )
 
 
 def _require_base_alike(models: Sequence[State], base: State) -> None:

@@ -10,7 +10,8 @@ from fleet_tools.baselines.merging.average import average, flatten
 from fleet_tools.baselines.merging.barrier import Measure, loss_barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -41,7 +42,7 @@ class MergeReport:
     Attributes:
         losses: Loss of each model alone; empty if no loss can be measured.
         before: Connectivity of the models as given.
-        after: Connectivity of the permuted models; its loss is that of the merged model.
+        after: Connectivity of the permuted models; its loss is that of the result.
     """
 
     losses: tuple[float, ...]
@@ -49,7 +50,12 @@ class MergeReport:
     after: Connectivity
 
 
-def measure_merge(problem: MergeProblem, merged: MergeResult, points: int) -> MergeReport:
+def measure_merge(
+    problem: MergeProblem,
+    merged: MergeResult,
+    points: int,
+    network: torch.nn.Module | None = None,
+) -> MergeReport:
     """Measures a merge.
 
     Args:
@@ -57,6 +63,8 @@ def measure_merge(problem: MergeProblem, merged: MergeResult, points: int) -> Me
             seed is given.
         merged: Result of merging them, see `user_models.run`.
         points: Number of points on the line between two models; see `barrier.loss_barrier`.
+        network: The result as a module that returns what a model does, where it is not one of the
+            models' form, such as an ensemble; without it, its loss is not measured.
 
     Raises:
         MergeError: `points` is even, or below 3.
@@ -86,7 +94,8 @@ def measure_merge(problem: MergeProblem, merged: MergeResult, points: int) -> Me
         problem.models, finished_loss(average(problem.models, problem.averaging_weights))
     )
     if merged.is_ensemble or merged.module is not problem.module:  # no model of the models' form
-        return MergeReport(losses, before, Connectivity(before.distance, None, before.barrier))
+        own = None if network is None else _loss_of_network(problem, network)
+        return MergeReport(losses, before, Connectivity(before.distance, own, before.barrier))
     return MergeReport(losses, before, connectivity(permuted, loss(merged.state)))
 
 
@@ -106,11 +115,23 @@ def pooled_loss(problem: MergeProblem) -> Measure | None:
         return None
 
     def loss(model: State) -> float:
-        meter = TrafficMeter()
-        answers = (meter.ask(holder, model, None, gradient=False) for holder in holders)
+        queries = [LossQuery(model, None, gradient=False) for _ in holders]
+        answers = TrafficMeter().ask_losses(holders, queries)
         return sum(weight * answer.loss for weight, answer in zip(weights, answers, strict=True))
 
     return loss
+
+
+@torch.no_grad()
+def _loss_of_network(problem: MergeProblem, network: torch.nn.Module) -> float | None:
+    holders, weights = problem.data_holders, problem.normalized_weights.tolist()
+    if not all(isinstance(holder, LocalDataHolder) for holder in holders):
+        return None  # they answer queries about the models' form alone
+    return sum(
+        weight * float(holder.loss(network, None))
+        for weight, holder in zip(weights, holders, strict=True)
+        if isinstance(holder, LocalDataHolder)
+    )
 
 
 def as_text(report: MergeReport) -> str:
@@ -120,7 +141,7 @@ def as_text(report: MergeReport) -> str:
     rows += [
         (title, before, after)
         for title, before, after in (
-            ("loss of the average", report.before.loss, report.after.loss),
+            ("loss of the merge", report.before.loss, report.after.loss),
             ("largest barrier", report.before.barrier, report.after.barrier),
         )
         if before is not None and after is not None

@@ -150,23 +150,27 @@ def problem_of(
     if example is None:
         example = _example(pools)
     example = example if module is None else _cast(example, module)
+    batches = [batch for pool in pools if isinstance(pool, tuple) for batch in pool]
+    plain = bool(pools) and all(isinstance(pool, tuple) for pool in pools)
+    if batches and module is None:
+        raise MergeError(
+            "Data are given, and of the models only state dicts, which cannot be run. Give "
+            "modules, or their architecture as `model`."
+        )
+    for pool in pools:
+        if module is not None and isinstance(pool, tuple):
+            require_usable_data(module, states[0], pool, loss, output)
     table = _table(symmetry, module, states[0], example, output, method)
     maps = ()
     if module is not None and example is not None:
         maps = applied_maps(copied(module), *_arguments(example))
-    holders = []
-    batches = [batch for pool in pools if isinstance(pool, tuple) for batch in pool]
-    plain = bool(pools) and all(isinstance(pool, tuple) for pool in pools)
-    for pool in pools:
-        if isinstance(pool, tuple):
-            if module is None:
-                raise MergeError(
-                    "Data are given, and of the models only state dicts, which cannot be run. Give "
-                    "modules, or their architecture as `model`."
-                )
-            require_usable_data(module, states[0], pool, loss, output)
-            pool = make_holder(module, pool, maps[-1] if maps else None, loss, output)
-        holders.append(pool)
+    last = maps[-1] if maps else None
+    holders = [
+        make_holder(module, pool, last, loss, output)
+        if module is not None and isinstance(pool, tuple)
+        else pool
+        for pool in pools
+    ]
     problem = MergeProblem(
         table,
         states,
@@ -183,7 +187,7 @@ def problem_of(
     )
     if not plain or module is None:
         return problem
-    shared = make_holder(module, batches, maps[-1] if maps else None, loss, output)
+    shared = make_holder(module, batches, last, loss, output)
     problem = replace(problem, shared_data_holder=shared)
     if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in module.modules()):
         arguments = [batch.arguments for batch in batches]

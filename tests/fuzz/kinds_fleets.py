@@ -8,21 +8,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load, save
 from support import fleet_cases
 from support.streaming_cases import COMMON
 
-from fleet_tools.baselines.federated.assignment import Assignment
-from fleet_tools.baselines.federated.messages import LocalUpdate, decode_update, encode_update
+from fleet_tools.baselines.federated.messages import (
+    Assignment,
+    Change,
+    ChangeRequest,
+    LocalUpdate,
+    Message,
+    TrainRequest,
+    checked_change,
+    checked_update,
+    decode,
+    encode,
+)
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetRobot
-from fleet_tools.baselines.federated.robot_host import RobotHost
-from fleet_tools.baselines.federated.streaming.messages import (
-    ChangeRequest,
-    decode_rounded,
-    decode_vector,
-    encode_change_request,
-)
+from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
@@ -32,7 +35,6 @@ from fleet_tools.baselines.merging.queries.query import (
     checked_loss,
     checked_moments,
 )
-from fleet_tools.baselines.merging.queries.wire import decode, encode
 from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_tensors import changed_tensors
 from fuzz.mutations import changed_json, pick, scalar
@@ -56,27 +58,24 @@ class _Fleet:
         self.robot = FleetRobot(self.assignment)
         self.weights = self.assignment.blueprint.create(3).state_dict()
         self.size = sum(each.numel() for each in self.weights.values())
-        train = fleet_cases.request(self.plan)
-        training = fleet_cases.training_request(self.plan)
+        training = fleet_cases.request(self.plan)
         self.query = LossQuery(self.weights, 1)
         model = self.assignment.blueprint.create()
         self.maps = list(affine_maps(model).values())
         self.moments = MomentQuery(self.weights, tuple(each.name for each in self.maps[:2]))
-        self.requests: dict[str, bytes] = {
-            "train": train,
-            "change": encode_change_request(ChangeRequest(training, None, 1)),
-            "aligned": encode_change_request(ChangeRequest(training, self.weights, 1)),
-            "loss": encode(self.query),
-            "moments": encode(self.moments),
+        messages: dict[str, Message] = {
+            "train": training,
+            "change": ChangeRequest(training, None, 1),
+            "aligned": ChangeRequest(training, self.weights, 1),
+            "loss": self.query,
+            "moments": self.moments,
         }
-        self.answers = {name: self.robot.answer(each) for name, each in self.requests.items()}
-        vector = torch.zeros(self.size)
-        numbers = {
-            name: each
-            for name, each in load(self.answers["train"]).items()
-            if name in ("round", "steps", "loss")
-        }
-        self.answers["vector"] = save({**numbers, "vector": vector})
+        self.requests = {name: encode(each) for name, each in messages.items()}
+        answers = {name: self.robot.answer(each) for name, each in messages.items()}
+        trained: Any = answers["train"]
+        zeros = np.zeros(self.size, np.float32)
+        answers["vector"] = Change(trained.round, trained.steps, trained.loss, zeros)
+        self.answers = {name: encode(each) for name, each in answers.items()}
 
 
 def robot_requests(folder: Path) -> Subject:
@@ -87,16 +86,18 @@ def robot_requests(folder: Path) -> Subject:
         kind = pick(generator, tuple(fleet.requests))
         return kind, changed_tensors(fleet.requests[kind], generator)
 
-    def read(given: tuple[str, bytes]) -> Mapping[str, torch.Tensor]:
-        return load(fleet.robot.answer(given[1]))
+    def read(given: tuple[str, bytes]) -> tuple[Message, Any]:
+        message = decode(given[1])
+        return message, fleet.robot.answer(message)
 
-    def check(given: tuple[str, bytes], answer: Mapping[str, torch.Tensor]) -> None:
-        asked = load(given[1])
-        # Losses of finite models may be infinite, which `robot_answers` finds.
-        if "round" in answer:
-            require(int(answer["round"]) == int(asked["round"]), "another round")
-            require(int(asked["epochs"]) > 0 <= int(asked["epoch"]), "no epochs")
-            require(int(asked["epochs"]) <= MAX_EPOCHS, "more epochs than anybody waits for")
+    def check(given: tuple[str, bytes], read: tuple[Message, Any]) -> None:
+        asked, answer = read
+        training = asked.training if isinstance(asked, ChangeRequest) else asked
+        if isinstance(training, TrainRequest):
+            # losses of finite models may be infinite, which `robot_answers` finds
+            require(answer.round == training.round, "another round")
+            require(training.epochs > 0 <= training.epoch, "no epochs")
+            require(training.epochs <= MAX_EPOCHS, "more epochs than anybody waits for")
 
     return Subject(make, read, check)
 
@@ -105,13 +106,13 @@ def robot_answers(folder: Path) -> Subject:
     """Answers of robots, as those who asked read them."""
     fleet = _Fleet(folder)
     counts = [each.numel() for each in fleet.weights.values()]
-    readers: dict[str, Callable[[bytes], Any]] = {
-        "train": lambda answer: decode_update(answer, 1, fleet.weights),
-        "vector": lambda answer: decode_vector(answer, 1, fleet.size),
-        "change": lambda answer: decode_rounded(answer, 1, counts, _BITS),
-        "aligned": lambda answer: decode_rounded(answer, 1, counts, _BITS),
-        "loss": lambda answer: checked_loss(decode(answer), fleet.query),
-        "moments": lambda answer: checked_moments(decode(answer), fleet.moments, fleet.maps),
+    readers: dict[str, Callable[[object], Any]] = {
+        "train": lambda answer: checked_update(answer, 1, fleet.weights),
+        "vector": lambda answer: checked_change(answer, 1, counts, None),
+        "change": lambda answer: checked_change(answer, 1, counts, _BITS),
+        "aligned": lambda answer: checked_change(answer, 1, counts, _BITS),
+        "loss": lambda answer: checked_loss(answer, fleet.query),
+        "moments": lambda answer: checked_moments(answer, fleet.moments, fleet.maps),
     }
 
     def make(generator: np.random.Generator) -> tuple[str, bytes]:
@@ -119,7 +120,7 @@ def robot_answers(folder: Path) -> Subject:
         return kind, changed_tensors(fleet.answers[kind], generator)
 
     def read(given: tuple[str, bytes]) -> Any:
-        return readers[given[0]](given[1])
+        return readers[given[0]](decode(given[1]))
 
     def check(given: tuple[str, bytes], answer: Any) -> None:
         if isinstance(answer, dict):
@@ -128,7 +129,7 @@ def robot_answers(folder: Path) -> Subject:
         else:
             require(np.isfinite(answer.loss), "the loss is not finite")
             if isinstance(answer, LocalUpdate):
-                again = decode_update(encode_update(answer), 1, fleet.weights)
+                again = checked_update(decode(encode(answer)), 1, fleet.weights)
                 require(again.steps == answer.steps > 0, "other steps")
             elif hasattr(answer, "vector"):
                 require(answer.vector.shape == (fleet.size,), "another size")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load
 from support import fleet_cases, training_cases
 from support.damage import damaged
 from support.small_datasets import Drawn, write
@@ -16,10 +16,11 @@ from support.submitted import verification
 
 from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.experiments.cells import Cells
+from fleet_tools.baselines.federated import partial
+from fleet_tools.baselines.federated.aggregation import FixedPointSum
+from fleet_tools.baselines.federated.messages import LocalUpdate, encode
 from fleet_tools.baselines.federated.record import ROUNDS, FleetWriter
-from fleet_tools.baselines.federated.stored_replies import read_reply, store_reply
-from fleet_tools.baselines.federated.streaming import partial
-from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
+from fleet_tools.baselines.federated.transport import read_reply, store_reply
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
@@ -128,8 +129,8 @@ def kept_files(folder: Path) -> Subject:
     cells, settings = Cells(folder), {"seed": 1, "rates": [0.5, 1.0]}
     cells.get_or_compute(settings, lambda: {"score": 0.25})
     cell = next(folder.glob("*.json")).name
-    reply = save({"loss": torch.zeros((), dtype=torch.float64), "weights.w": torch.ones(3)})
-    store_reply(folder / "reply.safetensors", reply)
+    update = LocalUpdate(1, 4, 0.0, {"w": torch.ones(3)})
+    store_reply(folder / "reply.safetensors", update)
     terms = FixedPointSum(np.arange(3), 2, 2)
     exchange = partial.Partial(2, {"w": torch.ones(3)}, terms, {}, (1,))
     partial.store(folder / "exchange.safetensors", exchange)
@@ -152,7 +153,7 @@ def kept_files(folder: Path) -> Subject:
             case "result.json":
                 json.dumps(found, allow_nan=False)
             case "reply.safetensors" if found is not None and load(content).keys() >= checked:
-                require(sorted(found) == sorted(reply), "another reply in spite of its digest")
+                require(encode(found) == encode(update), "another reply in spite of its digest")
             case "exchange.safetensors" if found is not None:
                 require(np.array_equal(found.total.terms, terms.terms), "another sum")
 

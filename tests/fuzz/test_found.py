@@ -15,8 +15,10 @@ import torch
 from safetensors.torch import load, save
 from support import fleet_cases
 
+from fleet_tools.baselines.federated.messages import decode
+from fleet_tools.baselines.federated.messages import encode as encode_message
 from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.federated.robot_host import RobotHost
+from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.records import NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
@@ -65,10 +67,7 @@ def test_a_query_about_weights_of_another_layout_is_refused(plan, robot, change,
     weights = dict(plan.blueprint.create(3).state_dict())
     name = next(iter(weights))
     weights[name] = weights[name].double() if change == "dtype" else weights[name][:1]
-    if moments:
-        message = wire.encode(MomentQuery(weights, ("head",)))
-    else:
-        message = wire.encode(LossQuery(weights, 0, True))
+    message = MomentQuery(weights, ("head",)) if moments else LossQuery(weights, 0, True)
     with pytest.raises(MessageError, match=f"{name} have other shapes or dtypes"):
         robot.answer(message)
 
@@ -79,8 +78,8 @@ def test_a_query_about_weights_of_another_layout_is_refused(plan, robot, change,
 def test_a_request_to_train_is_for_a_possible_number_of_epochs(plan, robot, numbers):
     tensors = {name: torch.tensor(number) for name, number in numbers.items()}
     with pytest.raises(MessageError, match=r"expected: 1 to|at least 0"):
-        robot.answer(_with(fleet_cases.request(plan), **tensors))
-    assert load(robot.answer(fleet_cases.request(plan, epochs=4)))["round"] == 1
+        robot.answer(decode(_with(encode_message(fleet_cases.request(plan)), **tensors)))
+    assert robot.answer(fleet_cases.request(plan, epochs=4)).round == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_what_no_query_has_is_not_dropped(plan, robot):
         wire.encode(MomentQuery(weights, ("head",))),
     ):
         with pytest.raises(MessageError, match=r"'secret', which no (loss|moment) query has"):
-            robot.answer(_with(message, secret=torch.ones(1)))
+            decode(_with(message, secret=torch.ones(1)))
 
 
 @pytest.mark.parametrize("field", ["type", "protocol", "policy", "control_period_s"])

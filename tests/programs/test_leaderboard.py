@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from support.submitted import renamed, write
 from fleet_tools import evaluate
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
-from fleet_tools.evaluation.result import EpisodeResult, Evaluation, decode_actions, encode_actions
+from fleet_tools.evaluation.result import Evaluation, decode_actions, encode_actions
 from fleet_tools.evaluation.result_folder import RESULT, load_evaluation
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.__main__ import main
@@ -32,8 +31,6 @@ description: Two scenes.
 tasks: [hammer]
 splits: {train: {scenes: 2, first_seed: 4503599627370496}}
 """
-
-Change = Callable[[EpisodeResult], dict[str, Any]]
 
 
 @pytest.fixture(name="root", scope="module")
@@ -75,32 +72,13 @@ def submissions(root: Path) -> list[Submission]:
     return accepted
 
 
-def forge(evaluation: Evaluation, name: str, change: Change) -> Evaluation:
+def forge(evaluation: Evaluation, name: str, changes: dict[str, Any]) -> Evaluation:
     """Changes the first episode of an evaluation, and adapts its scores and its name."""
     first, *others = evaluation.episodes
-    episodes = [first.model_copy(update=change(first)), *others]
+    episodes = [first.model_copy(update=changes), *others]
     scores = score(evaluation.result.protocol, episodes)
     forged = Evaluation(evaluation.result.model_copy(update={"scores": scores}), episodes)
     return renamed(forged, name)
-
-
-def claim_success(_: EpisodeResult) -> dict[str, Any]:
-    return {"outcome": "success", "success": True, "success_once": True}
-
-
-def change_action(episode: EpisodeResult) -> dict[str, Any]:
-    actions = decode_actions(episode.actions).copy()
-    actions[0, 0] = -actions[0, 0]
-    return {"actions": encode_actions(actions)}
-
-
-def blame_simulator(_: EpisodeResult) -> dict[str, Any]:
-    return {"outcome": "simulation_error"}
-
-
-def remove_actions(episode: EpisodeResult) -> dict[str, Any]:
-    actions = decode_actions(episode.actions)[:3]
-    return {"actions": encode_actions(actions), "steps": 3}
 
 
 def test_genuine_results_are_ranked_once_they_are_verified(root, results, tmp_path, capsys):
@@ -142,16 +120,17 @@ def test_genuine_results_are_ranked_once_they_are_verified(root, results, tmp_pa
 
 
 def test_consistent_forgeries_are_out_once_they_run_again(root, tmp_path, capsys):
-    forgeries: dict[str, tuple[Change, str]] = {
-        "claimed": (claim_success, "outcome: success in the file"),
-        "blamed": (blame_simulator, "outcome: simulation_error in the file"),
-    }
     genuine = load_evaluation(root / "results/failing")
-    for name, (change, _) in forgeries.items():
-        write(forge(genuine, name, change), tmp_path / "forged" / name)
-    harmless = {"changed": change_action, "removed": remove_actions}
-    for name, change in harmless.items():
-        write(forge(genuine, name, change), tmp_path / "forged" / name)
+    actions = decode_actions(genuine.episodes[0].actions).copy()
+    fewer = {"actions": encode_actions(actions[:3]), "steps": 3}
+    actions[0, 0] *= -1
+    forgeries = {
+        "claimed": {"outcome": "success", "success": True, "success_once": True},
+        "blamed": {"outcome": "simulation_error"},
+    }
+    harmless = {"changed": {"actions": encode_actions(actions)}, "removed": fewer}
+    for name, changes in (forgeries | harmless).items():
+        write(forge(genuine, name, changes), tmp_path / "forged" / name)
     page = tmp_path / "page.html"
     assert run(root, tmp_path / "forged", "--quiet") == 0  # the files alone do not show it
     capsys.readouterr()
@@ -161,7 +140,8 @@ def test_consistent_forgeries_are_out_once_they_run_again(root, tmp_path, capsys
     assert {each["folder"]: each["kind"] for each in summary["rejected"]} == dict.fromkeys(
         forgeries, "refuted"
     )
-    for name, (_, difference) in forgeries.items():
+    for name, changes in forgeries.items():
+        difference = f"outcome: {changes['outcome']} in the file"
         (error,) = (
             line for line in printed.err.splitlines() if line.startswith(f"Rejected: {name} ")
         )
@@ -185,17 +165,15 @@ def test_checkpoints_are_verified_by_their_policies(root, tmp_path, capsys):
     assert evaluate.main(options) == 0
     capsys.readouterr()
 
-    def verified() -> dict[str, Any]:
+    def verified() -> tuple[int, dict[str, Any]]:
         options = ["--verify", "1", "--again", "--json", "--quiet"]
         code = run(root, results, *options, "--checkpoints", str(tmp_path / "runs"))
         summary = json.loads(capsys.readouterr().out)
-        (record,) = summary["verified"] or [{"kind": summary["rejected"][0]["kind"]}]
-        return {"code": code, **record}
+        (record,) = summary["verified"] or summary["rejected"]
+        return code, record
 
-    record = verified()
-    assert (record["code"], record["by"], record["same"], record["same_outcome"]) == (
-        0, "policy", 1, 1,
-    )  # fmt: skip
+    code, record = verified()
+    assert (code, record["by"], record["same"], record["same_outcome"]) == (0, "policy", 1, 1)
     # Actions of somebody else under the hash of this policy, and their true end: from the actions
     # alone this is genuine.
     other = tmp_path / "other"
@@ -208,7 +186,8 @@ def test_checkpoints_are_verified_by_their_policies(root, tmp_path, capsys):
     stolen = expert.result.model_copy(update=update)
     write(Evaluation(stolen, expert.episodes), results / "theirs")
     assert run(root, results, "--verify", "2", "--quiet") == 0
-    assert verified() == {"code": 1, "kind": "refuted"}
+    code, record = verified()
+    assert (code, record["kind"]) == (1, "refuted")
 
 
 def test_the_seed_alone_draws_what_is_verified(root):

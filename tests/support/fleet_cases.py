@@ -1,7 +1,7 @@
 """Small fleets, and a transport that records messages."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import yaml
 from support.small_datasets import Drawn, a_header, write
 
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.federated.messages import LocalUpdateRequest, encode_request
+from fleet_tools.baselines.federated.messages import Answer, Message, TrainRequest, encode
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import load_progress
@@ -63,25 +63,20 @@ def local(plan: FleetPlan) -> LocalTransport:
     return LocalTransport(plan.assignments)
 
 
-def training_request(plan: FleetPlan, epochs: int = 1) -> LocalUpdateRequest:
+def request(plan: FleetPlan, epochs: int = 1) -> TrainRequest:
     """Returns a request to train, from the same weights for all robots."""
-    return LocalUpdateRequest(1, 0, epochs, plan.blueprint.create(3).state_dict())
-
-
-def request(plan: FleetPlan, epochs: int = 1) -> bytes:
-    """Returns the same as a message."""
-    return encode_request(training_request(plan, epochs))
+    return TrainRequest(1, 0, epochs, plan.blueprint.create(3).state_dict())
 
 
 def run_rounds(
-    plan: FleetPlan, transport: Transport | None = None, count: int | None = None
+    plan: FleetPlan, transport: Transport | None = None, count: int | None = None, **options: Any
 ) -> list[RoundResult]:
     """Runs rounds, all by default, without storing anything."""
     transport = transport or local(plan)
     results: list[RoundResult] = []
     for number in range(1, (count or plan.config.rounds) + 1):
         weights = results[-1].weights if results else None
-        results.append(run_round(plan, transport, number, weights, {}))
+        results.append(run_round(plan, transport, number, weights, **options))
     return results
 
 
@@ -113,7 +108,7 @@ def same_result(one: Path, other: Path) -> bool:
     return bits and rounds_of(one) == rounds_of(other)
 
 
-Tamper = Callable[[int, int, bytes | LostRobot], bytes | LostRobot]
+Tamper = Callable[[int, int, Answer | LostRobot], Answer | LostRobot]
 """tamper(robot, before, answer): returns the answer that arrives instead; `before` is the number of
 messages that the robot was sent before."""
 
@@ -125,10 +120,10 @@ class RecordingTransport:
         self, inner: Transport, tamper: Tamper = lambda robot, before, answer: answer
     ) -> None:
         self._inner, self._tamper = inner, tamper
-        self.exchanges: list[tuple[int, bytes, bytes | LostRobot]] = []
+        self.exchanges: list[tuple[int, Message, Answer | LostRobot]] = []
 
     def exchange(
-        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
     ) -> Answers:
         with closing(self._inner.exchange(messages, deadline_s=deadline_s)) as answers:
             for robot, answer in answers:
@@ -147,10 +142,18 @@ class RecordingTransport:
         self._inner.close()
 
 
-def answered(answer: bytes | LostRobot) -> bytes:
+def answered(answer: Answer | LostRobot) -> Any:
     """Returns the answer of a robot that is not lost."""
-    assert isinstance(answer, bytes)
+    assert not isinstance(answer, LostRobot)
     return answer
+
+
+def exchanged(answers: Iterable[tuple[int, Any]]) -> dict[int, bytes | LostRobot]:
+    """Returns answers of robots bit for bit, by robot."""
+    return {
+        robot: answer if isinstance(answer, LostRobot) else encode(answer)
+        for robot, answer in answers
+    }
 
 
 def same(one: Tensors, other: Tensors) -> bool:

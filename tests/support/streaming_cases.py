@@ -1,29 +1,14 @@
-"""Streaming rounds without a stored fleet, and transports that reorder or lose answers."""
+"""Settings of streaming fleets, and transports that reorder or lose answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from support.fleet_cases import local
-
-from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.streaming.rounds import StreamedRound, run_streaming_round
+from fleet_tools.baselines.federated.messages import Message
 from fleet_tools.baselines.federated.transport import Answers, Transport
 from fleet_tools.baselines.training.state import Tensors
 
 COMMON: dict[str, Any] = {"initialization": "common", "method": "common_init"}
 """Settings of a fleet whose robots begin with the same weights."""
-
-
-def stream(
-    plan: FleetPlan, transport: Transport | None = None, count: int | None = None, **options: Any
-) -> list[StreamedRound]:
-    """Runs streaming rounds, all by default, without storing anything."""
-    transport = transport or local(plan)
-    results: list[StreamedRound] = []
-    for number in range(1, (count or plan.config.rounds) + 1):
-        weights = results[-1].weights if results else None
-        results.append(run_streaming_round(plan, transport, number, weights, **options))
-    return results
 
 
 class Ordered:
@@ -35,7 +20,7 @@ class Ordered:
         self._inner, self._order, self._silent = inner, order, silent
 
     def exchange(
-        self, messages: Mapping[int, bytes], *, deadline_s: float | None = None
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
     ) -> Answers:
         for robot in sorted(messages, key=self._order):
             if robot not in self._silent:

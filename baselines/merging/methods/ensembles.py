@@ -150,12 +150,9 @@ def _density_gate(problem: MergeProblem, sharpness: float, meter: TrafficMeter) 
     first = problem.affine_maps[0]
     _require_rows_in_order(problem, first)
     size = problem.state_size or first.weights[0].of(problem.models[0])[0].numel()
-    means, factors = [], []
-    for holder, model in zip(problem.data_holders, problem.models, strict=True):
-        moments = meter.ask_moments(holder, MomentQuery(model, (first.name,)), problem.affine_maps)
-        mean, factor = _gaussian(moments[first.name], size)
-        means.append(mean)
-        factors.append(factor)
+    queries = [MomentQuery(model, (first.name,)) for model in problem.models]
+    answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
+    means, factors = zip(*(_gaussian(each[first.name], size) for each in answers), strict=True)
     return RowGate(first.name, torch.stack(means), torch.stack(factors), sharpness)
 
 
@@ -189,10 +186,9 @@ def _moments_of_all(problem: MergeProblem, meter: TrafficMeter, gate: RowGate | 
     last = problem.affine_maps[-1]
     first, *others = problem.models
     query = MomentQuery(first, (last.name,), "labels", beside=tuple(others), gate=gate)
-    moments = [
-        meter.ask_moments(holder, query, problem.affine_maps)[last.name]
-        for holder in problem.data_holders
-    ]
+    holders = problem.data_holders
+    answers = meter.ask_all_moments(holders, [query] * len(holders), problem.affine_maps)
+    moments = (each[last.name] for each in answers)
     return combine(moments, problem.normalized_weights.tolist())
 
 

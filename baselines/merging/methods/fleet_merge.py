@@ -30,6 +30,7 @@ from fleet_tools.baselines.merging.methods.rebasin import match_models, require_
 from fleet_tools.baselines.merging.methods.seeded_draws import content_order, reordered
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
@@ -181,10 +182,9 @@ def _initial_permutations(problem: MergeProblem, start: str) -> list[Permutation
 def _pooled_loss(problem: MergeProblem, model: State, meter: TrafficMeter) -> float:
     """Returns the weighted mean loss of the data holders, each on all of its data."""
     weights = problem.normalized_weights.tolist()
-    return sum(
-        weight * meter.ask(data_holder, model, None, gradient=False).loss
-        for weight, data_holder in zip(weights, problem.data_holders, strict=True)
-    )
+    queries = [LossQuery(model, None, gradient=False)] * len(weights)
+    answers = meter.ask_losses(problem.data_holders, queries)
+    return sum(weight * each.loss for weight, each in zip(weights, answers, strict=True))
 
 
 def _points(

@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet_tools.baselines.merging.buffers import with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError, UnsoundMergeError
+from fleet_tools.baselines.merging.methods.compression import compress
 from fleet_tools.baselines.merging.methods.distillation import distillation
 from fleet_tools.baselines.merging.methods.ensembles import (
     concatenation,
@@ -130,6 +131,10 @@ _METHODS: dict[str, tuple[Method, MethodFacts]] = {
     "head_refit": (
         head_refit,
         MethodFacts("this project", _MAPS, "common", "moments with labels of the last map"),
+    ),
+    "compress": (
+        compress,
+        MethodFacts("this project", _MAPS, "any", "moments of all networks; with labels, twice"),
     ),
     "repair": (
         repair,

@@ -1,7 +1,7 @@
 """Data holders, which keep their data and answer queries about a model's loss, or about moments."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -36,6 +36,10 @@ Policy = Callable[..., Any]
 
 Loss = Callable[[Policy, int | None], torch.Tensor]
 """loss(policy, seed): a differentiable scalar, on a draw from the data, or on all data if None."""
+
+
+AT_ONCE = 16
+"""Number of data holders that are asked for moments at the same time: theirs are in memory."""
 
 
 class DataHolder(Protocol):
@@ -253,16 +257,19 @@ class TrafficMeter:
         Raises:
             DataHolderError: It answers something else.
         """
-        return self.ask_all_moments([data_holder], [query], maps)[0]
+        return next(self.ask_all_moments([data_holder], [query], maps))
 
     def ask_all_moments(
         self,
         data_holders: Sequence[DataHolder],
         queries: Sequence[MomentQuery],
         maps: Sequence[AffineMap],
-    ) -> list[dict[str, Moments]]:
-        """Asks data holders at the same time, one query each; see `ask_moments`."""
-        return self._answers(data_holders, queries, partial(checked_moments, maps=maps))
+    ) -> Iterator[dict[str, Moments]]:
+        """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask_moments`."""
+        check = partial(checked_moments, maps=maps)
+        for begin in range(0, len(data_holders), AT_ONCE):
+            some = slice(begin, begin + AT_ONCE)
+            yield from self._answers(data_holders[some], queries[some], check)
 
     def _answers(
         self,

@@ -53,9 +53,14 @@ def encode(value: object, codecs: tuple[Codec, ...] | None = None) -> bytes:
         value: A value of one of the types of the codecs.
         codecs: The codecs; those of queries and their answers if None.
     """
+    kind, content = contents(value, codecs)
+    return save(content, {_KIND: kind})
+
+
+def contents(value: object, codecs: tuple[Codec, ...] | None = None) -> tuple[str, Tensors]:
+    """Returns the kind of a value, and its content by name, which shares no memory with it."""
     codec = _codec_of(value, codecs)
-    content = {name: packed(tensor) for name, tensor in codec.pack(value).items()}
-    return save(content, {_KIND: codec.kind})
+    return codec.kind, {name: packed(tensor) for name, tensor in codec.pack(value).items()}
 
 
 def decode(message: bytes, codecs: tuple[Codec, ...] | None = None) -> Any:
@@ -65,11 +70,19 @@ def decode(message: bytes, codecs: tuple[Codec, ...] | None = None) -> Any:
         MessageError: The bytes are no message, of an unknown kind, or hold something else than the
             values of their kind.
     """
-    known = {codec.kind: codec for codec in codecs or QUERY_CODECS}
     kind = _kind_of(message)
+    return value_of(kind, unpacked(message, kind), codecs)
+
+
+def value_of(kind: str, tensors: Tensors, codecs: tuple[Codec, ...] | None = None) -> Any:
+    """Returns the value of a kind and of a content, which is emptied; see `contents`.
+
+    Raises:
+        MessageError: See `decode`.
+    """
+    known = {codec.kind: codec for codec in codecs or QUERY_CODECS}
     if kind not in known:
         raise MessageError(f"A message is of the kind {kind!r}; known are {', '.join(known)}.")
-    tensors = unpacked(message, kind)
     value = known[kind].unpack(tensors)
     if tensors:
         raise MessageError(f"A message holds {', '.join(sorted(tensors))!r}, which no {kind} has.")
@@ -117,7 +130,10 @@ _DTYPES = {
 
 
 def _codec_of(value: object, codecs: tuple[Codec, ...] | None) -> Codec:
-    return next(codec for codec in codecs or QUERY_CODECS if type(value) is codec.type)
+    for codec in codecs or QUERY_CODECS:
+        if type(value) is codec.type:
+            return codec
+    raise MessageError(f"A {type(value).__name__} is no message.")
 
 
 def _kind_of(message: bytes) -> str:

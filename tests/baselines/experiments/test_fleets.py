@@ -19,8 +19,8 @@ from fleet_tools.baselines.experiments.fleets import ToolUse, measured, scene_su
 from fleet_tools.baselines.experiments.form import Experiment, planned_runs
 from fleet_tools.baselines.federated import robot as robots
 from fleet_tools.baselines.federated.record import FleetWriter
-from fleet_tools.baselines.federated.reply_cache import CachingTransport
 from fleet_tools.baselines.federated.run import complete
+from fleet_tools.baselines.federated.transport import CachingTransport
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.config.values import parse
 

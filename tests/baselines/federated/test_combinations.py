@@ -56,7 +56,7 @@ def outputs(policy: Checkpoint, batch: Batch) -> np.ndarray:
 def test_the_gate_has_all_networks_and_knows_what_each_learned_from(
     data: Path, tmp_path: Path
 ) -> None:
-    plan = plan_of(data, policy=MLP, combination="density_gate")
+    plan = plan_of(data, policy=MLP, last_method="density_gate")
     report = completed(plan, tmp_path / "fleet")
     assert json.loads((tmp_path / "fleet" / REPORT).read_text()) == report
     assert report["combined"]["traffic"]["calls"] == 3
@@ -78,10 +78,10 @@ def test_the_gate_has_all_networks_and_knows_what_each_learned_from(
     np.testing.assert_allclose(np.linalg.inv(factor @ factor.T), covariance, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("combination", ["density_gate", "gated_refit", "concatenation"])
-def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, combination: str) -> None:
+@pytest.mark.parametrize("method", ["density_gate", "gated_refit", "concatenation"])
+def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, method: str) -> None:
     """The merged policy of its last round was not evaluated, though rollouts were asked for."""
-    plan = plan_of(data, policy=MLP, combination=combination, rollouts=1, rollout_every=2)
+    plan = plan_of(data, policy=MLP, last_method=method, rollouts=1, rollout_every=2)
     asked: list[Checkpoint] = []
     transports, reports = [RecordingTransport(local(plan)) for _ in range(2)], []
 
@@ -92,20 +92,20 @@ def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, combination: st
         with FleetWriter(tmp_path / "fleet", plan) as writer:
             reports.append(complete(writer, transport, measure_success=measure))
     assert reports[0] == reports[1]
-    messages = 2 if combination == "gated_refit" else 1
+    messages = 2 if method == "gated_refit" else 1
     assert len(transports[1].exchanges) == 3 * messages  # the combination's; no round is run again
     # The merged policy is not evaluated.
     assert [each.blueprint == plan.blueprint for each in asked] == [False, False]
 
 
-@pytest.mark.parametrize("combination", ["concatenation", "gated_refit"])
+@pytest.mark.parametrize("method", ["concatenation", "gated_refit"])
 def test_last_layers_are_least_squares_on_all_hidden_units(
-    data: Path, tmp_path: Path, combination: str
+    data: Path, tmp_path: Path, method: str
 ) -> None:
     """Independently of tables and messages: numpy on the units of each robot's own network."""
-    plan = plan_of(data, policy=MLP, combination=combination)
+    plan = plan_of(data, policy=MLP, last_method=method)
     report = completed(plan, tmp_path / "fleet")
-    gated = combination == "gated_refit"
+    gated = method == "gated_refit"
     assert report["combined"]["traffic"]["calls"] == (6 if gated else 3)
     combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
     policies = [
@@ -164,17 +164,17 @@ def gate_weights(policy: Checkpoint, batch: Batch) -> np.ndarray:
     return softmax(config.sharpness * np.stack(logarithms, 1), 1)
 
 
-@pytest.mark.parametrize("combination", ["concatenation", "gated_refit"])
+@pytest.mark.parametrize("method", ["concatenation", "gated_refit"])
 @pytest.mark.parametrize("body", ["elman", "gru", "transformer", "linear"])
 def test_policies_of_every_body_are_combined(
-    data: Path, tmp_path: Path, body: str, combination: str
+    data: Path, tmp_path: Path, body: str, method: str
 ) -> None:
     """Fitted to the data, they have a lower loss there than the mean of the robots' actions."""
     sizes = {"heads": 2, "feedforward": 8, "context": 3} if body == "transformer" else {}
     policy = {"body": {"type": body, "layers": 2, "width": 6, **sizes}}
     if body == "linear":
         policy = {"body": {"type": "mlp", "layers": 0}}
-    plan = plan_of(data, policy=policy, combination=combination, merge_every=None)
+    plan = plan_of(data, policy=policy, last_method=method, merge_every=None)
     report = completed(plan, tmp_path / "fleet")
     assert np.isfinite(report["combined"]["loss"])
     combined = load_checkpoint(tmp_path / "fleet" / COMBINED)
@@ -204,7 +204,7 @@ def test_a_student_learns_from_drawn_states_what_the_gate_does(data: Path, tmp_p
         policy=MLP,
         merge_every=None,
         training={"epochs": 30, "batch_size": 8, "seed": 5, "learning_rate": 0.01},
-        combination="density_gate",
+        last_method="density_gate",
         distillation=learning,
     )
     report = completed(plan, tmp_path / "fleet")
@@ -222,7 +222,7 @@ def test_a_student_learns_from_drawn_states_what_the_gate_does(data: Path, tmp_p
 
 
 def test_drawn_states_have_the_moments_of_the_gate(data: Path, tmp_path: Path) -> None:
-    plan = plan_of(data, policy=MLP, combination="density_gate")
+    plan = plan_of(data, policy=MLP, last_method="density_gate")
     completed(plan, tmp_path / "fleet")
     gate = load_checkpoint(tmp_path / "fleet" / COMBINED)
     states = DrawnStates.of(gate, (0, 60_000, 0), seed=3)
@@ -248,7 +248,7 @@ def test_drawn_states_have_the_moments_of_the_gate(data: Path, tmp_path: Path) -
 def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Path) -> None:
     write(tmp_path / "data", Drawn([5, 4, 6, 3], [True] * 4, 0), hammer_header())
     learning = {"inputs": "scenes", "scenes": 3, "epochs": 1}
-    changes: dict[str, Any] = {"combination": "density_gate", "distillation": learning}
+    changes: dict[str, Any] = {"last_method": "density_gate", "distillation": learning}
     plan = plan_of(tmp_path / "data", robots=1, policy=MLP, **changes)
     folder = tmp_path / "fleet"
     first = completed(plan, folder)
@@ -267,18 +267,18 @@ def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"policy": {**MLP, "clouds": {"widths": [4]}}, "combination": "density_gate"}, "encoders"),
-        ({"policy": {**MLP, "clouds": {"widths": [4]}}, "combination": "gated_refit"}, "encoders"),
+        ({"policy": {**MLP, "clouds": {"widths": [4]}}, "last_method": "density_gate"}, "encoders"),
+        ({"policy": {**MLP, "clouds": {"widths": [4]}}, "last_method": "gated_refit"}, "encoders"),
         (
-            {"policy": {**MLP, "head": {"type": "flow"}}, "combination": "concatenation"},
+            {"policy": {**MLP, "head": {"type": "flow"}}, "last_method": "concatenation"},
             "linear heads",
         ),
-        ({"policy": MLP, "distillation": {}}, "imitates the combined policy"),
-        ({"combination": "density_gate", "distillation": {"inputs": "moments"}}, "memory"),
+        ({"policy": MLP, "distillation": {}}, "imitates what a `last_method` makes"),
+        ({"last_method": "density_gate", "distillation": {"inputs": "moments"}}, "memory"),
         (
             {
                 "policy": MLP,
-                "combination": "concatenation",
+                "last_method": "concatenation",
                 "distillation": {"inputs": "moments"},
             },
             "the Gaussians of the gate",

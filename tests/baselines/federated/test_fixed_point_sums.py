@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from fleet_tools.baselines.federated.streaming.sums import (
+from fleet_tools.baselines.federated.aggregation import (
     CAPACITY,
     HEAVIEST,
     LARGEST,

@@ -33,6 +33,7 @@ from support.fleet_cases import (
 )
 from support.processes import ROOT
 
+from fleet_tools.baselines.federated.messages import Answer
 from fleet_tools.baselines.federated.record import FleetWriter, load_progress
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.transport import LostRobot
@@ -116,7 +117,7 @@ def test_ctrl_c_keeps_finished_rounds(
 def test_stored_replies_are_not_requested_again(data: Path, whole: Path, tmp_path: Path) -> None:
     plan, folder = plan_of(data, **ROUNDS), tmp_path / "out"
 
-    def stop(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
+    def stop(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
         if robot == 2:
             raise KeyboardInterrupt
         return answer

@@ -22,51 +22,76 @@ from support.fleet_cases import (
     run_rounds,
     same,
 )
+from support.streaming_cases import COMMON
 
-from fleet_tools.baselines.federated.assignment import Assignment
 from fleet_tools.baselines.federated.messages import (
+    CODECS,
+    Answer,
+    Assignment,
+    Change,
+    ChangeRequest,
     LocalUpdate,
-    LocalUpdateRequest,
-    decode_request,
-    decode_update,
-    encode_request,
-    encode_update,
-    is_request,
+    Message,
+    RoundedChange,
+    TrainRequest,
+    checked_update,
+    decode,
+    encode,
+    size_of,
 )
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.query import LossQuery
-from fleet_tools.baselines.merging.queries.wire import decode, encode
-from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.merging.queries.query import LossAnswer, LossQuery, MomentQuery
 from fleet_tools.dataset.samples import Samples
 
 STATE = {"b": torch.arange(3.0), "a": torch.ones(2, 2), "count": torch.tensor(7)}
 UPDATE = LocalUpdate(4, 30, 0.25, STATE)
 
 
-@pytest.mark.parametrize("weights", [None, STATE])
-def test_requests_are_decoded_as_they_were_encoded(weights: Tensors | None) -> None:
-    message = encode_request(LocalUpdateRequest(3, 10, 5, weights))
-    decoded = decode_request(message)
-    assert (decoded.round, decoded.epoch, decoded.epochs) == (3, 10, 5)
-    if weights is None:
-        assert decoded.weights is None
-    else:
-        assert decoded.weights is not None and same(decoded.weights, weights)
-    assert is_request(message) and not is_request(encode(LossQuery(STATE, 0, True)))
+SIX = np.arange(6, dtype=np.uint8)
+VALUES = [
+    TrainRequest(3, 10, 5, None),
+    TrainRequest(3, 10, 5, STATE),
+    ChangeRequest(TrainRequest(1, 0, 1, STATE), None, 1000),
+    ChangeRequest(TrainRequest(1, 0, 1, None), STATE, 1001),
+    UPDATE,
+    Change(1, 7, 0.5, np.linspace(-1, 1, 10, dtype=np.float32)),
+    RoundedChange(1, 7, 0.5, SIX, np.ones(2, np.float32)),
+    LossQuery(STATE, 4),
+    LossAnswer(0.5, {"a": STATE["a"]}),
+    MomentQuery(STATE, ("0",)),
+    {},
+]
 
 
-def test_updates_are_decoded_as_they_were_encoded() -> None:
-    decoded = decode_update(encode_update(UPDATE), 4, STATE)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_every_message_is_decoded_as_it_was_encoded_and_says_its_kind(value: Any) -> None:
+    message = encode(value)
+    again = decode(message)
+    assert type(again) is type(value) and encode(again) == message
+    assert size_of(value) == len(message)
+    kinds = {each.kind: each.type for each in CODECS}
+    assert kinds[header_of(message)["__metadata__"]["kind"]] is type(value)
+    for kind in kinds.keys() - {header_of(message)["__metadata__"]["kind"]}:
+        relabelled = save(load(message), {"kind": kind})
+        if isinstance(value, dict):
+            continue  # it holds nothing
+        with pytest.raises(MessageError):
+            decode(relabelled)
+
+
+def test_updates_are_read_in_the_order_of_the_network() -> None:
+    decoded = checked_update(decode(encode(UPDATE)), 4, STATE)
     assert (decoded.round, decoded.steps, decoded.loss) == (4, 30, 0.25)
     assert list(decoded.weights) == list(STATE) and same(decoded.weights, STATE)
 
 
 def reply_with(**changes: torch.Tensor | None) -> bytes:
     """Returns a reply with other tensors, or without those that are None."""
-    tensors = {**load(encode_update(UPDATE)), **changes}
-    return save({name: each for name, each in tensors.items() if each is not None})
+    tensors = {**load(encode(UPDATE)), **changes}
+    kept = {name: each for name, each in tensors.items() if each is not None}
+    return save(kept, {"kind": "update"})
 
 
 @pytest.mark.parametrize(
@@ -88,7 +113,7 @@ def reply_with(**changes: torch.Tensor | None) -> bytes:
 )
 def test_a_reply_with_anything_else_is_refused(message: bytes, reason: str) -> None:
     with pytest.raises(MessageError, match=reason):
-        decode_update(message, 4, STATE)
+        checked_update(decode(message), 4, STATE)
 
 
 def header_of(message: bytes) -> dict[str, Any]:
@@ -109,8 +134,7 @@ def test_all_messages_of_a_run_hold_weights_gradients_and_counts(
     shapes = {name: list(each.shape) for name, each in plan.blueprint.create().state_dict().items()}
     kinds = set()
     for _, sent, answer in transport.exchanges:
-        for message in (sent, answered(answer)):
-            assert type(message) is bytes
+        for message in (encode(sent), encode(answered(answer))):
             for name, entry in header_of(message).items():
                 if name == "__metadata__":
                     assert set(entry) == {"kind"}
@@ -122,12 +146,12 @@ def test_all_messages_of_a_run_hold_weights_gradients_and_counts(
     alignment = {"seed", "wants_gradient", "model", "gradient"}
     assert kinds == training | (alignment if method == "fleet_merge" else set())
 
-    traffics = [robot.traffic for each in rounds for robot in each.robots.values()]
-    assert sum(traffic.calls for traffic in traffics) == len(transport.exchanges)
-    sent_bytes = sum(len(sent) for _, sent, _ in transport.exchanges)
-    answered_bytes = sum(len(answered(answer)) for _, _, answer in transport.exchanges)
-    assert sent_bytes == sum(traffic.bytes_to_robots for traffic in traffics)
-    assert answered_bytes == sum(traffic.bytes_from_robots for traffic in traffics)
+    robots = [robot for each in rounds for robot in each.robots.values()]
+    assert sum(robot.messages for robot in robots) == len(transport.exchanges)
+    sent_bytes = sum(len(encode(sent)) for _, sent, _ in transport.exchanges)
+    answered_bytes = sum(len(encode(answered(answer))) for _, _, answer in transport.exchanges)
+    assert sent_bytes == sum(robot.bytes_to_robot for robot in robots)
+    assert answered_bytes == sum(robot.bytes_from_robot for robot in robots)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +164,9 @@ def test_no_row_of_data_is_in_messages_or_assignments(
     plan = plan_of(data, method=method, options=options)
     transport = RecordingTransport(local(plan))
     run_rounds(plan, transport)
-    exchanged = b"".join(sent + answered(answer) for _, sent, answer in transport.exchanges)
+    exchanged = b"".join(
+        encode(sent) + encode(answered(answer)) for _, sent, answer in transport.exchanges
+    )
     written = " ".join(assignment.to_json() for assignment in plan.assignments)
     exchanged += pickle.dumps([FleetRobot(each) for each in plan.assignments])  # as Ray sends them
     assert set(Assignment.model_fields) == {
@@ -169,22 +195,39 @@ def test_no_row_of_data_is_in_messages_or_assignments(
 
 def test_a_robot_answers_nothing_else(data: Path) -> None:
     robot = FleetRobot(plan_of(data).assignments[0])
-    request = encode_request(LocalUpdateRequest(1, 0, 1, STATE))
-    for message in (b"", request, encode_update(UPDATE)):
+    others: tuple[Any, ...] = (b"", TrainRequest(1, 0, 1, STATE), UPDATE, None)
+    for message in others:
         with pytest.raises(MessageError):
             robot.answer(message)
     with pytest.raises(MessageError, match="another architecture"):
-        robot.answer(encode(LossQuery(STATE, None, False)))
+        robot.answer(LossQuery(STATE, None, False))
+
+
+def test_a_robot_in_this_process_changes_nothing_that_it_is_sent(data: Path) -> None:
+    plan = plan_of(data, **COMMON, streaming={"bits": 8})
+    weights = plan.blueprint.create(3).state_dict()
+    before = {name: tensor.clone() for name, tensor in weights.items()}
+    training = TrainRequest(1, 0, 2, weights)
+    messages: list[Message] = [training, ChangeRequest(training, weights, 1), LossQuery(weights, 1)]
+    robot = FleetRobot(plan.assignments[0])
+    for message in messages:
+        answer = robot.answer(message)
+        assert same(weights, before) and not any(each.requires_grad for each in weights.values())
+        first = encode(answer)
+        if isinstance(answer, LocalUpdate):  # nor does who keeps an answer see the next one
+            for name, each in answer.weights.items():
+                assert each.data_ptr() != weights[name].data_ptr()
+        assert encode(robot.answer(message)) == encode(answer) == first
 
 
 def test_a_robot_whose_reply_is_damaged_is_left_out(data: Path) -> None:
     plan = plan_of(data, merge_every=1)
 
-    def damage(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
+    def damage(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
         if (robot, before) == (2, 1):
-            tensors = load(answered(answer))
-            tensors["weights.head.bias"][0] = float("nan")
-            return save(tensors)
+            spoilt = decode(encode(answered(answer)))
+            spoilt.weights["head.bias"][0] = float("nan")
+            return spoilt
         return answer
 
     rounds = run_rounds(plan, RecordingTransport(local(plan), damage))
@@ -199,21 +242,17 @@ def test_a_robot_whose_reply_is_damaged_is_left_out(data: Path) -> None:
 def test_a_robot_whose_answer_is_invalid_during_alignment_is_left_out(data: Path) -> None:
     plan = plan_of(data, method="fleet_merge", options={"epochs": 1, "steps": 3}, merge_every=None)
 
-    def add_actions(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
+    def add_actions(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
         if robot == 0 and before == 2:
-            return save(
-                load(answered(answer)) | {"gradient.actions": torch.ones(5, 6)}, {"kind": "loss"}
-            )
+            found = answered(answer)
+            return LossAnswer(found.loss, {**found.gradient, "actions": torch.ones(5, 6)})
         return answer
 
     transport = RecordingTransport(local(plan), add_actions)
     (result,) = run_rounds(plan, transport)
     reason = result.robots[0].left_out
     assert reason is not None and "gradient 'actions'" in reason
-    queries = [
-        (robot, decode(sent)) for robot, sent, _ in transport.exchanges if not is_request(sent)
-    ]
-    queried = [robot for robot, _ in queries]
+    queried = [robot for robot, sent, _ in transport.exchanges if isinstance(sent, LossQuery)]
     last = max(index for index, robot in enumerate(queried) if robot == 0)
     assert sorted(queried[last + 1 :]) == [1] * 3 + [2] * 3  # the others began again
-    assert result.robots[0].traffic.calls == 3
+    assert result.robots[0].messages == 3

@@ -1,6 +1,8 @@
 """Robots answer with moments, by which methods merge."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +11,15 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from support.fleet_cases import local, plan_of, run_rounds
+from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds
 
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.exchange import Exchanges
+from fleet_tools.baselines.federated.messages import Answer, Message
+from fleet_tools.baselines.federated.rounds import merge_problem, robot_data_holders
+from fleet_tools.baselines.federated.transport import Answers, LostRobot, Transport
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.moments.measurement import Moments
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.dataset.samples import Samples
 
@@ -58,12 +65,12 @@ def test_statistics_are_counted_and_do_not_grow_with_the_data(data: Path, tmp_pa
         for method in ("naive_average", "regmean")
     )
     for robot in fitted.robots:
-        one, other = averaged.robots[robot].traffic, fitted.robots[robot].traffic
-        weights = one.bytes_from_robots
-        assert other.calls == one.calls + 1
-        assert weights < other.bytes_to_robots - one.bytes_to_robots + 1000
+        one, other = averaged.robots[robot], fitted.robots[robot]
+        weights = one.bytes_from_robot
+        assert other.messages == one.messages + 1
+        assert weights < other.bytes_to_robot - one.bytes_to_robot + 1000
         # Triangles of 14 x 14 and 7 x 7 in single precision, and names.
-        assert 0 < other.bytes_from_robots - weights - 4 * (14 * 15 + 7 * 8) // 2 < 400
+        assert 0 < other.bytes_from_robot - weights - 4 * (14 * 15 + 7 * 8) // 2 < 400
 
 
 def test_the_base_is_needed_to_refit_it(data: Path) -> None:
@@ -72,35 +79,46 @@ def test_the_base_is_needed_to_refit_it(data: Path) -> None:
 
 
 def test_a_robot_that_answers_with_observations_is_left_out(data: Path) -> None:
-    """It lies: moments with rows of data beside them."""
+    """It lies: moments with those of another map beside them, or with rows of data for entries."""
     plan = plan_of(data, policy=MLP, method="regmean", merge_every=None)
-    transport = _Lying(local(plan), liar=1)
-    (result,) = run_rounds(plan, transport)
-    assert "'observations', which no moments" in (result.robots[1].left_out or "")
-    assert result.robots[0].left_out is None and np.isfinite(result.loss)
+    rows = Moments(torch.zeros(1, 3, 4).double(), torch.zeros(1, 3, 0).double())
+    for lie in ({"observations": rows}, {"head": rows}):
+
+        def tamper(robot: int, before: int, answer: Answer | LostRobot, lie=lie):
+            return answer | lie if robot == 1 and isinstance(answer, dict) else answer
+
+        (result,) = run_rounds(plan, RecordingTransport(local(plan), tamper))
+        assert "not requested" in (result.robots[1].left_out or "")
+        assert result.robots[0].left_out is None and np.isfinite(result.loss)
 
 
-class _Lying:
-    def __init__(self, inner, liar):
-        self._inner, self._liar = inner, liar
+class _Counting:
+    """Counts exchanges."""
 
-    def exchange(self, messages, *, deadline_s=None):
-        from safetensors.torch import load, save
+    def __init__(self, inner: Transport) -> None:
+        self._inner, self.sizes = inner, list[int]()
 
-        for robot, answer in self._inner.exchange(messages, deadline_s=deadline_s):
-            if robot == self._liar and not isinstance(answer, LostRobot):
-                tensors = load(answer)
-                if any(name.startswith("inputs.") for name in tensors):
-                    answer = save(
-                        tensors | {"observations": torch.zeros(3, 4)}, {"kind": "moments"}
-                    )
-            yield robot, answer
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
-    def late(self):
-        return self._inner.late()
+    def exchange(self, messages: Mapping[int, Message], **options: Any) -> Answers:
+        self.sizes.append(len(messages))
+        return self._inner.exchange(dict(reversed(messages.items())), **options)
 
-    def end(self, robot):
-        self._inner.end(robot)
 
-    def close(self):
-        self._inner.close()
+@pytest.mark.parametrize("method", ["density_gate", "gated_refit", "concatenation"])
+def test_all_robots_are_asked_in_one_exchange_and_their_order_does_not_matter(
+    data: Path, method: str
+) -> None:
+    plan = plan_of(data, policy=MLP)
+    (first, *_) = run_rounds(plan, count=1)
+    models = list(first.robot_weights.values())
+    merged = []
+    for counting in (_Counting(local(plan)), _Counting(local(plan))):
+        transport: Any = counting if merged else local(plan)
+        holders = robot_data_holders(Exchanges(transport), [0, 1, 2])
+        merged.append(merge(method, merge_problem(plan, 1, models, [1, 2, 3], holders)))
+    assert counting.sizes == [3] * (2 if method == "gated_refit" else 1)
+    for one, other in zip(merged[0].members, merged[1].members, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert merged[0].traffic == merged[1].traffic

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.baselines.federated.outbox import Outbox
+from fleet_tools.baselines.federated.placement import Outbox
 
 PLACES = st.sampled_from([None, "a", "b"])
 HOSTS = st.sampled_from("xyz")

@@ -14,7 +14,7 @@ pytest.importorskip("safetensors")
 
 from support.fleet_cases import local, plan_of, request
 
-from fleet_tools.baselines.federated.places import place_cores
+from fleet_tools.baselines.federated.placement import place_cores
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.ray_transport import RayTransport
 from fleet_tools.baselines.federated.transport import LostRobot

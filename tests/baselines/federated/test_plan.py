@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fleet_cases import config_of, plan_of, same
 
+from fleet_tools.baselines.federated import REFERENCES
 from fleet_tools.baselines.federated.config import PartitionConfig, reference
 from fleet_tools.baselines.federated.plan import FleetPlan, draw_participants, partition
-from fleet_tools.baselines.federated.references import REFERENCES
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 

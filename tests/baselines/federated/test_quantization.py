@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from fleet_tools.baselines.federated.streaming.quantization import (
+from fleet_tools.baselines.federated.quantization import (
     BITS,
     dequantize,
     pack,

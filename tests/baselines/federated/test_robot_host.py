@@ -11,11 +11,11 @@ pytest.importorskip("safetensors")
 import psutil
 from support.fleet_cases import plan_of, request, write_data
 
+from fleet_tools.baselines.federated.messages import encode
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.federated.robot_host import RobotHost
+from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.merging.queries.query import LossQuery
-from fleet_tools.baselines.merging.queries.wire import encode
 from fleet_tools.errors import DatasetError
 
 ROBOTS = 4
@@ -29,18 +29,18 @@ def _plan(data: Path) -> FleetPlan:
 
 @pytest.mark.parametrize("memory", [0.0, 2.5 * MEGABYTE, 100 * MEGABYTE])
 def test_answers_do_not_depend_on_what_is_open_or_on_the_order(plan: FleetPlan, memory: float):
-    query = encode(LossQuery(plan.blueprint.create(1).state_dict(), 7, True))
+    messages = (request(plan), LossQuery(plan.blueprint.create(1).state_dict(), 7))
     expected = {
-        (robot, message): FleetRobot(plan.assignments[robot]).answer(message)
+        (robot, number): encode(FleetRobot(plan.assignments[robot]).answer(message))
         for robot in range(ROBOTS)
-        for message in (request(plan), query)
+        for number, message in enumerate(messages)
     }
     host = RobotHost(memory)
     for robots in ((0, 1, 2, 3), (3, 3, 0, 2, 1), (1, 0)):
         for robot in robots:
-            for message in (query, request(plan)):
-                assignment = plan.assignments[robot].to_json()
-                assert host.answer(assignment, message) == expected[robot, message]
+            for number in (1, 0):
+                answer = host.answer(plan.assignments[robot].to_json(), messages[number])
+                assert encode(answer) == expected[robot, number]
 
 
 def test_it_drops_the_robots_that_it_has_not_served_for_longest(plan: FleetPlan):
@@ -60,7 +60,7 @@ def test_a_robot_that_raises_is_dropped_and_opens_mended_data(tmp_path: Path):
     folder = write_data(tmp_path / "data")
     plan = plan_of(folder)
     host, text = RobotHost(), plan.assignments[0].to_json()
-    good = host.answer(text, request(plan))
+    good = encode(host.answer(text, request(plan)))
     host.forget(text)
     shutil.move(folder, tmp_path / "elsewhere")
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_a_robot_that_raises_is_dropped_and_opens_mended_data(tmp_path: Path):
             host.answer(text, request(plan))
         assert host.held == []
     shutil.move(tmp_path / "elsewhere", folder)
-    assert host.answer(text, request(plan)) == good
+    assert encode(host.answer(text, request(plan))) == good
 
 
 def test_many_robots_in_turn_hold_constant_memory(tmp_path: Path):
@@ -82,6 +82,6 @@ def test_many_robots_in_turn_hold_constant_memory(tmp_path: Path):
             host.answer(plan.assignments[robot].to_json(), query)
         return process.memory_info().rss
 
-    query = encode(LossQuery(plan.blueprint.create(1).state_dict(), 7, False))
+    query = LossQuery(plan.blueprint.create(1).state_dict(), 7, False)
     after_ten = serve(range(10))
     assert serve(range(10, 30)) - after_ten < 40 * MEGABYTE

@@ -21,10 +21,9 @@ from support.fleet_cases import (
     same,
 )
 
-from fleet_tools.baselines.federated.messages import LocalUpdate
+from fleet_tools.baselines.federated.messages import Answer
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import FleetWriter
-from fleet_tools.baselines.federated.rounds import RobotResult
 from fleet_tools.baselines.federated.run import fine_tune, run
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.merging.average import average
@@ -36,12 +35,6 @@ from fleet_tools.baselines.training.loop import train, validate
 from fleet_tools.baselines.training.state import Tensors, TrainingError, TrainingState
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
-
-
-def update_of(result: RobotResult) -> LocalUpdate:
-    """Returns the local update of a robot that was merged."""
-    assert result.merged_update is not None
-    return result.merged_update
 
 
 def trained(
@@ -69,7 +62,7 @@ def test_a_robot_with_all_data_that_merges_once_is_plain_training(data: Path) ->
     config = TrainingConfig(epochs=4, batch_size=8, seed=assignment.training.seed)
     begin = TrainingState.initial(blueprint.create(assignment.initialization).state_dict())
     state = train(blueprint, Trajectories(learned, blueprint), config, begin)
-    update = update_of(result.robots[0])
+    update = result.robots[0]
     assert same(result.weights, state.weights) and update.loss == state.loss
     assert update.steps == sum(each.record.steps for each in learned.episodes)
     trajectories = Trajectories(held_out, blueprint)
@@ -93,7 +86,7 @@ def test_the_naive_average_is_the_mean_weighted_by_steps(data: Path, initializat
     assert len(seeds) == (1 if initialization == "common" else 3)
     for result in run_rounds(plan):
         for robot, state in enumerate(states):
-            assert same(update_of(result.robots[robot]).weights, state.weights)
+            assert same(result.robot_weights[robot], state.weights)
         steps = np.array([state.steps for state in states])
         for name, tensor in result.weights.items():
             stacked = np.stack([state.weights[name].double().numpy() for state in states])
@@ -122,7 +115,7 @@ def test_every_kind_of_method_respects_the_symmetry_and_repeats_its_bits(data: P
         )
         assert same(one.weights, other.weights)
         asks = method in ("fleet_merge", "fisher", "fed_sgd")
-        assert (one.robots[0].traffic.calls > 1) == asks
+        assert (one.robots[0].messages > 1) == asks
 
 
 def test_task_vectors_begin_where_each_round_began(data: Path) -> None:
@@ -131,8 +124,8 @@ def test_task_vectors_begin_where_each_round_began(data: Path) -> None:
     plan = plan_of(data, method="task_arithmetic", options=options, initialization="common")
     base = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
     for result in run_rounds(plan):
-        updates = [update_of(each) for each in result.robots.values()]
-        mean = average([each.weights for each in updates], [each.steps for each in updates])
+        steps = [each.steps or 0 for each in result.robots.values()]
+        mean = average(list(result.robot_weights.values()), steps)
         for name, tensor in result.weights.items():
             torch.testing.assert_close(tensor, 2 * mean[name] - base[name], rtol=1e-4, atol=1e-5)
         base = result.weights
@@ -202,7 +195,7 @@ def test_a_robot_whose_data_hold_nan_is_left_out_by_name_and_returns(
     overwrite(damaged, np.nan)
     relist(folder)
 
-    def repair(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
+    def repair(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
         if robot == 1 and before == 1:  # after the second round without it
             damaged.path.write_bytes(intact)
             relist(folder)
@@ -213,13 +206,13 @@ def test_a_robot_whose_data_hold_nan_is_left_out_by_name_and_returns(
     reason = rounds[0].robots[1].left_out
     assert reason is not None and reason.startswith("DatasetError: ")
     assert "joint_position' holds NaN" in reason
-    others = [update_of(rounds[0].robots[robot]) for robot in (0, 2)]
-    total = sum(update.steps for update in others)
+    steps = {robot: rounds[0].robots[robot].steps or 0 for robot in (0, 2)}
+    own = rounds[0].robot_weights
     for name, tensor in rounds[0].weights.items():
-        parts = [update.steps / total * update.weights[name] for update in others]
+        parts = [count / sum(steps.values()) * own[k][name] for k, count in steps.items()]
         torch.testing.assert_close(tensor, torch.stack(parts).sum(0))
     after = trained(plan, 1, rounds[1].weights, epochs=1, epoch=2)
-    assert same(update_of(rounds[2].robots[1]).weights, after.weights)
+    assert same(rounds[2].robot_weights[1], after.weights)
 
 
 @pytest.mark.parametrize("ema_decay", [0.0, 0.9])

@@ -10,10 +10,11 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same
-from support.streaming_cases import COMMON, KilledError, Ordered, stream
+from support.streaming_cases import COMMON, KilledError, Ordered
 
-from fleet_tools.baselines.federated.closing import LATE
-from fleet_tools.baselines.federated.streaming.partial import Partial
+from fleet_tools.baselines.federated.exchange import LATE
+from fleet_tools.baselines.federated.partial import Partial
+from fleet_tools.baselines.federated.rounds import NoStore
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.training.state import TrainingError
 
@@ -29,7 +30,7 @@ def test_a_round_closes_when_enough_have_answered(large: Path) -> None:
         closing=closing,
         streaming={},
     )
-    (result,) = stream(plan, Ordered(local(plan), lambda robot: -robot))
+    (result,) = run_rounds(plan, Ordered(local(plan), lambda robot: -robot))
     left_out = {robot: each.left_out for robot, each in result.robots.items()}
     assert left_out == {0: LATE, 1: LATE, 2: None, 3: None, 4: None, 5: None}
 
@@ -38,10 +39,9 @@ def test_a_round_closes_when_enough_have_answered(large: Path) -> None:
 def test_without_a_quorum_there_is_no_merge(large: Path, streaming: Any) -> None:
     closing = {"deadline": 5.0, "quorum": 0.8}
     plan = plan_of(large, **COMMON, robots=5, closing=closing, streaming=streaming)
-    run = run_rounds if streaming is None else stream
-    assert run(plan, Ordered(local(plan), silent=(3,)), count=1)  # 4 of 5
+    assert run_rounds(plan, Ordered(local(plan), silent=(3,)), count=1)  # 4 of 5
     with pytest.raises(TrainingError, match=r"3 of 5 .* quorum is 4"):
-        run(plan, Ordered(local(plan), silent=(3, 4)), count=1)
+        run_rounds(plan, Ordered(local(plan), silent=(3, 4)), count=1)
 
 
 def test_who_fails_is_dropped_without_beginning_anew(large: Path) -> None:
@@ -49,7 +49,7 @@ def test_who_fails_is_dropped_without_beginning_anew(large: Path) -> None:
     recording = RecordingTransport(
         local(plan), lambda robot, before, answer: LostRobot("unplugged") if robot == 2 else answer
     )
-    (result,) = stream(plan, recording)
+    (result,) = run_rounds(plan, recording)
     assert len(recording.exchanges) == 5
     assert [each.left_out for each in result.robots.values()] == [
         None,
@@ -59,7 +59,7 @@ def test_who_fails_is_dropped_without_beginning_anew(large: Path) -> None:
         None,
     ]
     others = replace(plan, clients=tuple(each for each in plan.clients))
-    (without,) = stream(others, Ordered(local(plan), silent=(2,)))
+    (without,) = run_rounds(others, Ordered(local(plan), silent=(2,)))
     assert same(result.weights, without.weights) and without.came_late == 1
 
 
@@ -68,23 +68,27 @@ def test_who_fails_is_dropped_without_beginning_anew(large: Path) -> None:
 def test_a_round_that_was_killed_goes_on_to_the_same_bits(
     large: Path, monkeypatch: pytest.MonkeyPatch, passes: int, after: int
 ) -> None:
-    from fleet_tools.baselines.federated.streaming import rounds
+    from fleet_tools.baselines.federated import rounds
 
     monkeypatch.setattr(rounds, "STORE_EVERY_S", 0.0)
     settings = {"method": "git_rebasin", "streaming": {"passes": passes}, "merge_every": None}
     plan = plan_of(large, robots=4, **settings)
-    (undisturbed,) = stream(plan)
+    (undisturbed,) = run_rounds(plan)
     stored: list[Partial] = []
 
-    def store(partial: Partial) -> None:
-        stored.append(replace(partial, robots=dict(partial.robots)))
-        if len(stored) == after:
-            raise KilledError
+    class Store(NoStore):
+        def partial(self) -> Partial | None:
+            return stored[-1] if stored else None
+
+        def save_partial(self, partial: Partial) -> None:
+            stored.append(partial)
+            if len(stored) == after:
+                raise KilledError
 
     with pytest.raises(KilledError):
-        stream(plan, store=store)
+        run_rounds(plan, store=Store())
     recording = RecordingTransport(local(plan))
-    (resumed,) = stream(plan, recording, partial=stored[-1])
+    (resumed,) = run_rounds(plan, recording, store=Store())
     assert same(resumed.weights, undisturbed.weights) and resumed.loss == undisturbed.loss
     assert resumed.robots == undisturbed.robots
     assert len(recording.exchanges) == 4 * passes - after  # nobody who answered is asked again

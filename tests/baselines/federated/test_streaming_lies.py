@@ -13,82 +13,80 @@ pytest.importorskip("safetensors")
 import numpy as np
 import torch
 from support.damage import damaged
-from support.fleet_cases import RecordingTransport, answered, local, plan_of, same
-from support.streaming_cases import COMMON, Ordered, stream
+from support.fleet_cases import RecordingTransport, answered, local, plan_of, run_rounds, same
+from support.streaming_cases import COMMON, Ordered
 
-from fleet_tools.baselines.federated.messages import LocalUpdate, LocalUpdateRequest
+from fleet_tools.baselines.federated.aggregation import FixedPointSum
+from fleet_tools.baselines.federated.messages import (
+    Answer,
+    Change,
+    ChangeRequest,
+    LocalUpdate,
+    RoundedChange,
+    TrainRequest,
+    checked_change,
+    decode,
+    encode,
+)
+from fleet_tools.baselines.federated.partial import Partial
+from fleet_tools.baselines.federated.quantization import pack, quantize
 from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.run import run
-from fleet_tools.baselines.federated.streaming.messages import (
-    ChangeRequest,
-    decode_change_request,
-    decode_rounded,
-    decode_vector,
-    encode_change_request,
-    encode_rounded,
-    encode_vector,
-)
-from fleet_tools.baselines.federated.streaming.partial import Partial
-from fleet_tools.baselines.federated.streaming.quantization import quantize
-from fleet_tools.baselines.federated.streaming.sums import FixedPointSum
-from fleet_tools.baselines.federated.streaming.vectors import sizes
 from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.baselines.merging.errors import MessageError
+
+
+def with_vector(change: Change, vector: np.ndarray) -> Change:
+    return replace(change, vector=vector)
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda update, vector: encode_vector(update, vector[:-1]),
-        lambda update, vector: encode_vector(update, vector.astype(np.float64)),
-        lambda update, vector: encode_vector(update, np.full_like(vector, np.nan)),
-        lambda update, vector: encode_vector(update, np.full_like(vector, 1e9)),
-        lambda update, vector: encode_vector(replace(update, round=2), vector),
-        lambda update, vector: encode_vector(replace(update, steps=0), vector),
-        lambda update, vector: encode_vector(replace(update, steps=2**40), vector),
-        lambda update, vector: encode_vector(replace(update, loss=float("nan")), vector),
-        lambda update, vector: b"nothing",
+        lambda change: with_vector(change, change.vector[:-1]),
+        lambda change: with_vector(change, change.vector.astype(np.float64)),
+        lambda change: with_vector(change, np.full_like(change.vector, np.nan)),
+        lambda change: with_vector(change, np.full_like(change.vector, 1e9)),
+        lambda change: replace(change, round=2),
+        lambda change: replace(change, steps=0),
+        lambda change: replace(change, steps=2**40),
+        lambda change: replace(change, loss=float("nan")),
+        lambda change: LocalUpdate(1, change.steps, change.loss, {}),
+        lambda change: {},
     ],
-    ids=["short", "double", "nan", "huge", "round", "steps", "heavy", "loss", "bytes"],
+    ids=["short", "double", "nan", "huge", "round", "steps", "heavy", "loss", "kind", "moments"],
 )
-def test_an_invalid_answer_is_left_out(data: Path, spoil: Callable[..., bytes]) -> None:
+def test_an_invalid_answer_is_left_out(data: Path, spoil: Callable[..., Answer]) -> None:
     plan = plan_of(data, **COMMON, streaming={}, merge_every=None)
-    base = plan.first_base()
-    assert base is not None
-    size = sum(sizes(base))
 
-    def tamper(robot: int, before: int, answer: bytes | LostRobot) -> bytes | LostRobot:
-        if robot != 1:
-            return answer
-        change = decode_vector(answered(answer), 1, size)
-        return spoil(LocalUpdate(1, change.steps, change.loss, {}), change.vector)
+    def tamper(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
+        return spoil(answered(answer)) if robot == 1 else answer
 
-    (result,) = stream(plan, RecordingTransport(local(plan), tamper))
-    (others,) = stream(plan, Ordered(local(plan), silent=(1,)))
+    (result,) = run_rounds(plan, RecordingTransport(local(plan), tamper))
+    (others,) = run_rounds(plan, Ordered(local(plan), silent=(1,)))
     assert result.robots[1].left_out and same(result.weights, others.weights)
 
 
 def test_damaged_messages_are_refused_by_one_typed_error() -> None:
     generator = np.random.default_rng(0)
     weights = {"a": torch.zeros(2, 3), "b": torch.ones(4)}
-    training, update = LocalUpdateRequest(1, 0, 1, weights), LocalUpdate(1, 7, 0.5, {})
     vector = np.linspace(-1, 1, 10, dtype=np.float32)
-    levels, largest = quantize(vector, 1.0, 8, generator), np.ones(2, np.float32)
-    reads: list[tuple[bytes, Callable[[bytes], object]]] = [
-        (encode_change_request(ChangeRequest(training, weights, 1000)), decode_change_request),
-        (encode_vector(update, vector), lambda each: decode_vector(each, 1, 10)),
-        (
-            encode_rounded(update, levels, largest, 8),
-            lambda each: decode_rounded(each, 1, [6, 4], 8),
-        ),
+    packed = np.frombuffer(pack(quantize(vector, 1.0, 8, generator), 8), np.uint8).copy()
+    rounded = RoundedChange(1, 7, 0.5, packed, np.ones(2, np.float32))
+    reads: list[tuple[Any, Callable[[Any], object]]] = [
+        (ChangeRequest(TrainRequest(1, 0, 1, weights), weights, 1000), lambda request: None),
+        (Change(1, 7, 0.5, vector), lambda change: checked_change(change, 1, [10], None)),
+        (rounded, lambda change: checked_change(change, 1, [6, 4], 8)),
     ]
     outcomes = []
-    for message, read in reads:
-        read(message)
+    for value, check in reads:
+        message = encode(value)
+        check(decode(message))
         for _ in range(300):
             try:
-                read(damaged(message, generator))
+                check(decode(damaged(message, generator)))
                 outcomes.append("read")
             except MessageError:
                 outcomes.append("refused")
@@ -97,7 +95,7 @@ def test_damaged_messages_are_refused_by_one_typed_error() -> None:
 
 def test_a_robot_of_another_fleet_refuses_a_request(data: Path) -> None:
     (assignment, *_) = plan_of(data).assignments
-    request = encode_change_request(ChangeRequest(LocalUpdateRequest(1, 0, 1, None), None, 1000))
+    request = ChangeRequest(TrainRequest(1, 0, 1, None), None, 1000)
     with pytest.raises(MessageError, match="does not stream"):
         FleetRobot(assignment).answer(request)
 

@@ -12,10 +12,10 @@ pytest.importorskip("safetensors")
 from support.fleet_cases import arguments, config_of, local, plan_of
 from support.streaming_cases import COMMON, KilledError
 
+from fleet_tools.baselines.federated.partial import Partial
 from fleet_tools.baselines.federated.progress import after_round
 from fleet_tools.baselines.federated.record import FleetWriter
-from fleet_tools.baselines.federated.streaming.partial import Partial
-from fleet_tools.baselines.federated.streaming.rounds import run_streaming_round
+from fleet_tools.baselines.federated.rounds import NoStore, run_round
 from fleet_tools.baselines.federated.summary import as_text
 from fleet_tools.baselines.fleet import main
 from fleet_tools.errors import ConfigError
@@ -52,20 +52,21 @@ def test_the_program_stores_answers_and_resumes(large: Path, tmp_path: Path) -> 
     assert [json.loads(line)["robot"] for line in lines[1]] == plan.participants(2)
     # Killed after the first round, with half of the second one done.
     with FleetWriter(tmp_path / "killed", plan) as writer:
-        first = run_streaming_round(plan, local(plan), 1, None)
+        first = run_round(plan, local(plan), 1, None)
         writer.save(after_round(None, plan, first, None, 0.0))
         writer.save_answers(1, first.robots.values())
         stored: list[Partial] = []
 
-        def store(partial: Partial) -> None:
-            writer.save_partial(partial)
-            stored.append(partial)
-            if len(stored) == 3:
-                raise KilledError
+        class Store(NoStore):
+            def save_partial(self, partial: Partial) -> None:
+                writer.save_partial(partial)
+                stored.append(partial)
+                if len(stored) == 3:
+                    raise KilledError
 
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
-            patch.setattr("fleet_tools.baselines.federated.streaming.rounds.STORE_EVERY_S", 0.0)
-            run_streaming_round(plan, local(plan), 2, first.weights, store=store)
+            patch.setattr("fleet_tools.baselines.federated.rounds.STORE_EVERY_S", 0.0)
+            run_round(plan, local(plan), 2, first.weights, Store())
     assert main(arguments(large, tmp_path / "killed", **changes)) == 0
     assert "10 requests: 10 changes merged, 0 not awaited, 0 failed" in as_text("", report)
     for name in ("merged.safetensors", "report.json", "answers/2.jsonl"):

@@ -10,12 +10,16 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from support.fleet_cases import local, plan_of, request, write_data
+from support.fleet_cases import exchanged, local, plan_of, request, write_data
 
-from fleet_tools.baselines.federated.messages import LocalUpdateRequest, encode_request
+from fleet_tools.baselines.federated.messages import Message, TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.reply_cache import CachingTransport
-from fleet_tools.baselines.federated.transport import Answers, LocalTransport, LostRobot
+from fleet_tools.baselines.federated.transport import (
+    Answers,
+    CachingTransport,
+    LocalTransport,
+    LostRobot,
+)
 
 ROBOTS = 4
 
@@ -25,23 +29,23 @@ def _plan(data: Path) -> FleetPlan:
     return plan_of(data, robots=ROBOTS, split={"by": "nothing"})
 
 
-def first_request(epochs: int = 1) -> bytes:
+def first_request(epochs: int = 1) -> TrainRequest:
     """Returns a request of the first round, whose replies are cached."""
-    return encode_request(LocalUpdateRequest(1, 0, epochs, None))
+    return TrainRequest(1, 0, epochs, None)
 
 
 def epochs_of(seconds: float, plan: FleetPlan) -> int:
     """Returns for how many epochs a robot trains in about a time."""
     begun = time.monotonic()
-    dict(local(plan).exchange({0: request(plan, 50)}))
+    exchanged(local(plan).exchange({0: request(plan, 50)}))
     return int(seconds * 50 / (time.monotonic() - begun))
 
 
 def test_a_robot_that_ends_after_the_deadline_is_late_and_none_begins_then(plan: FleetPlan):
     transport = local(plan)
     slow = request(plan, epochs_of(8.0, plan))
-    dict(transport.exchange({0: request(plan)}))  # its data are open
-    answers = dict(transport.exchange({0: request(plan), 1: slow, 2: slow}, deadline_s=1.5))
+    exchanged(transport.exchange({0: request(plan)}))  # its data are open
+    answers = exchanged(transport.exchange({0: request(plan), 1: slow, 2: slow}, deadline_s=1.5))
     assert list(answers) == [0]
     assert transport.late() == [1] and transport.late() == []
 
@@ -63,8 +67,8 @@ def test_the_time_before_the_first_answer_is_asked_for_does_not_count(plan: Flee
 def test_a_closed_iterator_sends_nothing_more(plan: FleetPlan):
     begun = []
 
-    class Messages(dict[int, bytes]):
-        def __getitem__(self, robot: int) -> bytes:
+    class Messages(dict[int, Message]):
+        def __getitem__(self, robot: int) -> Message:
             begun.append(robot)
             return super().__getitem__(robot)
 
@@ -79,23 +83,23 @@ def test_a_lost_robot_is_reported_in_one_line(tmp_path: Path):
     plan = plan_of(folder)
     lines: list[str] = []
     transport = LocalTransport(plan.assignments, report=lines.append)
-    good = dict(transport.exchange({0: request(plan)}))
+    good = exchanged(transport.exchange({0: request(plan)}))
     shutil.rmtree(folder)
-    assert dict(transport.exchange({0: request(plan)})) == good  # its data are open
-    lost = dict(transport.exchange({1: request(plan)}))[1]
+    assert exchanged(transport.exchange({0: request(plan)})) == good  # its data are open
+    lost = exchanged(transport.exchange({1: request(plan)}))[1]
     assert isinstance(lost, LostRobot) and lost.reason.startswith("DatasetError: ")
     assert lines == [f"Robot 1 is lost: {lost.reason}"] and "\n" not in lines[0]
     transport.end(0)
-    assert isinstance(dict(transport.exchange({0: request(plan)}))[0], LostRobot)
+    assert isinstance(exchanged(transport.exchange({0: request(plan)}))[0], LostRobot)
 
 
 def test_a_cache_passes_deadlines_and_late_robots_on(plan: FleetPlan, tmp_path: Path):
     transport = CachingTransport(local(plan), plan.assignments, tmp_path)
-    known = dict(transport.exchange({0: first_request()}))
+    known = exchanged(transport.exchange({0: first_request()}))
     slow = first_request(epochs_of(8.0, plan))
-    assert dict(transport.exchange({1: slow, 0: first_request()}, deadline_s=1.5)) == known
+    assert exchanged(transport.exchange({1: slow, 0: first_request()}, deadline_s=1.5)) == known
     assert transport.late() == [1]
-    assert dict(transport.exchange({0: first_request()}, deadline_s=0.0)) == {}
+    assert exchanged(transport.exchange({0: first_request()}, deadline_s=0.0)) == {}
 
 
 def test_a_closed_cache_closes_what_it_wraps(plan: FleetPlan, tmp_path: Path):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fleet_cases import plan_of, run_rounds, same, write_data
 
-from fleet_tools.baselines.federated.messages import LocalUpdateRequest, encode_request
+from fleet_tools.baselines.federated.messages import TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.transport import LocalTransport
@@ -111,7 +111,7 @@ def test_data_that_changed_since_the_report_are_refused(own: list[Path]) -> None
     _, plan = planned(own)
     other = Node(0, 2, (str(own[2]),)).localized(plan.assignments[0])
     with pytest.raises(DatasetError, match="not the assigned ones"):
-        FleetRobot(other).answer(encode_request(LocalUpdateRequest(1, 0, 1, None)))
+        FleetRobot(other).answer(TrainRequest(1, 0, 1, None))
 
 
 def test_without_data_of_nodes_the_plan_stays(own: list[Path]) -> None:

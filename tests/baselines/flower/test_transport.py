@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, RecordDict  # pyright: ignore[reportMissingIm
 from support.fleet_cases import local, plan_of, run_rounds, same, write_data
 from support.flower_grid import GridHere, Node
 
-from fleet_tools.baselines.federated.messages import LocalUpdateRequest, encode_request
+from fleet_tools.baselines.federated.messages import Answer, LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import FleetWriter, load_progress
 from fleet_tools.baselines.federated.run import run
@@ -23,7 +23,7 @@ from fleet_tools.baselines.flower.transport import FlowerTransport
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import ConfigError
 
-REQUEST = encode_request(LocalUpdateRequest(1, 0, 1, None))
+REQUEST = TrainRequest(1, 0, 1, None)
 
 
 @pytest.fixture(scope="module", name="plan")
@@ -83,7 +83,7 @@ def test_after_the_deadline_answers_are_late(plan: FleetPlan) -> None:
     grid = GridHere(nodes(3), delays={101: 20, 102: None})
     transport = FlowerTransport(grid, plan.assignments)
     answers = dict(transport.exchange(dict.fromkeys(range(3), REQUEST), deadline_s=0.1))
-    assert list(answers) == [0] and isinstance(answers[0], bytes)
+    assert list(answers) == [0] and isinstance(answers[0], LocalUpdate)
     late: list[int] = []
     for _ in range(30):
         late += transport.late()
@@ -116,13 +116,13 @@ def test_robots_of_absent_and_failing_nodes_are_lost_and_return(plan: FleetPlan)
     grid = GridHere(there, fails=lambda node, message: node in failing and len(grid.sent) > 2)
     transport = FlowerTransport(grid, plan.assignments)
     answers = dict(transport.exchange(dict.fromkeys(range(3), REQUEST), deadline_s=30))
-    assert isinstance(answers[0], bytes)
+    assert isinstance(answers[0], LocalUpdate)
     assert answers[1] == LostRobot("the process ended")
     assert answers[2] == LostRobot("its node is not online, or did not report")
     failing.clear()
     grid.nodes[205] = gone  # a SuperNode without a key has another id when it returns
     answers = dict(transport.exchange(dict.fromkeys(range(3), REQUEST), deadline_s=30))
-    assert all(isinstance(each, bytes) for each in answers.values())
+    assert all(isinstance(each, LocalUpdate) for each in answers.values())
 
 
 def test_a_node_that_was_started_again_takes_over(plan: FleetPlan) -> None:
@@ -168,11 +168,11 @@ def test_what_a_node_answers_is_read_strictly() -> None:
 def test_the_path_of_data_on_the_server_does_not_matter_to_nodes_with_their_own(
     plan: FleetPlan,
 ) -> None:
-    def answer(**data: str) -> bytes | LostRobot:
+    def answer(**data: str) -> Answer | LostRobot:
         grid = GridHere({1: {"partition-id": 0, "num-partitions": 1, **data}})
         away = [each.model_copy(update={"data": ("/nowhere",)}) for each in plan.assignments]
         return dict(FlowerTransport(grid, away).exchange({0: REQUEST}))[0]
 
-    assert isinstance(answer(data=plan.config.data[0]), bytes)
+    assert isinstance(answer(data=plan.config.data[0]), LocalUpdate)
     lost = answer()
     assert isinstance(lost, LostRobot) and "DatasetError" in lost.reason

@@ -19,7 +19,8 @@ from fleet_tools.baselines.merging.methods.registry import merge as merge_models
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.errors import FleetToolsError, UnknownNameError
 
-QUICK = ("steps=2", "epochs=1", "rounds=1", "samples=2")
+QUICK = ("steps=2", "epochs=1", "rounds=1", "samples=2", "byzantine=0")
+OF_TWO = [name for name in NETWORKS if "krum" not in name]  # which is among three at least
 
 
 @pytest.fixture(name="paths")
@@ -55,7 +56,7 @@ def options_of(method):
     return arguments
 
 
-@pytest.mark.parametrize("method", NETWORKS)
+@pytest.mark.parametrize("method", OF_TWO)
 def test_every_method_stores_a_model_and_does_not_change_its_inputs(method, paths):
     before = [path.read_bytes() for path in paths]
     code, output = run(paths, *options_of(method), "--quiet", method=method)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
+import torch
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
 from support.architectures import Architecture, Recurrent

@@ -29,7 +29,7 @@ from fleet_tools.errors import UnknownNameError
 SHORT = Descent(steps=2)
 MERGES = [name for name in NETWORKS if name not in {"distillation", "lora", *RULES}]
 """Methods of one network, but a student, adapters and rules, whose laws are in their own tests."""
-FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "repair"}
+FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "repair", "compress"}
 """Methods that solve for the merged model with messages in single precision."""
 CHANGED = {"ties", "dare", "iso_c", "iso_cts", "fed_sgd"}
 """Methods that make another model of one."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fleet_tools.baselines.federated.robot_summary import RobotSummary
-from fleet_tools.baselines.federated.streaming.sums import CAPACITY, FixedPointSum
+from fleet_tools.baselines.federated.aggregation import CAPACITY, FixedPointSum
+from fleet_tools.baselines.federated.exchange import RobotSummary
 from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError

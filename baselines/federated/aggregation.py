@@ -1,11 +1,25 @@
-"""Sums in fixed point: integers, so that neither order nor grouping matters to the last bit."""
+"""Aggregators of rounds: updates kept for a merge, and changes summed as they come.
 
+Sums are of integers in fixed point, so that neither the order in which answers arrive nor their
+grouping matters to the last bit.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import torch
 
+from fleet_tools.baselines.federated.messages import (
+    Answer,
+    LocalUpdate,
+    checked_change,
+    checked_update,
+)
+from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
+from fleet_tools.baselines.training.state import Tensors
 
 RESOLUTION = 2.0**-28
 """Unit of a sum. The change of a weight is rounded to it, an error of at most 2e-9."""
@@ -80,3 +94,58 @@ class FixedPointSum:
     def mean(self) -> np.ndarray:
         """Returns the weighted mean, shape (n,), float64."""
         return self.terms * (RESOLUTION / self.weight)
+
+
+class Updates:
+    """Keeps the updates of a round, which a merging method then merges.
+
+    Args:
+        round_number: Number of the round.
+        expected: State dict of the network; its numbers do not matter.
+        keep: Called with each valid update, and its robot before it.
+
+    Attributes:
+        by_robot: The updates by robot number, in the order in which they came.
+    """
+
+    def __init__(
+        self,
+        round_number: int,
+        expected: Mapping[str, torch.Tensor],
+        keep: Callable[[int, LocalUpdate], None] = lambda robot, update: None,
+    ) -> None:
+        self._round, self._expected, self._keep = round_number, expected, keep
+        self.by_robot: dict[int, LocalUpdate] = {}
+
+    def add(self, robot: int, answer: Answer) -> None:
+        """See `exchange.Aggregator`."""
+        update = checked_update(answer, self._round, self._expected)
+        self._keep(robot, update)
+        self.by_robot[robot] = update
+
+
+class ChangeSum:
+    """Sums the changes of a streaming round by the robots' numbers of steps.
+
+    Args:
+        round_number: Number of the round.
+        reference: Weights from which the changes lead.
+        bits: Number of bits of each number of a change; None for float32.
+        total: The sum so far.
+
+    Attributes:
+        total: The sum so far.
+        robots: Robots whose changes were added here.
+    """
+
+    def __init__(
+        self, round_number: int, reference: Tensors, bits: int | None, total: FixedPointSum
+    ) -> None:
+        self._round, self._counts, self._bits = round_number, sizes(reference), bits
+        self.total, self.robots = total, set[int]()
+
+    def add(self, robot: int, answer: Answer) -> None:
+        """See `exchange.Aggregator`."""
+        change = checked_change(answer, self._round, self._counts, self._bits)
+        self.total = self.total.plus(change.vector, change.steps)
+        self.robots.add(robot)

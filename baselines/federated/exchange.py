@@ -1,0 +1,232 @@
+"""Messages to robots and their answers in one round, and what was exchanged with each robot.
+
+All that a round sends passes `Exchanges.ask`: requests to train or for changes, and queries of a
+merge.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from fleet_tools.baselines.federated.messages import Answer, Message, Trained, size_of
+from fleet_tools.baselines.federated.transport import LostRobot, Transport
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.queries.data_holder import (
+    DataHolder,
+    DataHolderError,
+    Traffic,
+)
+from fleet_tools.baselines.merging.queries.query import DataAnswer, DataQuery
+from fleet_tools.config.values import Value
+
+LATE = "it had not answered when the round closed"
+"""Why a robot is left out for whose answer the round did not wait."""
+
+
+class RobotSummary(Value):
+    """What was exchanged with a robot in a round.
+
+    Attributes:
+        robot: Number of the robot.
+        steps: Number of steps that it learned from; None if it was lost before it replied.
+        loss: Mean loss over them; None likewise.
+        left_out: Why it was left out of the merge; None if it was merged.
+        messages: Number of messages that it was sent.
+        bytes_to_robot, bytes_from_robot: Size of the messages.
+    """
+
+    robot: int
+    steps: int | None = None
+    loss: float | None = None
+    left_out: str | None = None
+    messages: int = 0
+    bytes_to_robot: int = 0
+    bytes_from_robot: int = 0
+
+
+class Aggregator(Protocol):
+    """Takes answers as they come, in any order."""
+
+    def add(self, robot: int, answer: Answer) -> None:
+        """Takes an answer, or raises `MessageError` if it is invalid."""
+        ...
+
+
+class Exchanges:
+    """All exchanges of one round.
+
+    Args:
+        transport: Transport to the robots.
+        robots: What was exchanged in the round before it was interrupted.
+
+    Attributes:
+        transport: As given.
+        robots: What was exchanged with each robot so far, by robot number.
+    """
+
+    def __init__(
+        self, transport: Transport, robots: Mapping[int, RobotSummary] | None = None
+    ) -> None:
+        self.transport, self.robots = transport, dict(robots or {})
+        self._size: tuple[object, int] = (None, 0)
+
+    def ask(
+        self,
+        messages: Mapping[int, Message],
+        aggregator: Aggregator,
+        *,
+        wanted: int | None = None,
+        deadline_s: float | None = None,
+        after_answer: Callable[[], None] = lambda: None,
+    ) -> list[int]:
+        """Sends messages, and takes answers until enough are valid, or until a deadline.
+
+        Args:
+            messages: A message for each robot, by robot number.
+            aggregator: Takes the answers.
+            wanted: Number of valid answers that suffice; None for all.
+            deadline_s: Time limit, s; None for none.
+            after_answer: Called after each valid answer.
+
+        Returns:
+            Numbers of the robots that answered validly, ascending.
+        """
+        taken: list[int] = []
+        silent = set(messages)
+        answers = self.transport.exchange(messages, deadline_s=deadline_s)
+        with contextlib.closing(answers):
+            for robot, answer in answers:
+                silent.discard(robot)
+                reason = self._add(aggregator, robot, answer)
+                self.record(robot, messages[robot], answer, reason)
+                if reason is None:
+                    taken.append(robot)
+                    after_answer()
+                    if len(taken) == wanted:
+                        break
+        for robot in sorted(silent):
+            self.record(robot, messages[robot], None, LATE)
+        return sorted(taken)
+
+    def record(
+        self,
+        robot: int,
+        message: Message,
+        answer: Answer | LostRobot | None,
+        left_out: str | None = None,
+    ) -> None:
+        """Adds a message and its answer to what was exchanged with a robot."""
+        before = self.robots.get(robot) or RobotSummary(robot=robot)
+        received = 0 if answer is None or isinstance(answer, LostRobot) else size_of(answer)
+        learned = answer if isinstance(answer, Trained) and left_out is None else before
+        self.robots[robot] = before.model_copy(
+            update={
+                "steps": learned.steps,
+                "loss": learned.loss,
+                "left_out": left_out,
+                "messages": before.messages + 1,
+                "bytes_to_robot": before.bytes_to_robot + self._size_of(message),
+                "bytes_from_robot": before.bytes_from_robot + received,
+            }
+        )
+
+    def leave_out(self, robot: int, reason: str) -> None:
+        """Ends a robot, and says why."""
+        self.transport.end(robot)
+        self.robots[robot] = self.robots[robot].model_copy(update={"left_out": reason})
+
+    def merged(self) -> list[int]:
+        """Returns the robots that were not left out, ascending."""
+        return sorted(robot for robot, each in self.robots.items() if each.left_out is None)
+
+    def traffic(self) -> Traffic:
+        """Returns what was exchanged with all robots so far."""
+        robots = self.robots.values()
+        return Traffic(
+            sum(each.messages for each in robots),
+            sum(each.bytes_to_robot for each in robots),
+            sum(each.bytes_from_robot for each in robots),
+        )
+
+    def _add(self, aggregator: Aggregator, robot: int, answer: Answer | LostRobot) -> str | None:
+        """Lets the aggregator take an answer, and returns why it does not."""
+        if isinstance(answer, LostRobot):
+            return answer.reason
+        try:
+            aggregator.add(robot, answer)
+        except MessageError as error:
+            self.transport.end(robot)
+            return str(error)
+        return None
+
+    def _size_of(self, message: Message) -> int:
+        if self._size[0] is not message:  # most are sent to many robots
+            self._size = message, size_of(message)
+        return self._size[1]
+
+
+class RobotDataHolder:
+    """A robot as a data holder that merging methods ask, all robots of a merge at once.
+
+    Args:
+        robot: Number of the robot.
+        group: The robots of the merge.
+
+    Attributes:
+        robot, group: As given.
+    """
+
+    def __init__(self, robot: int, group: "RobotGroup") -> None:
+        self.robot, self.group = robot, group
+
+    def answer(self, query: DataQuery) -> DataAnswer:
+        """Sends a query, and waits for the answer; see `DataHolder`.
+
+        Raises:
+            DataHolderError: The robot is lost.
+        """
+        return self.group.answer_all([(self, query)])[0][0]
+
+
+class RobotGroup:
+    """The robots of a merge, a `merging.queries.data_holder.DataHolderGroup`.
+
+    Args:
+        exchanges: Exchanges of the round.
+    """
+
+    def __init__(self, exchanges: Exchanges) -> None:
+        self._exchanges = exchanges
+
+    def answer_all(
+        self, queries: Sequence[tuple[DataHolder, DataQuery]]
+    ) -> tuple[list[DataAnswer], Traffic]:
+        """Sends a query to each robot, and waits for all answers; see `DataHolderGroup`.
+
+        Raises:
+            DataHolderError: A robot is lost.
+        """
+        asked: list[tuple[Any, DataQuery]] = list(queries)
+        before, answers = self._exchanges.traffic(), _Answers()
+        messages = {holder.robot: query for holder, query in asked}
+        self._exchanges.ask(messages, answers)
+        for holder, _ in asked:
+            if (reason := self._exchanges.robots[holder.robot].left_out) is not None:
+                raise DataHolderError(holder, reason)
+        after = self._exchanges.traffic()
+        traffic = Traffic(
+            after.calls - before.calls,
+            after.bytes_to_robots - before.bytes_to_robots,
+            after.bytes_from_robots - before.bytes_from_robots,
+        )
+        return [answers.by_robot[holder.robot] for holder, _ in asked], traffic
+
+
+class _Answers:
+    """Keeps answers; whoever asked checks them."""
+
+    def __init__(self) -> None:
+        self.by_robot: dict[int, Any] = {}
+
+    def add(self, robot: int, answer: Answer) -> None:
+        self.by_robot[robot] = answer

@@ -1,0 +1,322 @@
+"""`fleet_tools.merging`: any models with plain data, without a simulator."""
+
+import copy
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from support.processes import run_python
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import fleet_tools.merging
+from fleet_tools.baselines.merging.errors import (
+    MergeError,
+    ModelMismatchError,
+    UnsoundMergeError,
+)
+from fleet_tools.errors import FleetToolsError, UnknownNameError
+from fleet_tools.merging import LocalDataHolder, MergeProblem, MergeResult, merge, problem_of
+
+METHODS = fleet_tools.merging.methods
+QUICK = {"steps": 2, "epochs": 1, "rounds": 1, "samples": 2, "byzantine": 0}
+
+
+def network(seed: int, classes: int = 3) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, classes)
+    ).eval()
+
+
+def loader(seed: int, labels: str = "classes", rows: int = 60) -> DataLoader:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(rows, 5, generator=generator) + seed
+    targets = inputs[:, :3].argmax(1) if labels == "classes" else inputs[:, :3]
+    return DataLoader(TensorDataset(inputs, targets), batch_size=20)
+
+
+def options_of(name: str) -> dict[str, int]:
+    known = METHODS[name].options
+    return {k: v for k, v in QUICK.items() if k in known or (k == "steps" and "descent" in known)}
+
+
+@pytest.mark.parametrize("labels", ["classes", "targets"])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_merges_modules_with_loaders(name, labels):
+    models = [network(seed) for seed in range(3)]
+    before = [copy.deepcopy(model.state_dict()) for model in models]
+    base = {"base": network(9)} if "a base" in METHODS[name].needs else {}
+    data = [loader(seed, labels) for seed in range(3)]
+    result = merge(name, models, data=data, **base, **options_of(name))
+    inputs = torch.randn(7, 5)
+    outputs = result.model(inputs)
+    assert outputs.shape == (7, 3) and bool(torch.isfinite(outputs).all())
+    assert result.is_ensemble == (METHODS[name].returns == "an ensemble")
+    assert result.parameters == (3 if result.is_ensemble else 1) * sum(
+        each.numel() for each in models[0].parameters()
+    )
+    for model, kept in zip(models, before, strict=True):
+        assert all(torch.equal(model.state_dict()[key], kept[key]) for key in kept)
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_losses_and_gradients_are_those_of_plain_pytorch(classes):
+    """By another route: one pass over all rows, with an optimizer's gradient."""
+    model, batches = network(0), list(loader(1, "classes" if classes else "targets", 50))
+    problem = problem_of([model, network(1)], data=[batches, batches], method="fed_sgd")
+    holder = problem.data_holders[0]
+    assert isinstance(holder, LocalDataHolder)
+    inputs, labels = (torch.cat(each) for each in zip(*batches, strict=True))
+    loss = nn.CrossEntropyLoss() if classes else nn.MSELoss()
+    expected = loss(model(inputs), labels)
+    torch.testing.assert_close(holder.loss(model, None), expected)
+    drawn = {float(holder.loss(model, seed).detach()) for seed in range(20)}
+    each = sorted(float(loss(model(x), y).detach()) for x, y in batches)
+    assert sorted(drawn) == pytest.approx(each)
+
+
+def test_models_states_and_a_problem_give_the_same_merge():
+    models, data = [network(seed) for seed in range(3)], [loader(seed) for seed in range(3)]
+    merged = merge("regmean", models, data=data, averaging_weights=[1, 2, 3], seed=4)
+    states = [model.state_dict() for model in models]
+    again = merge(
+        "regmean", states, data=data, model=models[2], averaging_weights=[1, 2, 3], seed=4
+    )
+    problem = problem_of(models, data=data, averaging_weights=[1, 2, 3], seed=4, method="regmean")
+    for other in (again, merge("regmean", problem)):
+        assert all(torch.equal(merged.state[name], other.state[name]) for name in merged.state)
+    assert isinstance(problem, MergeProblem)
+
+
+def test_permuted_copies_are_recognized_by_a_derived_table():
+    model, example = network(0), torch.randn(6, 5)
+    symmetry = fleet_tools.merging.derive(model, example)
+    group = symmetry.group(model.state_dict())
+    generator = np.random.default_rng(0)
+    copies = [symmetry.apply(group.random(generator), model.state_dict()) for _ in range(3)]
+    merged = merge("git_rebasin", copies, model=model, example=example).model
+    torch.testing.assert_close(merged(example), model(example))
+
+
+def test_own_methods_are_functions_or_names():
+    def loudest(problem: MergeProblem, *, power: float = 1.0) -> MergeResult:
+        return MergeResult.network(problem.models[int(power)])
+
+    models, example = [network(seed) for seed in range(2)], torch.randn(6, 5)
+    merged = merge(loudest, models, example=example, power=1.0)
+    torch.testing.assert_close(merged.model(example), models[1](example))
+    with pytest.raises(UnknownNameError, match="power"):
+        merge(loudest, models, example=example, powr=1.0)
+    named = merge("support.merge_problems:poisoned", models, example=example, how="nothing")
+    average = merge("naive_average", models)
+    assert all(torch.equal(named.state[name], average.state[name]) for name in named.state)
+
+
+@pytest.mark.parametrize("how", ["nan", "reshape", "drop", "more"])
+def test_what_ruins_a_parameter_is_not_returned(how):
+    models = [network(seed) for seed in range(2)]
+    with pytest.raises(UnsoundMergeError):
+        merge("support.merge_problems:poisoned", models, example=torch.randn(4, 5), how=how)
+
+
+def test_only_methods_that_permute_nothing_work_without_an_architecture():
+    states = [network(seed).state_dict() for seed in range(2)]
+    merged = merge("ties", states, base=network(9).state_dict())
+    with pytest.raises(MergeError, match="module"):
+        _ = merged.model
+    with pytest.raises(MergeError, match="architecture"):
+        merge("git_rebasin", states, example=torch.randn(4, 5))
+    with pytest.raises(MergeError, match="example"):
+        merge("git_rebasin", [network(0), network(1)])
+    with pytest.raises(MergeError, match="only state dicts"):
+        merge("naive_average", states, data=[loader(0), loader(1)])
+
+
+TWO = [network(0), network(1)]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"data": loader(0)}, "one DataLoader"),
+        ({"data": [loader(0)]}, "data for 1 models, and 2 models"),
+        ({"data": [[], []]}, "no batches"),
+        ({"data": [torch.zeros(3), torch.zeros(3)]}, "is a Tensor"),
+        ({"data": [[torch.zeros(4, 5)]] * 2}, "no pair"),
+        ({"data": [[(torch.zeros(4, 5), [1, 2])]] * 2}, "are list"),
+        ({"data": [[(torch.zeros(4, 5), torch.zeros(4, dtype=torch.bool))]] * 2}, "bool"),
+        ({"data": [[(torch.full((4, 5), torch.nan), torch.zeros(4).long())]] * 2}, "NaN"),
+        ({"data": [[(torch.zeros(4, 7), torch.zeros(4).long())]] * 2}, "fails on the first batch"),
+        ({"data": [[(torch.zeros(4, 5), torch.full((4,), 3))]] * 2}, "3 classes"),
+        ({"data": [[(torch.zeros(4, 5), torch.zeros(4))]] * 2}, r"\(4, 3\) for labels \(4,\)"),
+        ({"data": [loader(0), loader(1)], "loss": lambda o, y: o}, "scalar"),
+        (
+            {"data": [loader(0), loader(1)], "loss": lambda o, y: o.sum() * torch.inf},
+            "is -?inf|nan",
+        ),
+        ({"model": network(0).state_dict()}, "state dict"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused_before_anything_is_merged(given, message):
+    asked: list[object] = []
+
+    def method(problem: MergeProblem) -> MergeResult:
+        asked.append(problem)
+        return MergeResult.network(problem.models[0])
+
+    with pytest.raises(MergeError, match=message):
+        merge(method, TWO, **given)
+    assert not asked
+
+
+def test_models_that_are_none_are_refused():
+    with pytest.raises(MergeError, match="list of models"):
+        merge("naive_average", [])
+    with pytest.raises(MergeError, match="list of models"):
+        merge("naive_average", network(0))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(MergeError, match="model 1 is a str"):
+        merge("naive_average", [network(0), "model.pt"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ModelMismatchError):
+        merge("naive_average", [network(0), network(0, classes=4)])
+    with pytest.raises(ModelMismatchError, match="partition"):
+        states = [each.state_dict() for each in TWO]
+        merge("partition", states, model=network(0, 9), data=[loader(0), loader(1)])
+    with pytest.raises(UnknownNameError, match="git_rebasin"):
+        merge("git_rebasim", TWO)
+    with pytest.raises(MergeError, match="beside a merge problem"):
+        merge("git_rebasin", problem_of(TWO, example=torch.zeros(2, 5)), seed=3)
+
+
+def test_an_iterator_is_read_once_and_no_more():
+    data = [iter(list(loader(seed))) for seed in range(2)]
+    assert merge("regmean", TWO, data=data).traffic.calls == 2
+    with pytest.raises(MergeError, match="iterator"):
+        merge("regmean", TWO, data=data)
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, partial(torch.compile, backend="eager")])
+def test_wrappers_are_unwrapped(wrap):
+    expected = merge("git_rebasin", TWO, example=torch.randn(4, 5)).state
+    found = merge("git_rebasin", [wrap(each) for each in TWO], example=torch.randn(4, 5)).state
+    assert found.keys() == expected.keys()
+
+
+def test_tied_weights_under_one_name_are_found_again():
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.into, self.out = nn.Linear(5, 8), nn.Linear(8, 5, bias=False)
+            self.out.weight = nn.Parameter(self.into.weight.detach().T.clone())
+            self.again = nn.Linear(5, 8)
+            self.again.weight = self.into.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.out(self.into(x) + self.again(x))
+
+    models = [Tied(), Tied()]
+    states = [dict(each.state_dict()) for each in models]
+    for state in states:
+        del state["again.weight"]
+    merged = merge("git_rebasin", states, model=models[0], example=torch.randn(4, 5))
+    assert torch.equal(merged.state["again.weight"], merged.state["into.weight"])
+
+
+def test_extra_state_and_counts_of_foreign_models_do_not_matter():
+    class Noted(nn.BatchNorm1d):
+        def get_extra_state(self) -> dict[str, str]:
+            return {"version": "1"}
+
+        def set_extra_state(self, state: object) -> None:
+            pass
+
+    def build(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(5, 8), Noted(8), nn.ReLU(), nn.Linear(8, 3))
+        for _ in range(seed + 1):
+            model(torch.randn(20, 5))
+        return model.eval()
+
+    models = [build(0), build(3)]
+    for given in (models, [each.state_dict() for each in models]):
+        merged = merge("git_rebasin", given, model=models[0], data=[loader(0), loader(1)])
+        # Statistics are those of the data of all, whatever the models' own.
+        inputs = torch.cat([x for x, _ in itertools.chain(loader(0), loader(1))])
+        hidden = merged.model[0](inputs)  # pyright: ignore[reportIndexIssue]
+        torch.testing.assert_close(
+            merged.state["1.running_mean"], hidden.mean(0), rtol=1e-4, atol=1e-5
+        )
+        assert bool((merged.state["1.running_var"] > 0).all())
+    median = "examples.own_method.matched_median:matched_median"
+    assert merge(median, models, data=[loader(0), loader(1)]).state["1.num_batches_tracked"] >= 1
+
+
+def test_the_methods_are_listed_with_what_they_need():
+    assert METHODS["fleet_merge"].needs == ("gradients of each robot's loss",)
+    assert METHODS["naive_average"].needs == () and METHODS["ties"].needs[0] == "a base"
+    for name, method in METHODS.items():
+        assert method.name == name and method.summary.count("\n") == 0 and method.summary
+
+
+@pytest.mark.parametrize(
+    ("shape", "labels"),
+    [((4, 6, 3), (4, 6)), ((4, 3, 6), (4, 6)), ((4, 3, 2, 5), (4, 2, 5))],
+)
+def test_class_scores_of_sequences_and_images_are_recognized(shape, labels):
+    from fleet_tools.baselines.merging.loaders import LabelledInputs, loss_of
+
+    generator = torch.Generator().manual_seed(0)
+    outputs = torch.randn(shape, generator=generator)
+    targets = torch.randint(0, 3, labels, generator=generator)
+    targets[0, 0] = -100
+    scores = outputs.movedim(-1, 1) if shape[-1] == 3 else outputs
+    expected = nn.functional.cross_entropy(scores, targets)
+    torch.testing.assert_close(loss_of(outputs, LabelledInputs((), targets), None), expected)
+
+
+def test_importing_the_library_loads_no_simulator():
+    """In a fresh interpreter, also after a merge has run."""
+    loaded, after = run_python(
+        "import json, sys\n"
+        "import fleet_tools.merging\n"
+        "heavy = ('pydrake', 'ray', 'numba', 'torch', 'flwr')\n"
+        "before = [name for name in heavy if name in sys.modules]\n"
+        "import torch\n"
+        "models = [torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), "
+        "torch.nn.Linear(4, 2)) for _ in range(2)]\n"
+        "data = [[(torch.randn(8, 3), torch.zeros(8).long())]] * 2\n"
+        "fleet_tools.merging.merge('fleet_merge', models, data=data, steps=1, epochs=1)\n"
+        "heavy = ('pydrake', 'ray', 'numba', 'flwr', 'fleet_tools.baselines.policies', "
+        "'fleet_tools.sim', 'fleet_tools.envs')\n"
+        "print(json.dumps([before, [name for name in heavy if name in sys.modules]]))"
+    )
+    assert loaded == [] and after == []
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError):
+        _ = fleet_tools.merging.nothing  # pyright: ignore[reportAttributeAccessIssue]
+    assert set(dir(fleet_tools.merging)) >= {"merge", "methods", "derive", "check"}
+
+
+def test_every_error_of_a_foreign_model_is_typed():
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(5, 3)
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"scores": self.layer(x)}
+
+    models = [Odd(), Odd()]
+    with pytest.raises(FleetToolsError, match="output"):
+        merge("fleet_merge", models, data=[loader(0), loader(1)])
+    merged = merge(
+        "gated_refit", models, data=[loader(0), loader(1)], output=lambda outputs: outputs["scores"]
+    )
+    assert merged.model(torch.randn(4, 5)).shape == (4, 3)
