@@ -213,7 +213,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
             for attack in ATTACKS:
                 entries = [each for each in found if each["attack"] == attack]
                 losses = [each["loss"] for each in entries if each["loss"]]
-                text = _losses(losses) if losses else "fails"
+                text = _losses(losses) if losses else "fails" if entries else ""
                 ran = [each for each in entries if "solved" in each]
                 if ran:
                     scenes = sum(each["scenes"] for each in ran)

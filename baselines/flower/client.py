@@ -16,7 +16,7 @@ from typing import Any
 
 from fleet_tools.baselines.federated.messages import Assignment, decode, encode
 from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.node import Node
 from fleet_tools.baselines.flower.protection import is_protected, protected, train_protected
 from fleet_tools.baselines.flower.records import (
@@ -34,7 +34,7 @@ app = flower("clientapp").ClientApp()
 def report(message: Any, context: Any) -> Any:
     """Answers what the node has."""
     # Not imported for messages to robots, each of which starts a process.
-    from fleet_tools.baselines.flower.node_report import report_of
+    from fleet_tools.baselines.flower.nodes_plan import report_of
 
     found = report_of(Node.of(context.node_config), read_value(DataQuestion, message))
     return flower("app").Message(content(found), reply_to=message)

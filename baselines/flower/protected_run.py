@@ -15,8 +15,8 @@ import numpy as np
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import MERGED, REPORT
 from fleet_tools.baselines.federated.rounds import after_merge
-from fleet_tools.baselines.federated.streaming.vectors import difference, displaced
-from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.federated.vectors import difference, displaced
+from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.protection import TASK, Task
 from fleet_tools.baselines.flower.roster import Roster
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint

@@ -16,16 +16,15 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from fleet_tools.baselines.federated.assignment import Assignment
-from fleet_tools.baselines.federated.messages import LocalUpdateRequest
-from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.federated.streaming.messages import (
+from fleet_tools.baselines.federated.messages import (
+    Assignment,
     ChangeRequest,
-    decode_vector,
-    encode_change_request,
+    TrainRequest,
+    checked_change,
 )
-from fleet_tools.baselines.federated.streaming.vectors import displaced
-from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.vectors import displaced, sizes
+from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.node import Node
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.config.values import CountOrZero, Value, parse
@@ -117,7 +116,7 @@ def weights_after(assignment: Assignment, task: Task, reference: np.ndarray) -> 
     Args:
         assignment: Its assignment, with its own data.
         task: What it trains.
-        reference: Weights with which the round begins, (n,), float32; see `streaming.vectors`.
+        reference: Weights with which the round begins, (n,), float32; see `federated.vectors`.
 
     Raises:
         MessageError: There are not as many weights, or its fleet does not stream.
@@ -130,7 +129,7 @@ def weights_after(assignment: Assignment, task: Task, reference: np.ndarray) -> 
     if reference.shape != (size,):
         raise MessageError(f"{reference.shape} weights were sent; the policy has {size}.")
     weights = displaced(zero, reference.astype(np.float64))
-    training = LocalUpdateRequest(task.round, task.epoch, task.epochs, weights)
-    request = encode_change_request(ChangeRequest(training, None, task.round))
-    reply = FleetRobot(assignment).answer(request)
-    return (reference + decode_vector(reply, task.round, size).vector).astype(np.float32)
+    training = TrainRequest(task.round, task.epoch, task.epochs, weights)
+    answer = FleetRobot(assignment).answer(ChangeRequest(training, None, task.round))
+    change = checked_change(answer, task.round, sizes(zero), None)
+    return (reference + change.vector).astype(np.float32)

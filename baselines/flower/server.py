@@ -17,7 +17,7 @@ from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.summary import as_text
-from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.nodes_plan import with_data_of_nodes
 from fleet_tools.baselines.flower.protected_run import run_protected
 from fleet_tools.baselines.flower.records import DataQuestion

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fleet_tools.baselines.flower.library import flower
+from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.problem import MergeProblem

@@ -7,10 +7,9 @@ from typing import Any
 
 from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
 from fleet_tools.baselines.federated.transport import Answers, LostRobot, Report, loss_report
-from fleet_tools.baselines.flower.library import flower
-from fleet_tools.baselines.flower.mail import Mail, failure
+from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.records import DataQuestion, content, read_bytes
-from fleet_tools.baselines.flower.roster import Roster
+from fleet_tools.baselines.flower.roster import Mail, Roster, failure
 from fleet_tools.baselines.merging.errors import MessageError
 
 LATE_FACTOR = 2.0

@@ -11,8 +11,7 @@ from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import LocalTransport
 from fleet_tools.baselines.flower.node import Node
-from fleet_tools.baselines.flower.node_report import report_of
-from fleet_tools.baselines.flower.nodes_plan import with_data_of_nodes
+from fleet_tools.baselines.flower.nodes_plan import report_of, with_data_of_nodes
 from fleet_tools.baselines.flower.records import DataQuestion
 from fleet_tools.config.values import load_yaml
 

@@ -34,10 +34,9 @@ from support.processes import ROOT
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import load_progress
-from fleet_tools.baselines.federated.streaming.vectors import difference
+from fleet_tools.baselines.federated.vectors import difference
 from fleet_tools.baselines.flower.node import Node
-from fleet_tools.baselines.flower.node_report import report_of
-from fleet_tools.baselines.flower.nodes_plan import with_data_of_nodes
+from fleet_tools.baselines.flower.nodes_plan import report_of, with_data_of_nodes
 from fleet_tools.baselines.flower.protection import Task, weights_after
 from fleet_tools.baselines.flower.records import DataQuestion
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint

@@ -16,8 +16,7 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.transport import LocalTransport
 from fleet_tools.baselines.flower.node import Node
-from fleet_tools.baselines.flower.node_report import report_of
-from fleet_tools.baselines.flower.nodes_plan import with_data_of_nodes
+from fleet_tools.baselines.flower.nodes_plan import report_of, with_data_of_nodes
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import train

@@ -15,7 +15,7 @@ from support.fleet_cases import plan_of, write_data
 from support.flower_grid import GridHere
 
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.streaming.vectors import difference
+from fleet_tools.baselines.federated.vectors import difference
 from fleet_tools.baselines.flower.protected_run import LARGEST_WEIGHT, LEVELS, run_protected
 from fleet_tools.baselines.flower.protection import Task, weights_after
 from fleet_tools.baselines.flower.records import DataQuestion
@@ -35,8 +35,7 @@ def _plan(tmp_path_factory: pytest.TempPathFactory) -> FleetPlan:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("mail", "roster"):
-        monkeypatch.setattr(f"fleet_tools.baselines.flower.{module}.POLL_S", 0.01)
+    monkeypatch.setattr("fleet_tools.baselines.flower.roster.POLL_S", 0.01)
 
 
 def grid_of(count: int = 3, **config: object) -> GridHere:

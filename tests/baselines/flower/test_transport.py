@@ -33,8 +33,7 @@ def _plan(tmp_path_factory: pytest.TempPathFactory) -> FleetPlan:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("mail", "roster"):
-        monkeypatch.setattr(f"fleet_tools.baselines.flower.{module}.POLL_S", 0.01)
+    monkeypatch.setattr("fleet_tools.baselines.flower.roster.POLL_S", 0.01)
 
 
 def nodes(count: int) -> dict[int, Node]:
