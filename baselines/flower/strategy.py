@@ -25,6 +25,10 @@ ASK_NOTHING = (
     "task_arithmetic",
     "ties",
     "dare",
+    "iso_c",
+    "iso_cts",
+    "tsv_m",
+    "wudi",
 )
 """Names of the methods that work on weights alone."""
 

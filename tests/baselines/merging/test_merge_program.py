@@ -20,7 +20,8 @@ from fleet_tools.baselines.merging.model_files import read_model, read_notes, wr
 from fleet_tools.errors import FleetToolsError, UnknownNameError
 
 QUICK = ("steps=2", "epochs=1", "rounds=1", "samples=2", "byzantine=0")
-OF_TWO = [name for name in NETWORKS if "krum" not in name and name != "lora"]  # of other models
+OF_TWO = [name for name in NETWORKS if "krum" not in name and name != "lora"]
+"""Not of those which need three models at least, or adapters."""
 
 
 @pytest.fixture(name="paths")
@@ -133,7 +134,7 @@ def test_the_traffic_is_reported(paths, capsys):
     ("more", "message"),
     [
         ({"method": "git_rebasim"}, "Did you mean 'git_rebasin'"),
-        ({"method": "sinkhorn_rebasin", "problem": "table"}, "shared_data_holder"),
+        ({"method": "sinkhorn_rebasin", "problem": "table"}, "no data common to all models"),
         ({"method": "fleet_merge", "problem": "table"}, "no data holders to answer"),
         ({"method": "git_rebasin_activations", "problem": "table"}, "no activations"),
         ({"problem": "tabel"}, "Did you mean 'table'"),
