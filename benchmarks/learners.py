@@ -65,7 +65,8 @@ def _policy(config: "PolicyConfig") -> str:
     body, head = config.body, config.head
     encoders = {"PointNet": config.clouds, "ResNet": config.images}
     words = [name for name, encoder in encoders.items() if encoder is not None]
-    words.append(f"{body.type} {body.layers} x {body.width}")
+    layers, width = getattr(body, "layers", "?"), getattr(body, "width", "?")  # of one's own class
+    words.append(f"{body.type} {layers} x {width}")
     conditioning = getattr(body, "task_conditioning", "input")
     words += [] if conditioning == "input" else [conditioning]
     words.append(f"{head.loss} loss" if head.type == "linear" else head.type)

@@ -174,7 +174,8 @@ def planned_runs(experiment: Experiment) -> list[Run]:
 
 def _with_data(experiment: Experiment, keys: Keys) -> Keys:
     base = merged({"data": list(experiment.data), **experiment.base}, keys)
-    return base | {"data": expanded(_as_list(base["data"]))}
+    data: pydantic.JsonValue = expanded(_as_list(base["data"]))
+    return base | {"data": data}
 
 
 def expanded(patterns: Sequence[str]) -> list[pydantic.JsonValue]:

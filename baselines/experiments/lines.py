@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import LineConfig
@@ -23,6 +23,7 @@ from fleet_tools.baselines.merging.average import interpolate
 from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of, norm_ratios
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.merging.methods import registry
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.rollouts import SuccessMeasure, make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError
@@ -184,7 +185,7 @@ class LineMeasurer:
             self._plan.config.rounds,
             [self._policies[robot] for robot in robots],
             [self._steps[robot] for robot in robots],
-            [self._holders[robot] for robot in robots],
+            [cast(DataHolder, self._holders[robot]) for robot in robots],
         )
         merged = registry.merge(aligner.method, problem, **aligner.options)
         first, second = problem.permuted(merged.permutations)

@@ -149,7 +149,9 @@ def _median(numbers: Sequence[float]) -> float | None:
 def _spread(numbers: Sequence[float | None]) -> dict[str, float | None] | None:
     """Returns the spread of numbers, where None is infinity, which JSON does not have."""
     found = spread([math.inf if each is None else each for each in numbers])
-    return found and {k: v if math.isfinite(v) else None for k, v in found.items()}
+    if found is None:
+        return None
+    return {name: number if math.isfinite(number) else None for name, number in found.items()}
 
 
 def as_json(result: Mapping[str, Any]) -> str:

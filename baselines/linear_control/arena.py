@@ -5,7 +5,7 @@ episodes of it. What counts is J / J*, the cost of a controller relative to the 
 as the mean over the robots' tasks; a controller that does not stabilize a plant costs infinitely.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -140,12 +140,11 @@ def _learned(
         simulate(system, expert, rng, episodes=_EPISODES, steps=_STEPS)
         for system, expert in zip(systems, experts, strict=True)
     ]
-    learn: Callable[[np.ndarray, np.ndarray], Controller] = learn_static
-    if config.controllers == "dynamic":
-        order = systems[0].n
 
-        def learn(y: np.ndarray, u: np.ndarray) -> Controller:
-            return learn_by_gradient(y, u, order, rng, iterations=config.iterations)
+    def learn(y: np.ndarray, u: np.ndarray) -> Controller:
+        if config.controllers == "dynamic":
+            return learn_by_gradient(y, u, systems[0].n, rng, iterations=config.iterations)
+        return learn_static(y, u)
 
     if joint:
         all_y, all_u = (np.concatenate([getattr(each, name) for each in own]) for name in "yu")

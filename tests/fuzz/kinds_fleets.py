@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -161,7 +161,7 @@ def flower_records(folder: Path) -> Subject:
         found = read_value(type(value), record)
         if isinstance(value, Assignment):
             with contextlib.suppress(MessageError):
-                host.answer(text, b"nothing")
+                host.answer(text, cast(Message, b"nothing"))
         return found
 
     def check(given: tuple[Any, Any], found: Any) -> None:

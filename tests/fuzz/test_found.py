@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -129,7 +129,7 @@ def test_assignments_and_values_over_flower_are_strict_json(text):
         content = Content()
 
     with pytest.raises(FleetToolsError, match=r"JSON|Expecting|number|deeply|Unterminated"):
-        RobotHost().answer(text, b"")
+        RobotHost().answer(text, cast(Any, b""))
     with pytest.raises(MessageError):
         read_value(NodeReport, Message())
 

@@ -71,7 +71,8 @@ def test_an_interrupted_experiment_resumes_to_the_same_bits(data, tmp_path, monk
         return complete(*arguments, **keywords)
 
     small = {"seeds": 1, "values": [10]}
-    (tmp_path / "whole").mkdir(), (tmp_path / "stopped").mkdir()
+    for folder in ("whole", "stopped"):
+        (tmp_path / folder).mkdir()
     assert run(tmp_path / "whole", data, **small) == 0
     monkeypatch.setattr(fleets, "complete", complete_some)
     assert run(tmp_path / "stopped", data, **small) == 130

@@ -1,6 +1,7 @@
 """The arena of labelled examples: parts, training, lines, controls, and what is refused first."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_training_is_repeatable_and_does_not_change_its_start():
 def test_lines_join_the_networks_and_only_merges_on_them_have_a_barrier(tmp_path):
     """Independently: the ends are the networks before alignment, the middle is the average."""
     data, test = some_digits(), some_digits(50)
-    arms = {name: {"method": name} for name in ("naive_average", "git_rebasin")}
+    arms: dict[str, Any] = {name: {"method": name} for name in ("naive_average", "git_rebasin")}
     arms["common_init"] = {"method": "common_init", "initialization": "common"}
     arms["least_squares"] = {"method": "least_squares", "options": {"alignment": "activations"}}
     found = measured(tmp_path, data, test, arms=arms, lines={}, references=["single"])

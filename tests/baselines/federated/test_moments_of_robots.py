@@ -103,7 +103,7 @@ class _Counting:
 
     def exchange(self, messages: Mapping[int, Message], **options: Any) -> Answers:
         self.sizes.append(len(messages))
-        return self._inner.exchange(dict(reversed(messages.items())), **options)
+        return self._inner.exchange(dict(reversed(list(messages.items()))), **options)
 
 
 @pytest.mark.parametrize("method", ["density_gate", "gated_refit", "concatenation"])

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,6 +166,7 @@ def test_a_node_answers_nothing_without_its_protection(plan: FleetPlan, tmp_path
     with pytest.raises(TrainingError, match="given up"):
         protect(plan, tmp_path / "a", grid_of(protection="noise"), "sums")
     pytest.importorskip("dp_accounting")
+    config: dict[str, Any]
     for config, options in ({"protection": "sums"}, {}), ({"clip": 0.5}, {"clip": 0.6}):
         with pytest.raises((TrainingError, ValueError, RuntimeError)):
             protect(plan, tmp_path / "b", grid_of(**config), "noise", **options)

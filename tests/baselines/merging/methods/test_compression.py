@@ -38,7 +38,7 @@ def problem_of(kind: str, seeds: tuple[int, ...]) -> MergeProblem:
     )
 
 
-def inputs_of(kind: str, seed: int) -> torch.Tensor:
+def inputs_of(kind: str, seed: int):
     example = WIDE[kind].example()
     shape = (60, *example.shape[1:])
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(example)

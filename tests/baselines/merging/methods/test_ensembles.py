@@ -1,6 +1,7 @@
 """Ensembles as merging methods: gates, fitted last layers, blocks on a diagonal, and students."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +92,8 @@ def test_the_gate_is_that_of_gaussians_by_another_route():
     for robot in range(3):
         own = inputs_of(WIDE["mlp"], robot).double().numpy()
         covariance = np.cov(own.T, bias=True) + 0.1 * np.eye(3)
-        logarithms.append(multivariate_normal(own.mean(0), covariance).logpdf(inputs))
+        density: Any = multivariate_normal
+        logarithms.append(density(own.mean(0), covariance).logpdf(inputs))
     weights = softmax(0.3 * np.stack(logarithms), 0)
     expected = (np.stack(outputs) * weights[..., None]).sum(0)
     np.testing.assert_allclose(computed(result, inputs), expected, rtol=1e-3, atol=1e-4)
@@ -101,7 +103,7 @@ def test_the_gate_is_that_of_gaussians_by_another_route():
 
 def test_a_last_layer_is_least_squares_on_all_units_by_another_route():
     problem, result = problem_of("mlp"), merge("concatenation", problem_of("mlp"))
-    networks = [WIDE["mlp"].build(robot).eval() for robot in range(3)]
+    networks: list[Any] = [WIDE["mlp"].build(robot).eval() for robot in range(3)]
 
     @torch.no_grad()
     def units(inputs: torch.Tensor) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Adapters of low rank: merged as products, whatever their factors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -93,7 +95,8 @@ def test_adapters_of_different_ranks_change_one_network():
     changes = merged_products(adapters, [1, 3], factor=factors)
     state = with_changes(network.state_dict(), changes)
     x = torch.randn(4, 6, dtype=torch.float64)
-    weight = network[0].weight + sum(
+    first: Any = network[0]
+    weight = first.weight + sum(
         w * s * each[B] @ each[A]
         for w, s, each in zip((0.25, 0.75), factors, adapters, strict=True)
     )

@@ -1,6 +1,7 @@
 """Data stay with their holders: the messages between merging and data holders, to the byte."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,7 +212,7 @@ def test_holders_of_a_group_are_asked_at_once_with_the_same_answers():
     group, local = Group(), [make_data_holder(MLP, numbers(40, 2)) for _ in range(3)]
     queries = [LossQuery(MLP.build(seed).state_dict(), seed) for seed in range(3)]
     together, apart = TrafficMeter(), TrafficMeter()
-    members = [Member(each, group) for each in local]
+    members: Any = [Member(each, group) for each in local]
     answers = together.ask_losses(members, queries)
     for query, holder, answer in zip(queries, local, answers, strict=True):
         alone = apart.ask(holder, query.model, query.seed)
