@@ -41,24 +41,28 @@ def traced(work: Callable[[], Any]) -> tuple[Any, set[tuple[str, str]]]:
     def profile(frame: Any, event: str, _: Any) -> None:
         code = frame.f_code
         if event == "call" and not code.co_name.startswith("<"):
-            path = Path(code.co_filename).resolve()
-            if path.is_relative_to(ROOT):
-                seen.add((str(path.relative_to(ROOT)), code.co_qualname))
+            seen.add((code.co_filename, code.co_qualname))
 
     sys.setprofile(profile)
     try:
-        return work(), seen
+        result = work()
     finally:
         sys.setprofile(None)
+    resolved = {(Path(path).resolve(), name) for path, name in seen}
+    own = {(path, name) for path, name in resolved if path.is_relative_to(ROOT)}
+    return result, {(str(path.relative_to(ROOT)), name) for path, name in own}
 
 
 def _measure(options: TracedRoundOptions) -> int:
+    import torch
+
     from fleet_tools.baselines.federated.config import FleetConfig
     from fleet_tools.baselines.federated.plan import FleetPlan
     from fleet_tools.baselines.federated.rounds import run_round
     from fleet_tools.baselines.federated.transport import LocalTransport
     from fleet_tools.config.values import parse
 
+    torch.set_num_threads(1)  # as robots do
     print_now(options, table_head(COLUMNS))
     counted = []
     for method in options.methods:
