@@ -4,5 +4,5 @@ arena       what networks learn, how they are merged, and what is measured
 training    training and evaluation
 networks    the networks and their tables; `residual` has ResNet-20
 labelled    labelled examples, and their partition
-sources     where examples come from: `readers` read files, `generated` draws
+sources     where examples come from: `readers` read files, others are drawn
 """
