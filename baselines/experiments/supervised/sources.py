@@ -26,7 +26,7 @@ FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package puts the files."""
 
 
-_SPEAKERS, _LETTERS, _LENGTH = 20, 12, 16
+SPEAKERS, LETTERS, LENGTH = 20, 12, 16
 
 _OWN = 0.4
 """Share of a speaker's own way."""
@@ -126,8 +126,8 @@ def _shakespeare(root: Path | None) -> Split:
 
 def _markov_speakers(root: Path | None) -> Split:
     def part(count: int, seed: int) -> Labelled:
-        texts, labels, who = map(torch.from_numpy, _draw_speakers(count, seed))
-        return Labelled(texts, labels, TextShape(_LENGTH, _LETTERS), who)
+        texts, labels, who = map(torch.from_numpy, draw_speakers(count, seed))
+        return Labelled(texts, labels, TextShape(LENGTH, LETTERS), who)
 
     return part(300, 0), part(60, 1)
 
@@ -136,7 +136,7 @@ _CHARACTERS = 96
 """The characters of ASCII that are printed, and one for all others."""
 
 
-def _draw_speakers(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_speakers(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws texts of speakers: a stand-in where LEAF's Shakespeare cannot be had.
 
     Each speaker draws the next letter either as all do, from the letter before the last one, or in
@@ -148,23 +148,23 @@ def _draw_speakers(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.nd
         seed: Seed of the texts.
 
     Returns:
-        Texts (n, _LENGTH), the letters that follow them (n,), and their speakers (n,), all int64.
+        Texts (n, LENGTH), the letters that follow them (n,), and their speakers (n,), all int64.
     """
     ways = np.random.default_rng(12)
-    common = ways.dirichlet([_SPREAD] * _LETTERS, _LETTERS)  # rows: the letter before the last one
+    common = ways.dirichlet([_SPREAD] * LETTERS, LETTERS)  # rows: the letter before the last one
     generator = np.random.default_rng((16, seed))
-    texts = np.empty((_SPEAKERS, count, _LENGTH + 1), np.int64)
+    texts = np.empty((SPEAKERS, count, LENGTH + 1), np.int64)
     for lines in texts:
-        own = ways.dirichlet([_SPREAD] * _LETTERS, _LETTERS)  # rows: the last letter
-        lines[:, :2] = generator.integers(_LETTERS, size=(count, 2))
-        for place in range(2, _LENGTH + 1):
+        own = ways.dirichlet([_SPREAD] * LETTERS, LETTERS)  # rows: the last letter
+        lines[:, :2] = generator.integers(LETTERS, size=(count, 2))
+        for place in range(2, LENGTH + 1):
             before, last = lines[:, place - 2], lines[:, place - 1]
             rows = np.cumsum((1 - _OWN) * common[before] + _OWN * own[last], -1)
             drawn = (rows < generator.uniform(size=(count, 1))).sum(1)
-            lines[:, place] = np.minimum(drawn, _LETTERS - 1)
-    order = generator.permutation(_SPEAKERS * count)
-    rows = texts.reshape(-1, _LENGTH + 1)[order]
-    return rows[:, :-1].copy(), rows[:, -1].copy(), np.repeat(np.arange(_SPEAKERS), count)[order]
+            lines[:, place] = np.minimum(drawn, LETTERS - 1)
+    order = generator.permutation(SPEAKERS * count)
+    rows = texts.reshape(-1, LENGTH + 1)[order]
+    return rows[:, :-1].copy(), rows[:, -1].copy(), np.repeat(np.arange(SPEAKERS), count)[order]
 
 
 def _texts(spoken: dict[str, list[tuple[str, str]]], names: dict[str, int]) -> Labelled:

@@ -18,7 +18,7 @@ from support.labelled_files import (
 )
 from support.study_cases import measured
 
-from fleet_tools.baselines.experiments.supervised import generated, sources
+from fleet_tools.baselines.experiments.supervised import sources
 from fleet_tools.baselines.experiments.supervised.readers import PIXELS, read_cifar10, read_idx
 from fleet_tools.errors import DatasetError, UnknownNameError
 
@@ -156,16 +156,16 @@ def test_texts_are_merged_by_moments_beside_controls(tmp_path):
 
 
 def test_speakers_differ_and_stay_the_same():
-    (texts, _, who), (again, _, _) = generated.draw_speakers(40, 0), generated.draw_speakers(40, 0)
-    assert np.array_equal(texts, again) and texts.max() < generated.LETTERS
-    assert sorted(set(who)) == list(range(generated.SPEAKERS))
+    (texts, _, who), (again, _, _) = sources.draw_speakers(40, 0), sources.draw_speakers(40, 0)
+    assert np.array_equal(texts, again) and texts.max() < sources.LETTERS
+    assert sorted(set(who)) == list(range(sources.SPEAKERS))
     (many, _, said), (other, _, whose) = (
-        generated.draw_speakers(400, 0),
-        generated.draw_speakers(400, 1),
+        sources.draw_speakers(400, 0),
+        sources.draw_speakers(400, 1),
     )
 
     def frequencies(rows: np.ndarray) -> np.ndarray:
-        counts = np.zeros((generated.LETTERS,) * 2)
+        counts = np.zeros((sources.LETTERS,) * 2)
         np.add.at(counts, (rows[:, 2:-1].ravel(), rows[:, 3:].ravel()), 1)
         return counts.ravel() / counts.sum()
 
@@ -177,12 +177,12 @@ def test_speakers_differ_and_stay_the_same():
 
 def test_what_speakers_have_in_common_takes_memory():
     (texts, following, _), (seen, expected, _) = (
-        generated.draw_speakers(400, 0),
-        generated.draw_speakers(100, 1),
+        sources.draw_speakers(400, 0),
+        sources.draw_speakers(100, 1),
     )
 
     def accuracy(place: int) -> float:
-        counts = np.zeros((generated.LETTERS,) * 2)
+        counts = np.zeros((sources.LETTERS,) * 2)
         np.add.at(counts, (texts[:, place], following), 1)
         return (counts.argmax(1)[seen[:, place]] == expected).mean()
 
