@@ -57,6 +57,18 @@ class Task(Value):
     epochs: CountOrZero
 
 
+def read_task(text: str) -> Task:
+    """Returns the task in the configuration of a message.
+
+    Raises:
+        MessageError: It holds none.
+    """
+    try:
+        return parse(Task, loads(text), "A message over Flower")
+    except (ValueError, FleetToolsError) as error:
+        raise MessageError(f"A protected message holds no task: {error}") from None
+
+
 def protected(message: Any, context: Any, call_next: Any) -> Any:
     """A mod of Flower: applies the protection that a message is part of.
 
@@ -93,10 +105,7 @@ def train_protected(message: Any, context: Any) -> Any:
     common = flower("common")
     given = compat.recorddict_to_fitins(message.content, keep_input=True)
     arrays = common.parameters_to_ndarrays(given.parameters)
-    try:
-        task = parse(Task, loads(str(given.config[TASK])), "A message over Flower")
-    except (KeyError, ValueError, FleetToolsError) as error:
-        raise MessageError(f"A protected message holds no task: {error}") from None
+    task = read_task(str(given.config.get(TASK)))
     reference = arrays[0] if len(arrays) == 1 else np.zeros(0)
     update = common.FitRes(
         common.Status(common.Code.OK, ""),

@@ -26,6 +26,7 @@ from fleet_tools.baselines.federated.messages import (
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetRobot
 from fleet_tools.baselines.federated.transport import RobotHost
+from fleet_tools.baselines.flower.protection import Task, read_task
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
@@ -145,7 +146,8 @@ def flower_records(folder: Path) -> Subject:
     data = {"episodes": 3, "content_digest": "0" * 16, "tasks": ["hammer"], "data_bytes": 9}
     data["episode_counts"] = {"claw": 3}
     report = NodeReport.model_validate({"partition": 0, "partitions": 2, "data": data})
-    whole = (fleet.assignment, question, report)
+    task = Task(assignment=fleet.assignment, round=1, epoch=0, epochs=2)
+    whole = (fleet.assignment, question, report, task)
     host = RobotHost()
 
     def make(generator: np.random.Generator) -> tuple[Any, Any]:
@@ -157,6 +159,8 @@ def flower_records(folder: Path) -> Subject:
 
     def read(given: tuple[Any, Any]) -> Any:
         value, text = given
+        if isinstance(value, Task):
+            return read_task(text)
         record = SimpleNamespace(content=_Content({"value": {"value": text}}))
         found = read_value(type(value), record)
         if isinstance(value, Assignment):

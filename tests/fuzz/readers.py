@@ -69,6 +69,7 @@ TRIED: dict[str, str] = {
     "baselines/federated/partial.py": "caches and records",
     "baselines/federated/vectors.py": "answers of robots of fleets",
     "baselines/flower/client.py": "assignments, values over Flower",
+    "baselines/flower/protection.py": "assignments, values over Flower",
     "baselines/flower/records.py": "assignments, values over Flower",
     "baselines/flower/transport.py": "answers of robots of fleets",
     "baselines/merging/model_files.py": "weights of others",
