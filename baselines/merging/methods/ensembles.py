@@ -16,7 +16,7 @@ from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine, solve
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.queries.data_holder import DataHolderError, TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -152,7 +152,17 @@ def _density_gate(problem: MergeProblem, sharpness: float, meter: TrafficMeter) 
     size = problem.state_size or first.weights[0].of(problem.models[0])[0].numel()
     queries = [MomentQuery(model, (first.name,)) for model in problem.models]
     answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
-    means, factors = zip(*(_gaussian(each[first.name], size) for each in answers), strict=True)
+    means, factors = [], []
+    for holder, answer in zip(problem.data_holders, answers, strict=True):
+        gaussian = _gaussian(answer[first.name], size)
+        if gaussian is None:
+            raise DataHolderError(
+                holder,
+                f"The second moments of {first.name!r} are those of no data: their covariance has "
+                "a negative variance in some direction. Leave this data holder out.",
+            )
+        means.append(gaussian[0])
+        factors.append(gaussian[1])
     return RowGate(first.name, torch.stack(means), torch.stack(factors), sharpness)
 
 
@@ -171,12 +181,18 @@ def _require_rows_in_order(problem: MergeProblem, first: AffineMap) -> None:
         )
 
 
-def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns mean and whitening factor of the first inputs of a map, in float32."""
+def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Returns mean and whitening factor of the first inputs of a map, in float32.
+
+    Returns:
+        None if the moments are those of no data.
+    """
     products = moments.inputs[0]
     mean = products[-1, :size]
     covariance = products[:size, :size] - mean.outer(mean)
     covariance = covariance + _SPREAD * torch.eye(size, dtype=covariance.dtype)
+    if torch.linalg.cholesky_ex(covariance).info:
+        return None
     factor = torch.linalg.cholesky(torch.linalg.inv(covariance))
     return mean.float(), factor.float()
 

@@ -19,6 +19,7 @@ from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.partition import block_diagonal
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import DataHolderError
 
 ENSEMBLES = ("density_gate", "gated_refit", "concatenation", "partition")
 KINDS = sorted(WIDE)
@@ -268,3 +269,25 @@ def test_an_ensemble_has_no_state_dict_of_one_network():
         _ = result.state
     with pytest.raises(MergeError, match="module"):
         _ = replace(result, module=None).model
+
+
+def test_moments_of_no_data_are_refused_by_their_holder():
+    """A liar's moments would end the gate with an error of linear algebra."""
+
+    class Liar:
+        def __init__(self, honest):
+            self.honest = honest
+
+        def answer(self, query):
+            return {
+                name: replace(each, inputs=each.inputs - 10.0 * torch.eye(each.inputs.shape[-1]))
+                for name, each in self.honest.answer(query).items()
+            }
+
+    problem = problem_of("mlp")
+    liar = Liar(problem.data_holders[1])
+    lying = replace(problem, data_holders=[problem.data_holders[0], liar, problem.data_holders[2]])
+    for method in ("density_gate", "gated_refit"):
+        with pytest.raises(DataHolderError, match="those of no data") as raised:
+            merge(method, lying)
+        assert raised.value.holder is liar
