@@ -48,7 +48,7 @@ def mean(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def norm_bound(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Returns the mean of v_i min(1, b / |v_i|), where b is the median of the norms.
+    """Returns the mean of v_i min(1, b / norm(v_i)), where b is the median of the norms.
 
     Fewer than half of the robots cannot make b longer than the longest of the others', so that f
     robots move the mean by at most f b / n each way; which way is theirs.
@@ -79,7 +79,7 @@ def trimmed_mean(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -
 def krum(vectors: np.ndarray, weights: np.ndarray, byzantine: int = 1) -> np.ndarray:
     """Returns the vector v_i with the smallest score.
 
-    The score s(i) is the sum of |v_i - v_j|^2 over the n - f - 2 vectors j that are nearest to i.
+    The score s(i) is the sum of squared distances from v_i to the n - f - 2 vectors nearest to it.
 
     Raises:
         MergeError: There are fewer than 2 f + 3 robots.

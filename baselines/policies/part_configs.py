@@ -4,6 +4,7 @@ Each is a frozen value that creates its module, and is imported without PyTorch.
 """
 
 import importlib
+import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pydantic
@@ -138,6 +139,12 @@ class ResNet18Config(ModuleConfig):
     frozen: bool = False
 
 
+def _class_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        raise ValueError(f"{text!r} is no class; expected module:Class, such as my_nets:Body")
+    return text
+
+
 class OwnClassConfig(Value):
     """A body or an encoder of a class of your own, a torch module.
 
@@ -157,7 +164,7 @@ class OwnClassConfig(Value):
     """
 
     type: Literal["class"] = "class"
-    name: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+    name: Annotated[str, pydantic.AfterValidator(_class_name)]
     arguments: dict[str, pydantic.JsonValue] = {}
     memory: bool = True
 

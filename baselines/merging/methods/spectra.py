@@ -98,11 +98,11 @@ def wudi(
     WUDI: Cheng et al., "Whoever Started the Interference Should End It: Guiding Data-Free Model
     Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are combinations of
     the inputs that model i was trained on, and stand for them: the change D minimizes
-    sum_i |(D - D_i) D_i^T|^2 / |D_i|^2. The source descends by Adam from the sum of all D_i
-    (`ridge=None`). The minimum has a closed form, D sum_i G_i = sum_i D_i G_i with
-    G_i = D_i^T D_i / |D_i|^2: RegMean with the second moments of the rows of D_i in place of those
-    of inputs. It is solved for with a ridge, as directions that hardly occur are otherwise
-    determined by noise; a descent hardly moves along them.
+    the sum of `norm((D - D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam
+    from the sum of all D_i (`ridge=None`). The minimum has a closed form, D sum_i G_i = sum_i D_i
+    G_i with `G_i = D_i^T D_i / norm(D_i)**2`: RegMean with the second moments of the rows of D_i in
+    place of those of inputs. It is solved for with a ridge, as directions that hardly occur are
+    otherwise determined by noise; a descent hardly moves along them.
 
     Args:
         problem: The models and their base.
