@@ -29,6 +29,11 @@ ASK_NOTHING = (
     "iso_cts",
     "tsv_m",
     "wudi",
+    "norm_bound",
+    "coordinate_median",
+    "trimmed_mean",
+    "krum",
+    "multi_krum",
 )
 """Names of the methods that work on weights alone."""
 
@@ -132,15 +137,18 @@ class MergeStrategy(flower("serverapp.strategy").FedAvg):
         return float(metrics[self.weighted_by_key])
 
     def _require_silent_method(self) -> None:
-        """Merges two tiny networks, so that an impossible method is refused before any message."""
+        """Merges tiny networks, so that an impossible method is refused before any message.
+
+        There are as many as robust rules need for the robots that may send anything.
+        """
         table = mlp(("0", "1"), ("_in", "hidden", "_out"))
         generator = torch.Generator().manual_seed(0)
         shapes = {"0.weight": (3, 2), "0.bias": (3,), "1.weight": (1, 3), "1.bias": (1,)}
         models = [
             {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
-            for _ in range(3)
+            for _ in range(2 * int(self._method_options.get("byzantine", 1)) + 4)
         ]
-        problem = MergeProblem(Symmetry.of(table), models[:2], base=models[2])
+        problem = MergeProblem(Symmetry.of(table), models[1:], base=models[0])
         try:
             registry.merge(self._method, problem, **self._method_options)
         except (MergeError, TypeError) as error:

@@ -58,8 +58,8 @@ def replies_of(order: list[int]) -> list[Message]:
 
 
 def test_the_naive_average_is_flowers_own() -> None:
-    ours = merged(MergeStrategy("naive_average", SYMMETRY), replies_of([0, 1, 2]))
-    theirs = merged(FedAvg(), replies_of([0, 1, 2]))
+    ours = merged(MergeStrategy("naive_average", SYMMETRY), replies_of([0, 1, 2, 3, 4]))
+    theirs = merged(FedAvg(), replies_of([0, 1, 2, 3, 4]))
     assert ours.keys() == theirs.keys()
     for name in ours:
         torch.testing.assert_close(ours[name], theirs[name].to(ours[name].dtype))
@@ -67,8 +67,8 @@ def test_the_naive_average_is_flowers_own() -> None:
 
 @pytest.mark.parametrize("method", ASK_NOTHING)
 def test_who_answers_first_does_not_matter(method: str) -> None:
-    one = merged(MergeStrategy(method, SYMMETRY, seed=3), replies_of([0, 1, 2]))
-    other = merged(MergeStrategy(method, SYMMETRY, seed=3), replies_of([2, 0, 1]))
+    one = merged(MergeStrategy(method, SYMMETRY, seed=3), replies_of([0, 1, 2, 3, 4]))
+    other = merged(MergeStrategy(method, SYMMETRY, seed=3), replies_of([2, 4, 0, 3, 1]))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
