@@ -49,7 +49,7 @@ def merged(strategy: Strategy, replies: list[Message], base: State | None = None
     return arrays.to_torch_state_dict()
 
 
-REPLIES = [(11, 0, 5), (12, 1, 2), (13, 2, 3)]
+REPLIES = [(11, 0, 5), (12, 1, 2), (13, 2, 3), (14, 3, 4), (15, 4, 6)]
 """Node, seed of its network, number of samples."""
 
 
@@ -58,8 +58,8 @@ def replies_of(order: list[int]) -> list[Message]:
 
 
 def test_the_naive_average_is_flowers_own() -> None:
-    ours = merged(MergeStrategy("naive_average", SYMMETRY), replies_of([0, 1, 2, 3, 4]))
-    theirs = merged(FedAvg(), replies_of([0, 1, 2, 3, 4]))
+    ours = merged(MergeStrategy("naive_average", SYMMETRY), replies_of([0, 1, 2]))
+    theirs = merged(FedAvg(), replies_of([0, 1, 2]))
     assert ours.keys() == theirs.keys()
     for name in ours:
         torch.testing.assert_close(ours[name], theirs[name].to(ours[name].dtype))
