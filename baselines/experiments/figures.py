@@ -34,6 +34,10 @@ _MARKERS = "osD^"
 _NOT_DRAWN = ("bytes", "moved", "fine_tuned", "barrier", "seconds", "single")
 
 
+_LETTERS = 45
+"""Number of letters of all labels that fit side by side below a panel."""
+
+
 def save_figures(
     experiment: Experiment, result: Mapping[str, Any], folder: Path, stem: str
 ) -> list[str]:
@@ -110,6 +114,10 @@ def _value_figure(experiment: Experiment, rows: Sequence[Row]) -> Figure:
     for measure, axes in zip(measures, panels, strict=False):
         _plot_arms(axes, experiment, rows, measure)
         axes.set_xticks(range(len(experiment.cases)), list(experiment.cases))
+        if sum(map(len, experiment.cases)) > _LETTERS:  # others would be written over one another
+            axes.tick_params("x", rotation=30)
+            for text in axes.get_xticklabels():
+                text.set_horizontalalignment("right")
         axes.set_xlabel(experiment.vary or "")
         axes.set_ylabel(LABELS.get(measure, measure))
         set_scale(axes, measure)
