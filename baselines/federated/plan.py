@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.federated.robot import local_data_holder
+from fleet_tools.baselines.merging.modules import keeps_statistics
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
@@ -153,7 +153,7 @@ class FleetPlan:
     @cached_property
     def has_statistics(self) -> bool:
         """Whether policies have BatchNorms, whose statistics an average measures again."""
-        return any(isinstance(each, _BatchNorm) for each in self.blueprint.create_empty().modules())
+        return any(map(keeps_statistics, self.blueprint.create_empty().modules()))
 
     @cached_property
     def affine_maps(self) -> tuple[AffineMap, ...]:

@@ -31,6 +31,16 @@ def uncompiled() -> Iterator[None]:
         yield
 
 
+def as_arguments(example: Any) -> tuple[Any, ...]:
+    """Returns the arguments of a model, given as a tuple or, if there is one, by itself."""
+    return example if isinstance(example, tuple) else (example,)
+
+
+def keeps_statistics(module: nn.Module) -> bool:
+    """Whether a module is a BatchNorm with running statistics, which averages do not have."""
+    return isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
+
+
 @torch.no_grad()
 def recompute(
     model: torch.nn.Module, state: State, batches: Iterable[Any]
@@ -51,11 +61,7 @@ def recompute(
     """
     trial = copied(model)
     load_tensors(trial, state)
-    norms = [
-        module
-        for module in trial.modules()
-        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.track_running_stats
-    ]
+    norms: list[Any] = list(filter(keeps_statistics, trial.modules()))
     batches = list(batches) if norms else []
     for norm in norms if batches else []:
         norm.reset_running_stats()
@@ -63,7 +69,7 @@ def recompute(
         norm.train()
     with uncompiled():
         for batch in batches:
-            trial(*(batch if isinstance(batch, tuple) else (batch,)))
+            trial(*as_arguments(batch))
     return {name: tensor.clone() for name, tensor in tensors_of(trial).items()}
 
 

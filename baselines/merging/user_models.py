@@ -26,7 +26,14 @@ from fleet_tools.baselines.merging.loaders import (
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.methods.registry import Method
-from fleet_tools.baselines.merging.modules import copied, recompute, tensors_of, with_tied
+from fleet_tools.baselines.merging.modules import (
+    as_arguments,
+    copied,
+    keeps_statistics,
+    recompute,
+    tensors_of,
+    with_tied,
+)
 from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
@@ -162,7 +169,7 @@ def problem_of(
     table = _table(symmetry, module, states[0], example, output, method)
     maps = ()
     if module is not None and example is not None:
-        maps = applied_maps(copied(module), *_arguments(example))
+        maps = applied_maps(copied(module), *as_arguments(example))
     last = maps[-1] if maps else None
     holders = [
         make_holder(module, pool, last, loss, output)
@@ -188,7 +195,7 @@ def problem_of(
         return problem
     shared = make_holder(module, batches, last, loss, output)
     problem = replace(problem, shared_data_holder=shared)
-    if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in module.modules()):
+    if any(map(keeps_statistics, module.modules())):
         arguments = [batch.arguments for batch in batches]
         problem = replace(problem, finish=partial(_with_statistics, module, arguments))
     if "activations" in registry.needs(method):
@@ -303,10 +310,6 @@ def _first_rows(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value[:_EXAMPLES] if value.dim() else value
     return {k: _first_rows(v) for k, v in value.items()} if isinstance(value, Mapping) else value
-
-
-def _arguments(example: Any) -> tuple[Any, ...]:
-    return example if isinstance(example, tuple) else (example,)
 
 
 def _table(

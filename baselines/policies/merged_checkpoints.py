@@ -5,11 +5,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from fleet_tools.baselines.merging.average import AveragingWeights
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.modules import recompute
+from fleet_tools.baselines.merging.modules import keeps_statistics, recompute
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.table import State
@@ -55,7 +54,7 @@ def checkpoint_problem(
         )
     network = blueprint.create().eval()
     wide = _wider(blueprint, len(models)) if method == "partition" else None
-    has_norms = any(isinstance(each, _BatchNorm) for each in network.modules())
+    has_norms = any(map(keeps_statistics, network.modules()))
     states = blueprint.names("state")
     return MergeProblem(
         blueprint.symmetry(),

@@ -21,7 +21,13 @@ from fleet_tools.baselines.merging.methods.seeded_draws import (
     digest,
     reordered,
 )
-from fleet_tools.baselines.merging.modules import copied, load_tensors, tensors_of, uncompiled
+from fleet_tools.baselines.merging.modules import (
+    as_arguments,
+    copied,
+    load_tensors,
+    tensors_of,
+    uncompiled,
+)
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
@@ -142,7 +148,7 @@ def arguments_of(problem: MergeProblem, gate: RowGate, states: torch.Tensor) -> 
     """
     if problem.arguments_of is not None:
         return problem.arguments_of(states)
-    example = problem.example if isinstance(problem.example, tuple) else (problem.example,)
+    example = as_arguments(problem.example)
     if problem.module is not None and len(example) == 1 and isinstance(example[0], torch.Tensor):
         (given,) = example
         rows = input_rows(copied(problem.module), problem.models[0], example, [gate.map])

@@ -8,7 +8,12 @@ from torch import nn
 from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.methods.needs import require, require_moments
 from fleet_tools.baselines.merging.methods.rebasin import align
-from fleet_tools.baselines.merging.modules import copied, uncompiled
+from fleet_tools.baselines.merging.modules import (
+    as_arguments,
+    copied,
+    keeps_statistics,
+    uncompiled,
+)
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import combine
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
@@ -135,10 +140,10 @@ def _norms_after(problem: MergeProblem) -> dict[str, str]:
     for name, each in trial.named_modules():
         if name in names:
             each.register_forward_hook(write(name))
-        elif isinstance(each, nn.modules.batchnorm._BatchNorm) and each.track_running_stats:
+        elif keeps_statistics(each):
             each.register_forward_pre_hook(read(name))
     with torch.no_grad(), uncompiled():
-        trial(*(example if isinstance(example, tuple) else (example,)))
+        trial(*as_arguments(example))
     return found
 
 

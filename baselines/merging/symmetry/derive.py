@@ -15,7 +15,13 @@ from typing import Any
 import torch
 
 from fleet_tools.baselines.merging.errors import DerivationError, SymmetryWarning
-from fleet_tools.baselines.merging.modules import copied, tensors_of, tied_to, uncompiled
+from fleet_tools.baselines.merging.modules import (
+    as_arguments,
+    copied,
+    tensors_of,
+    tied_to,
+    uncompiled,
+)
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.merging.symmetry.derivation import layer_rules  # noqa: F401 (registers)
 from fleet_tools.baselines.merging.symmetry.derivation.naming import written
@@ -134,7 +140,7 @@ def _export(
     Raises:
         DerivationError: They depend on numbers, or cannot be recorded for another reason.
     """
-    arguments = example if isinstance(example, tuple) else (example,)
+    arguments = as_arguments(example)
     selected = _Selected(copied(model), output).eval()
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one operation for a whole layer

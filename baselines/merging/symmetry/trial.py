@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fleet_tools.baselines.merging.modules import (
+    as_arguments,
     copied,
     load_tensors,
     tensors_in,
@@ -87,7 +88,7 @@ def _trial(
 ) -> SymmetryTrial:
     trial = copied(model)
     trial = trial if dtype is None else trial.to(dtype)
-    arguments = example if isinstance(example, tuple) else (example,)
+    arguments = as_arguments(example)
     inputs = [_cast(argument, dtype) for argument in arguments]
 
     @torch.no_grad()
@@ -150,7 +151,7 @@ def faulty_output(
 
     for name, module in trial.named_modules():
         note(name, module)
-    arguments = example if isinstance(example, tuple) else (example,)
+    arguments = as_arguments(example)
     with torch.no_grad(), uncompiled():
         try:
             outputs = output(trial(*arguments))
