@@ -22,7 +22,7 @@ robot that is wrong in a small way is not noticed, and one that is right and alo
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cmp_to_key, partial
 
 import numpy as np
 import torch
@@ -257,15 +257,24 @@ def _map(moments: Moments) -> torch.Tensor:
 
 
 def _by_score(vectors: np.ndarray, byzantine: int, name: str) -> np.ndarray:
-    """Returns the robots by ascending score; of equal ones, their contents decide."""
+    """Returns the robots by ascending score; of equal ones, the smaller number that differs first.
+
+    So ties move with all vectors, and the order of the robots does not matter.
+    """
     count = len(vectors)
     _require_robots(count, 2 * byzantine + 3, byzantine, name)
     scores = np.empty(count)
     for robot, vector in enumerate(vectors):
         squares = np.square(vectors - vector).sum(axis=1)
         scores[robot] = np.sort(np.delete(squares, robot))[: count - byzantine - 2].sum()
-    order = sorted(range(count), key=lambda robot: (scores[robot], vectors[robot].tobytes()))
-    return np.array(order)
+
+    def compared(one: int, other: int) -> int:
+        if scores[one] != scores[other]:
+            return -1 if scores[one] < scores[other] else 1
+        differing = np.flatnonzero(vectors[one] != vectors[other])[:1]
+        return int(np.sign(vectors[one, differing] - vectors[other, differing]).sum())
+
+    return np.array(sorted(range(count), key=cmp_to_key(compared)))
 
 
 def _require_robots(count: int, fewest: int, byzantine: int, name: str) -> None:

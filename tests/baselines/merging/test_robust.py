@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import scipy.stats
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -118,6 +118,7 @@ def test_where_nobody_is_hostile_the_mean_is_the_rule(vectors):
 
 
 @given(vectors=fleets(), shift=NUMBERS)
+@example(vectors=np.array([[0.0], [1.0], [2.0], [3.0], [9.0]]), shift=2.0)  # two of one score
 def test_rules_move_with_all_vectors(vectors, shift):
     for name in ROBUST:
         if name != "norm_bound":  # which is about zero
