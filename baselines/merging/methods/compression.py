@@ -24,7 +24,7 @@ from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.ensembles import require_head
 from fleet_tools.baselines.merging.methods.needs import require_moments
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
-from fleet_tools.baselines.merging.moments.measurement import Moments, Target, combine, solve
+from fleet_tools.baselines.merging.moments.measurement import Moments, Target, solve
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery
@@ -278,7 +278,5 @@ def _measured(
         return {}
     first, *beside = models
     query = MomentQuery(first, tuple(each.name for each in maps), target, beside=tuple(beside))
-    queries = [query] * len(problem.data_holders)
-    answers = list(meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps))
     shares = problem.normalized_weights.tolist()
-    return {each.name: combine((own[each.name] for own in answers), shares) for each in maps}
+    return meter.ask_pooled(problem.data_holders, query, problem.affine_maps, shares)

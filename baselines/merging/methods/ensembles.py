@@ -13,7 +13,7 @@ from fleet_tools.baselines.merging.methods.needs import require_moments
 from fleet_tools.baselines.merging.modules import as_arguments, copied, load_tensors, uncompiled
 from fleet_tools.baselines.merging.moments.affine_maps import RECURRENT, AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
-from fleet_tools.baselines.merging.moments.measurement import Moments, combine, solve
+from fleet_tools.baselines.merging.moments.measurement import Moments, solve
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolderError, TrafficMeter
@@ -201,10 +201,8 @@ def _moments_of_all(problem: MergeProblem, meter: TrafficMeter, gate: RowGate | 
     last = problem.affine_maps[-1]
     first, *others = problem.models
     query = MomentQuery(first, (last.name,), "labels", beside=tuple(others), gate=gate)
-    holders = problem.data_holders
-    answers = meter.ask_all_moments(holders, [query] * len(holders), problem.affine_maps)
-    moments = (each[last.name] for each in answers)
-    return combine(moments, problem.normalized_weights.tolist())
+    shares = problem.normalized_weights.tolist()
+    return meter.ask_pooled(problem.data_holders, query, problem.affine_maps, shares)[last.name]
 
 
 def _fitted(

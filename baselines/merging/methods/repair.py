@@ -15,7 +15,6 @@ from fleet_tools.baselines.merging.modules import (
     uncompiled,
 )
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
-from fleet_tools.baselines.merging.moments.measurement import combine
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery
@@ -98,13 +97,11 @@ def _measured(
 ) -> dict[str, Statistics]:
     """Returns statistics of what maps of a model return on the data of all holders."""
     query = MomentQuery(model, tuple(each.name for each in maps))
-    holders = problem.data_holders
-    answers = list(meter.ask_all_moments(holders, [query] * len(holders), problem.affine_maps))
-    weights = problem.normalized_weights.tolist()
+    shares = problem.normalized_weights.tolist()
+    pooled = meter.ask_pooled(problem.data_holders, query, problem.affine_maps, shares)
     found = {}
     for each in maps:
-        G = combine((answer[each.name] for answer in answers), weights).inputs
-        M = each.matrix(model)
+        G, M = pooled[each.name].inputs, each.matrix(model)
         mean = (G[:, -1:] @ M)[:, 0]  # the last input is 1
         square = (M * (G @ M)).sum(1)
         found[each.name] = mean, (square - mean.square()).clamp(min=0)

@@ -15,6 +15,7 @@ from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import (
     Batches,
     Moments,
+    combine,
     measure_moments,
     with_noise,
 )
@@ -270,6 +271,33 @@ class TrafficMeter:
         for begin in range(0, len(data_holders), AT_ONCE):
             some = slice(begin, begin + AT_ONCE)
             yield from self._answers(data_holders[some], queries[some], check)
+
+    def ask_pooled(
+        self,
+        data_holders: Sequence[DataHolder],
+        query: MomentQuery,
+        maps: Sequence[AffineMap],
+        shares: Sequence[float],
+    ) -> dict[str, Moments]:
+        """Asks all data holders the same, and returns the moments of their pooled data, by map.
+
+        Args:
+            data_holders: The data holders.
+            query: The query.
+            maps: The affine maps of the model.
+            shares: Weight of each data holder's moments; 1 in all.
+
+        Raises:
+            DataHolderError: One answers something else.
+        """
+        pooled: dict[str, Moments] = {}
+        queries = [query] * len(data_holders)
+        answers = self.ask_all_moments(data_holders, queries, maps)
+        for answer, share in zip(answers, shares, strict=True):
+            for name, each in answer.items():  # the sums alone are in memory
+                sums, weights = ([pooled[name]], [1.0]) if name in pooled else ([], [])
+                pooled[name] = combine([*sums, each], [*weights, share])
+        return pooled
 
     def _answers(
         self,
