@@ -1,6 +1,7 @@
 """Networks that are wide enough to distinguish units, and data holders for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from support.architectures import Architecture, Recurrent, numbers
@@ -9,6 +10,7 @@ from torch import nn
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.moments.rows import applied_maps
+from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
 from fleet_tools.baselines.merging.symmetry import layers as att
 from fleet_tools.baselines.merging.symmetry import layers as lay
@@ -97,6 +99,24 @@ def make_data_holder(
 
     labels = targets.reshape(-1, targets.shape[-1])
     return LocalDataHolder(architecture.build(), loss, lambda: [LabelledBatch((given,), labels)])
+
+
+def make_problem(
+    architecture: Architecture,
+    models: Sequence[State],
+    data_holders: Sequence[LocalDataHolder],
+    **fields: Any,
+) -> MergeProblem:
+    """Returns the problem of merging models of an architecture, each with its own data."""
+    return MergeProblem(
+        architecture.symmetry,
+        models,
+        data_holders=data_holders,
+        affine_maps=maps_of(architecture),
+        module=architecture.build().eval(),
+        example=architecture.example(),
+        **fields,
+    )
 
 
 def maps_of(architecture: Architecture) -> tuple[AffineMap, ...]:

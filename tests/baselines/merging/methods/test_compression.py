@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.merging_cases import WIDE, make_data_holder, maps_of
+from support.merging_cases import WIDE, make_data_holder, make_problem
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.compression import _greedy
@@ -28,14 +28,7 @@ def problem_of(kind: str, seeds: tuple[int, ...]) -> MergeProblem:
         network, inputs = architecture.build(seed).eval(), inputs_of(kind, len(models))
         models.append(network.state_dict())
         holders.append(make_data_holder(architecture, network(inputs), inputs))
-    return MergeProblem(
-        architecture.symmetry,
-        models,
-        data_holders=holders,
-        affine_maps=maps_of(architecture),
-        module=architecture.build().eval(),
-        example=architecture.example(),
-    )
+    return make_problem(architecture, models, holders)
 
 
 def inputs_of(kind: str, seed: int):

@@ -12,7 +12,7 @@ import torch
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
 from support.architectures import Architecture, Recurrent
-from support.merging_cases import WIDE, make_data_holder, maps_of
+from support.merging_cases import WIDE, make_data_holder, make_problem
 from torch import nn
 
 from fleet_tools.baselines.merging.errors import MergeError
@@ -42,15 +42,7 @@ def problem_of(kind: str, count: int = 3, same: bool = False, **fields) -> Merge
         with torch.no_grad():
             labels = architecture.build(0 if same else 10 + robot).eval()(inputs)
         holders.append(make_data_holder(architecture, labels, inputs))
-    return MergeProblem(
-        architecture.symmetry,
-        models,
-        data_holders=holders,
-        affine_maps=maps_of(architecture),
-        module=architecture.build().eval(),
-        example=architecture.example(),
-        **fields,
-    )
+    return make_problem(architecture, models, holders, **fields)
 
 
 @torch.no_grad()

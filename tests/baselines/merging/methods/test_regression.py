@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from support.architectures import numbers
-from support.merging_cases import WIDE, make_data_holder, maps_of
+from support.merging_cases import WIDE, make_data_holder, make_problem
 from torch import nn
 
 from fleet_tools.baselines.merging.average import average
@@ -41,13 +41,7 @@ def problem_of(kind, states, inputs=None, labels=None, **fields):
         outputs = torch.func.functional_call(model, state, (given,)).detach()
         targets = outputs if labels is None else labels[index]
         holders.append(make_data_holder(architecture, targets, given))
-    return MergeProblem(
-        architecture.symmetry,
-        states,
-        data_holders=holders,
-        affine_maps=maps_of(architecture),
-        **fields,
-    )
+    return make_problem(architecture, states, holders, **fields)
 
 
 def different(kind, count, **fields):
