@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import pydantic
 from tyro.conf import Positional, UseAppendAction, arg
 
-from fleet_tools.config.values import Count, Number, Seed
+from fleet_tools.config.values import Number, OddCount, Seed
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import progress_bar
 
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 
 _BATCH = 256
 """Approximate number of steps in a draw from a dataset."""
-
-
-def _odd(points: int) -> int:
-    if points < 3 or points % 2 == 0:
-        raise ValueError("give an odd number, at least 3")
-    return points
 
 
 class MergeOptions(cli.Options):
@@ -86,7 +80,7 @@ class MergeOptions(cli.Options):
     """Weight of each model in the average, of any sum (default: equal weights)."""
     seed: Seed = 0
     """Seed of everything that is drawn."""
-    points: Annotated[Count, pydantic.AfterValidator(_odd)] = 11
+    points: OddCount = 11
     """Number of points on the line of each barrier: odd, at least 3."""
 
 

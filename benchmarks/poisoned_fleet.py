@@ -44,7 +44,7 @@ METHODS = (
 
 
 @dataclass(frozen=True)
-class Cell:
+class AttackedMerge:
     """One merge.
 
     Attributes:
@@ -58,10 +58,10 @@ class Cell:
     attack: str
 
 
-def cells() -> list[Cell]:
+def cells() -> list[AttackedMerge]:
     """Returns all merges; a gate keeps all members apart, so that no rule applies to them."""
     return [
-        Cell(method, rule, attack)
+        AttackedMerge(method, rule, attack)
         for method in METHODS
         if method in registry.METHODS
         for rule in (RULES if method != "density_gate" else RULES[:1])
@@ -112,7 +112,7 @@ class PoisonedFleet:
         }
         self.plan = self.plans["common"]
 
-    def merge(self, cell: Cell) -> MergeResult:
+    def merge(self, cell: AttackedMerge) -> MergeResult:
         """Returns what a method makes of the robots' weights and answers under an attack."""
         start = "own" if cell.method in OWN_START else "common"
         plan, bases = self.plans[start], self._bases(start)
@@ -222,7 +222,7 @@ def _flipped_actions(samples: Samples) -> np.ndarray:
     return actions
 
 
-def _call(cell: Cell) -> tuple[str, Mapping[str, Any]]:
+def _call(cell: AttackedMerge) -> tuple[str, Mapping[str, Any]]:
     """Returns the registry's name and the options of a merge."""
     if cell.method in ("head_refit", "least_squares", "regmean"):
         return cell.method, {"rule": cell.rule}
@@ -231,7 +231,7 @@ def _call(cell: Cell) -> tuple[str, Mapping[str, Any]]:
     return cell.rule, {"alignment": "weights"} if cell.method == "git_rebasin" else {}
 
 
-def by_priority(all_cells: Sequence[Cell]) -> Iterator[Cell]:
+def by_priority(all_cells: Sequence[AttackedMerge]) -> Iterator[AttackedMerge]:
     """Yields merges in the order in which their policies are run: first without a rule."""
     for method in METHODS:
         yield from (each for each in all_cells if each.method == method and each.rule == "mean")

@@ -18,7 +18,7 @@ from fleet_tools.utils import cli
 
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from poisoned_fleet import Cell
+    from poisoned_fleet import AttackedMerge
 
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.checkpoint import Checkpoint
@@ -119,7 +119,7 @@ def _config(options: PoisonedRobotsOptions, seed: int) -> Any:
     )
 
 
-def _merged(fleet: Any, cell: "Cell") -> "tuple[dict[str, Any], Checkpoint | None]":
+def _merged(fleet: Any, cell: "AttackedMerge") -> "tuple[dict[str, Any], Checkpoint | None]":
     """Returns what is known of a merge before its policy is run, and the policy."""
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
     from fleet_tools.errors import FleetToolsError

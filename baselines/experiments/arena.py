@@ -31,7 +31,7 @@ def may_fail(*errors: type[Exception]) -> Iterator[None]:
         raise FailedRunError(str(error)) from error
 
 
-class Arena(Protocol):
+class ExperimentArena(Protocol):
     """Runs an experiment's runs; made as `Class(experiment)`, in each worker process.
 
     Attributes:
@@ -71,7 +71,7 @@ class Arena(Protocol):
         ...
 
 
-def make_arena(experiment: Experiment) -> Arena:
+def make_arena(experiment: Experiment) -> ExperimentArena:
     """Returns the arena of an experiment.
 
     Raises:
@@ -86,7 +86,7 @@ def make_arena(experiment: Experiment) -> Arena:
     else:
         remedy = "An arena of your own is given as module:class."
         raise UnknownNameError("arena", name, ARENAS, remedy)
-    arena: Arena = make(experiment)
+    arena: ExperimentArena = make(experiment)
     for each in experiment.references:
         if each not in arena.references:
             raise UnknownNameError(f"reference of {name}", each, arena.references)

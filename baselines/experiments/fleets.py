@@ -81,7 +81,7 @@ class Fleets:
         torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
 
     def plan(self, run: Run) -> PlannedFleet:
-        """See `arena.Arena`."""
+        """See `ExperimentArena`."""
         training = run.keys.get("training")
         seeded = {
             "training": {**(training if isinstance(training, dict) else {}), "seed": run.seed}
@@ -107,11 +107,11 @@ class Fleets:
         return PlannedFleet(run.arm, config, first, aligner)
 
     def learns(self, plan: PlannedFleet) -> str:
-        """See `arena.Arena`."""
+        """See `ExperimentArena`."""
         return plan.folder
 
     def measure(self, plan: PlannedFleet, folder: Path) -> dict[str, Any]:
-        """See `arena.Arena`. A fleet that is trained already is not trained again."""
+        """See `ExperimentArena`. A fleet that is trained already is not trained again."""
         for each in plan.config.data:
             if (found := Dataset(each).header.env_spec.arena) is not self._env_arena:
                 raise ConfigError(
@@ -156,7 +156,7 @@ class MetaWorld(Fleets):
 
 
 def measured(report: Report, arm: str) -> dict[str, Any]:
-    """Returns what `Arena.measure` returns of a fleet's report.
+    """Returns what `ExperimentArena.measure` returns of a fleet's report.
 
     Args:
         report: The report.

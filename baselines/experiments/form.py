@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 import pydantic
 
 from fleet_tools.config.extends import load_layers
-from fleet_tools.config.values import Count, CountOrZero, Value, parse, validate
+from fleet_tools.config.values import Count, CountOrZero, OddCount, Value, parse, validate
 from fleet_tools.errors import ConfigError
 
 Keys = dict[str, pydantic.JsonValue]
@@ -19,16 +19,6 @@ Keys = dict[str, pydantic.JsonValue]
 
 def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
-
-
-def _require_middle(points: int) -> int:
-    if points < 3 or points % 2 == 0:
-        raise ValueError("give an odd number, at least 3")
-    return points
-
-
-OddCount = Annotated[Count, pydantic.AfterValidator(_require_middle)]
-"""Number of evenly spaced points on a line, which include the middle."""
 
 
 class LineConfig(Value):

@@ -1,9 +1,9 @@
 """The stored result of an experiment: what each run measured, and rows over seeds.
 
 A result is one JSON file. In "experiment" it has the experiment; in "cells", for each "arm",
-"value" and "seed", what was measured (see `arena.Arena.measure`); in "rows" the same over the seeds
-of each arm and value; in "failed" the runs that failed, and "why". Rows of experiments that ran
-before single runs were kept have no cells.
+"value" and "seed", what was measured (see `ExperimentArena.measure`); in "rows" the same over the
+seeds of each arm and value; in "failed" the runs that failed, and "why". Rows of experiments that
+ran before single runs were kept have no cells.
 """
 
 import json

@@ -77,17 +77,17 @@ class LinearControl:
         """Needs nothing of the experiment."""
 
     def plan(self, run: Run) -> Planned:
-        """See `Arena`. "single" is each robot's controller in its own task, "joint" learns all."""
+        """See `ExperimentArena`. "single" is each robot's own controller, "joint" learns all."""
         config = run.parsed(LinearFleetConfig)
         require_name("method that merges linear controllers", config.method, METHODS)
         return config, run.seed, run.arm if run.is_reference else None
 
     def learns(self, plan: Planned) -> str:
-        """See `Arena`."""
+        """See `ExperimentArena`."""
         return f"{_fleet_settings(plan)}"
 
     def measure(self, plan: Planned, folder: Path) -> dict[str, Any]:
-        """See `Arena`: the "cost" J / J*, where None is infinity."""
+        """See `ExperimentArena`: the "cost" J / J*, where None is infinity."""
         config, seed, reference = plan
         cells, settings = Cells(folder / "cells"), _fleet_settings(plan)
         systems = _systems(config, seed)

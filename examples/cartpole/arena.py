@@ -51,11 +51,11 @@ class CartPole:
         return run.parsed(AgentsConfig), run.seed, run.is_reference
 
     def learns(self, plan: tuple[AgentsConfig, int, bool]) -> str:
-        """See `Arena`: no run shares what another one learns."""
+        """See `ExperimentArena`: no run shares what another one learns."""
         return f"{plan}"
 
     def measure(self, plan: tuple[AgentsConfig, int, bool], folder: Path) -> dict[str, Any]:
-        """See `Arena`."""
+        """See `ExperimentArena`."""
         config, seed, is_joint = plan
         settings: Mapping[str, Any] = {
             **config.model_dump(),

@@ -15,6 +15,12 @@ from fleet_tools.config.yaml_text import MAX_CHARACTERS, Location, YamlPlaces, p
 from fleet_tools.errors import ConfigError, UnknownNameError, shown
 
 
+def _odd(count: int) -> int:
+    if count % 2 == 0 or count < 3:
+        raise ValueError("give an odd number, at least 3")
+    return count
+
+
 def _no_boolean(given: Any) -> Any:
     if isinstance(given, bool):
         raise ValueError("a number is expected, not a boolean")
@@ -26,6 +32,8 @@ Positive = Annotated[Number, pydantic.Field(gt=0)]
 NonNegative = Annotated[Number, pydantic.Field(ge=0)]
 Count = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=1)]
 CountOrZero = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=0)]
+OddCount = Annotated[Count, pydantic.AfterValidator(_odd)]
+"""Number of evenly spaced points on a line, which include both ends and the middle."""
 SEEDS_END = 2**128
 """All seeds are below it."""
 Seed = Annotated[CountOrZero, pydantic.Field(lt=SEEDS_END)]

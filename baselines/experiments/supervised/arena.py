@@ -185,7 +185,7 @@ class Supervised:
         torch.set_num_threads(1)  # so that bits do not depend on the machine
 
     def plan(self, run: Run) -> PlannedSet:
-        """See `arena.Arena`. "joint" learns all examples, "single" is each network alone."""
+        """See `ExperimentArena`. "joint" learns all examples, "single" is each network alone."""
         changes: dict[str, Any] = {"method": "naive_average"} if run.is_reference else {}
         if run.is_reference and run.arm == "joint":
             changes |= {"models": 1, "alpha": None}
@@ -200,11 +200,11 @@ class Supervised:
         return PlannedSet(models, run.arm if run.is_reference else None)
 
     def learns(self, plan: PlannedSet) -> str:
-        """See `arena.Arena`."""
+        """See `ExperimentArena`."""
         return f"{plan.models.depends()}"
 
     def measure(self, plan: PlannedSet, folder: Path) -> dict[str, Any]:
-        """See `arena.Arena`: the "accuracy", the "loss", and "seconds" of the merge; or "lines"."""
+        """See `ExperimentArena`: "accuracy", "loss", and "seconds" of the merge; or "lines"."""
         models, config = plan.models, plan.models.config
         settings = models.depends() | {
             "test_examples": len(models.test),
