@@ -138,7 +138,7 @@ class RoundedChange(Trained):
     """The same, rounded to integers of a few bits.
 
     Attributes:
-        integers: The integers as `quantization.pack` returns them, uint8.
+        integers: The integers as `vectors.pack` returns them, uint8.
         largest: Largest change of each tensor, float32.
     """
 

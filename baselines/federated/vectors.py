@@ -105,10 +105,10 @@ def quantize(
 
 
 def dequantize(integers: np.ndarray, largest: float, bits: int) -> np.ndarray:
-    """Returns the values of levels, or of sums of levels.
+    """Returns the values of levels.
 
     Args:
-        integers: Integers of any shape; sums may be beyond the levels.
+        integers: Integers of any shape.
         largest: The largest magnitude that was represented.
         bits: Bits of an integer of which `integers` were made, one of `BITS`.
 

@@ -1,10 +1,10 @@
 """The folder of a training run, stored so that little is lost when the process is killed.
 
-    config.json             what the run depends on (`run_spec.TrainingRunSpec`)
-    state.safetensors       all that is needed to resume it (`progress.TrainingProgress`)
-    metrics.jsonl           a line for each epoch (`progress.EpochMetrics`)
+    config.json             what the run depends on (`run.TrainingRunSpec`)
+    state.safetensors       all that is needed to resume it (`state.TrainingProgress`)
+    metrics.jsonl           a line for each epoch (`state.EpochMetrics`)
     last.safetensors        the policy at that state (`policies.checkpoint`)
-    best.safetensors        the policy after the best epoch (`progress.best_epoch`)
+    best.safetensors        the policy after the best epoch (`state.best_epoch`)
 
 The last three follow from the state, which is stored first.
 """

@@ -14,6 +14,7 @@ from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.task_vectors import (
     TaskVector,
     add_to_base,
+    require_finite,
     task_vectors,
     ties_mean,
 )
@@ -164,8 +165,7 @@ def combined(
 
 def _merged(problem: MergeProblem, combine: Combine, scale: float) -> MergeResult:
     """Returns the base plus a multiple of what a function makes of the matrices of the models."""
-    if not abs(scale) < float("inf"):
-        raise MergeError(f"The scale is {scale}. Give a finite number; 1 adds the change as it is.")
+    require_finite(scale)
     weights = problem.normalized_weights.tolist()
     return add_to_base(problem, _by_matrix(task_vectors(problem), weights, combine, scale), 1.0)
 

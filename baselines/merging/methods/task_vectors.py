@@ -125,14 +125,19 @@ def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> Merg
     Raises:
         MergeError: The problem has no base, or the scale is not finite.
     """
-    if not abs(scale) < float("inf"):
-        raise MergeError(f"The scale is {scale}. Give a finite number; 1 adds the change as it is.")
+    require_finite(scale)
     identities = tuple(problem.group.identity() for _ in problem.models)
     mean = problem.mean(identities)
     state = dict(mean)
     for name, value in _base_tensors(problem).items():
         state[name] = (value + scale * change[name]).to(mean[name])
     return MergeResult.network(with_singular_vectors(state, problem.models[0], mean), identities)
+
+
+def require_finite(scale: float) -> None:
+    """Raises a `MergeError` unless a multiple of a change is finite."""
+    if not abs(scale) < float("inf"):
+        raise MergeError(f"The scale is {scale}. Give a finite number; 1 adds the change as it is.")
 
 
 def ties_mean(
