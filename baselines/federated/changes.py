@@ -94,9 +94,9 @@ def align(
     """Returns a robot's policy, permuted.
 
     Args:
-        method: One of `round_config.STREAMED_METHODS`. "git_rebasin" matches the weights with the reference;
-            "fleet_merge" begins there, and then descends for one epoch on the robot's own data, for
-            which it needs the reference alone. The others do not align.
+        method: One of `round_config.STREAMED_METHODS`. "git_rebasin" matches the weights with the
+            reference; "fleet_merge" begins there, and then descends for one epoch on the robot's
+            own data, for which it needs the reference alone. The others do not align.
         options: Keyword arguments of fleet_merge, see `round_config.STREAMED_OPTIONS`.
         symmetry: Table of both policies.
         own: The robot's policy.
