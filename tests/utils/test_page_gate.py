@@ -105,9 +105,15 @@ def require_motion(served: Served, page: Connection, patience_s: float = PATIENC
 
 
 def visit(served: Served, **options: Any) -> None:
-    """Opens the page, and moves something."""
+    """Opens the page, moves something, and leaves the place free."""
     with served.open(**options) as page:
         require_motion(served, page)
+    await_the_place(served)
+
+
+def await_the_place(served: Served) -> None:
+    """The server hears of a closed page after the page's own side has ended."""
+    wait_until(lambda: request(served.url)[0] == 200, "the place")
 
 
 def port_of(served: Served) -> int:
@@ -211,7 +217,7 @@ def test_a_second_page_waits_until_the_first_one_is_closed(served):
         status, text, _ = request(served.url)
         assert (status, "open in another tab" in text) == (409, True)
         require_motion(served, first)
-    wait_until(lambda: request(served.url)[0] == 200, "the place")
+    await_the_place(served)
     visit(served)
 
 
@@ -310,7 +316,7 @@ def test_halves_of_messages_end_their_own_connection(served):
         with contextlib.suppress(OSError):  # the server may have ended it already
             page.socket.shutdown(socket.SHUT_WR)
         page.socket.close()
-        wait_until(lambda: request(served.url)[0] == 200, "the place")
+        await_the_place(served)
     visit(served)
 
 
