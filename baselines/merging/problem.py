@@ -53,7 +53,10 @@ class MergeProblem:
             `distillation`.
         arguments_of: Returns the arguments with which models read states of a gate, (n, size), for
             `distillation`; None if the models read them as they are.
-        wide: An architecture of the models' kind as wide as all models together, for `partition`.
+        resized: An architecture of the models' kind with other numbers of hidden units, which the
+            result has: for `partition`, as many as all models together; for `compress`, at most.
+        at_width: Returns such an architecture of a given width, for the option `width` of
+            `compress`; it raises a MergeError if there is none.
         finish: Postprocesses every average before it is measured or stored, such as
             `modules.recompute`.
 
@@ -79,7 +82,8 @@ class MergeProblem:
     state_size: int | None = None
     inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
     arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
-    wide: torch.nn.Module | None = None
+    resized: torch.nn.Module | None = None
+    at_width: Callable[[int], torch.nn.Module] | None = None
     finish: Callable[[State], State] = dict
 
     def __post_init__(self) -> None:

@@ -102,6 +102,21 @@ class PolicyConfig(Value):
             return self.body.memory
         return not isinstance(self.body, MLPConfig)
 
+    def with_width(self, width: int) -> Self | None:
+        """Returns the policy with another number of units in each layer of its body.
+
+        Returns:
+            None if the body is neither an MLP nor recurrent, the policy is several networks, or no
+            body has this width.
+        """
+        if not isinstance(self.body, MLPConfig | RecurrentConfig) or self.gate is not None:
+            return None
+        try:
+            body = type(self.body).model_validate({**self.body.model_dump(), "width": width})
+        except pydantic.ValidationError:
+            return None
+        return self.model_copy(update={"body": body})
+
     @property
     def own_classes(self) -> list[OwnClassConfig]:
         """Its parts of classes of a user's own."""
