@@ -37,6 +37,8 @@ class MergeProblem:
         affine_maps: The affine maps of the models in the order in which they are applied, for
             methods that ask data holders for moments; see `moments.affine_maps`. The last one's
             outputs are those of the model, for which data holders have labels.
+        unitwise: Names of parameters outside of these maps that are a number for each unit, which
+            acts on it alone, such as a decay; where units are chosen, each keeps its own.
         activations: For each model its units' activations on the same inputs, by free name, for
             activation matching of `git_rebasin`; see `matching.activations.record`.
         seed: Seed of everything that is drawn.
@@ -73,6 +75,7 @@ class MergeProblem:
     data_holders: Sequence[DataHolder] = ()
     shared_data_holder: DataHolder | None = None
     affine_maps: Sequence[AffineMap] = ()
+    unitwise: Sequence[str] = ()
     activations: Sequence[Mapping[str, torch.Tensor]] = ()
     seed: int = 0
     base: State | None = None

@@ -9,6 +9,7 @@ import pydantic
 from fleet_tools.baselines.policies.part_configs import (
     BodyConfig,
     CloudsConfig,
+    DiagonalConfig,
     DiffusionHeadConfig,
     EncoderConfig,
     EnsembleConfig,
@@ -109,7 +110,8 @@ class PolicyConfig(Value):
             None if the body is neither an MLP nor recurrent, the policy is several networks, or no
             body has this width.
         """
-        if not isinstance(self.body, MLPConfig | RecurrentConfig) or self.gate is not None:
+        resizable = MLPConfig | RecurrentConfig | DiagonalConfig
+        if not isinstance(self.body, resizable) or self.gate is not None:
             return None
         try:
             body = type(self.body).model_validate({**self.body.model_dump(), "width": width})
@@ -139,6 +141,7 @@ _BODIES: dict[str, BodyConfig] = {
     "elman": RecurrentConfig(type="elman"),
     "lstm": RecurrentConfig(type="lstm"),
     "gru": RecurrentConfig(type="gru"),
+    "diagonal": DiagonalConfig(),
     "transformer": TransformerConfig(),
 }
 
@@ -172,7 +175,7 @@ def policy_config(name: str) -> PolicyConfig:
 _TYPES: dict[str, type[Value]] = {
     name: config
     for config in (
-        *(MLPConfig, RecurrentConfig, TransformerConfig, OwnClassConfig),
+        *(MLPConfig, RecurrentConfig, DiagonalConfig, TransformerConfig, OwnClassConfig),
         *(LinearHeadConfig, FlowHeadConfig, DiffusionHeadConfig),
         *(EnsembleConfig, HorizonConfig),
     )

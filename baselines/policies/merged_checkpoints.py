@@ -73,6 +73,7 @@ def checkpoint_problem(
         inputs=partial(_read, shared) if shared is not None and _with_memory(blueprint) else None,
         resized=None if wide is None else wide.create().eval(),
         at_width=partial(_network_of_width, blueprint),
+        unitwise=blueprint.unitwise(),
         finish=dict if shared is None or not has_norms else partial(_finished, network, shared),
     )
 

@@ -1,5 +1,6 @@
 """Where units lie in the tensors of models, and models of one kind with other numbers of units."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -46,12 +47,20 @@ def places(axes: Sequence[Axis]) -> list[Place]:
 
 
 def numbered(given: Sequence[Place]) -> list[Place]:
-    """Returns places with entries of fixed axes numbered among themselves.
+    """Returns places that differ, the same whatever the number of units.
 
-    So their numbers are the same whatever the number of units.
+    Entries of fixed axes are numbered among themselves, and so is an entry that is there more than
+    once, as a unit of an encoder of two clouds.
     """
-    fixed = iter(range(len(given)))
-    return [place if place[0] is not None else (None, next(fixed), ()) for place in given]
+    fixed, times = iter(range(len(given))), Counter[Place]()
+    found: list[Place] = []
+    for place in given:
+        name, unit, block = place
+        found.append(
+            (None, next(fixed), ()) if name is None else (name, unit, (*block, times[place]))
+        )
+        times[place] += 1
+    return found
 
 
 def _places_of_product(factors: Sequence[Factor]) -> list[Place]:
@@ -97,7 +106,8 @@ class ResultForm:
         own = symmetry.sized_axes(models[0])
         same = cls(models[0], own, counts, None)
         if width is not None:
-            if not 1 <= width <= (most := len(models) * max(counts.values(), default=0)):
+            most = len(models) * max(counts.values(), default=0)
+            if not 1 <= width <= most:
                 raise MergeError(
                     f"A network {width} units wide cannot be made of networks with {most} units in "
                     f"their widest layers together. Give a width from 1 to {most}."

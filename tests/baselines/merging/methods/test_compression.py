@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from support.merging_cases import WIDE, make_data_holder, make_problem, resized
 
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
-from fleet_tools.baselines.merging.methods.compression import _greedy
 from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.methods.unit_selection import greedy
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.query import LossQuery, MomentQuery
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
@@ -242,7 +242,7 @@ def test_the_first_units_are_those_of_least_squares_tried_one_by_one(seed, count
             return float((residual**2).sum())
 
         tried.append(min((unit for unit in range(7) if unit not in tried), key=left))
-    found = _greedy([(G, G @ wanted)], count)
+    found = greedy([(G, G @ wanted)], count)
 
     # The damping of 0.1% may exchange units that explain equally much.
     def explained(units: list[int]) -> float:
