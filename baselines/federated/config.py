@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
-from fleet_tools.baselines.federated import REFERENCES
 from fleet_tools.baselines.federated.round_config import (
     ClosingConfig,
     ServerConfig,
@@ -23,8 +22,7 @@ from fleet_tools.config.values import (
     Positive,
     Value,
 )
-from fleet_tools.dataset import Dataset
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.errors import ConfigError
 
 _ACTIVATION_MATCHING = "git_rebasin_activations"
 
@@ -270,43 +268,3 @@ class FleetConfig(Value):
         if self.streaming is None:
             return {}
         return {"streaming": self.streaming, "method": self.method, "options": self.options}
-
-
-def reference(config: FleetConfig, name: str) -> FleetConfig:
-    """Returns a fleet with which another one is compared; it trains for as many epochs.
-
-    Args:
-        config: The other fleet.
-        name: "joint": one robot has all episodes. "single": robots never merge, and their own
-            policies, `robots/N.safetensors`, are the result. "task_specific": likewise, and each
-            robot has all episodes of a task.
-
-    Raises:
-        UnknownNameError: There is no such reference.
-        DatasetError: A dataset cannot be read.
-    """
-    if name not in REFERENCES:
-        raise UnknownNameError("reference", name, REFERENCES)
-    tasks = {Dataset(folder).header.task.name for folder in config.data}
-    merged_once = {
-        "method": "naive_average",
-        "options": {},
-        "merge_every": None,
-        "participation": 1.0,
-        "server": None,
-        "proximal": 0.0,
-        "streaming": None,
-        "closing": ClosingConfig(),
-    }
-    unmerged = {"try_robots": True, "fine_tuning": None}
-    changes = {
-        "joint": {"robots": 1, "split": PartitionConfig()},
-        "single": unmerged,
-        "task_specific": {
-            **unmerged,
-            "try_robots": "own_tasks",
-            "robots": len(tasks),
-            "split": PartitionConfig(by="task", alpha=None),
-        },
-    }
-    return config.model_copy(update=merged_once | changes[name])

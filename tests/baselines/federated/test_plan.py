@@ -1,6 +1,7 @@
 """Episodes are partitioned among robots, participants are drawn, and references are fleets."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,12 @@ from hypothesis import strategies as st
 from support.fleet_cases import config_of, plan_of, same
 
 from fleet_tools.baselines.federated import REFERENCES
-from fleet_tools.baselines.federated.config import PartitionConfig, reference
+from fleet_tools.baselines.federated.config import PartitionConfig
 from fleet_tools.baselines.federated.plan import FleetPlan, draw_participants, partition
+from fleet_tools.baselines.federated.references import reference
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.dataset import Dataset
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 
@@ -84,10 +89,70 @@ def test_references_are_fleets_too(data: Path) -> None:
     pooled = [index for each in single.assignments for index in each.episodes]
     assert list(joint.assignments[0].episodes) == sorted(pooled)
     robots = {name: len(plan.clients) for name, plan in plans.items()}
-    assert robots == {"joint": 1, "single": 3, "task_specific": 1}
+    assert robots == {
+        "joint": 1,
+        "joint_wide": 1,
+        "joint_ensemble": 3,
+        "single": 3,
+        "task_specific": 1,
+    }
     assert all(plan.config.rounds == 1 for plan in plans.values())
     held_out = [[each.record.seed for each in plan.held_out.episodes] for plan in plans.values()]
-    assert held_out[0] == held_out[1] == held_out[2]
+    assert all(each == held_out[0] for each in held_out)
     assert FleetPlan.of(config).assignments == single.assignments
     with pytest.raises(UnknownNameError, match="Did you mean 'joint'"):
         reference(config, "jont")
+
+
+def test_an_ensemble_of_joint_networks_has_all_data_and_nothing_else_in_common(data: Path) -> None:
+    given = config_of(data, initialization="common", last_method="density_gate", method="regmean")
+    plan = FleetPlan.of(reference(given, "joint_ensemble"))
+    (joint,) = FleetPlan.of(reference(given, "joint")).assignments
+    assert plan.assignments[0] == joint  # so that one of its networks is that of joint training
+    assert {each.episodes for each in plan.assignments} == {joint.episodes}
+    assert len({each.initialization for each in plan.assignments}) == given.robots
+    assert len({each.training.seed for each in plan.assignments}) == given.robots
+    assert plan.config.last_method == "ensemble" and not plan.config.last_options
+
+
+BODIES = (
+    {"type": "mlp", "layers": 2, "width": 7},
+    {"type": "elman", "layers": 2, "width": 6},
+    {"type": "lstm", "layers": 1, "width": 5},
+    {"type": "transformer", "layers": 1, "width": 8, "heads": 4, "feedforward": 12},
+)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body["type"])
+@given(robots=st.integers(1, 9))
+def test_a_wide_network_has_the_most_parameters_that_robots_have_together(
+    data: Path, body: dict, robots: int
+) -> None:
+    """Counted here on networks with numbers, by their state dicts."""
+    config = config_of(data, policy={"body": body}, robots=robots)
+    header = Dataset(data).header
+
+    def count(policy: PolicyConfig) -> int:
+        weights = Blueprint.of(policy, header.observation, header.action).create().state_dict()
+        return sum(each.numel() for each in weights.values())
+
+    found = reference(config, "joint_wide").policy
+    wider: Any = found.body
+    next_width = wider.width + body.get("heads", 1)
+    above = found.model_copy(update={"body": wider.model_copy(update={"width": next_width})})
+    assert count(found) <= robots * count(config.policy) < count(above)
+    narrow = wider.model_copy(update={"width": body["width"]})
+    assert found.model_copy(update={"body": narrow}) == config.policy  # nothing else differs
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"type": "mlp", "layers": 0}, "has no width"),
+        ({"type": "elman", "layers": 1, "width": 90_000}, "wider than a body may be"),
+    ],
+)
+def test_what_cannot_be_widened_is_refused(data: Path, body: dict, message: str) -> None:
+    config = config_of(data, policy={"body": body})
+    with pytest.raises(ConfigError, match=message):
+        reference(config, "joint_wide")
