@@ -27,15 +27,21 @@ from fleet_tools.baselines.training.state import DivergedError, TrainingError
 from fleet_tools.dataset import Dataset
 from fleet_tools.envs.spec import META_WORLD, TOOL_USE
 from fleet_tools.errors import ConfigError
+from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.storage.atomic_files import clear_old_leftovers
 from fleet_tools.storage.strict_json import loads
 
 FIRST_REPLIES = "first_replies"
 """Folder of robots' replies to the first round, which fleets share that differ in their merges."""
 
+FIRST_VALIDATION_SCENE = len(VALIDATION) // 2
+"""Number of the first scene in which settings are chosen; all that are reported come before it."""
+
 OF_SINGLE = ("best_single", "oracle_routing")
 """References that are other readings of the fleet "single", see `scene_successes`; for them nothing
 is trained or run."""
+
+_OF_TASKS = ("task_specific", "task_specific_equal_steps")
 
 Report = Mapping[str, Any]
 """Content of a fleet's `report.json`, see `federated.summary.summarize`."""
@@ -109,6 +115,8 @@ class Fleets:
             config = run.parsed(FleetConfig, **seeded, method="naive_average", options={})
         scenes = config.rollouts if lines is None else lines.rollouts
         first = run.seed * scenes if self._experiment.own_scenes else 0
+        if self._experiment.validation:
+            first += FIRST_VALIDATION_SCENE
         return PlannedFleet(run.arm, config, first, aligner)
 
     def learns(self, plan: PlannedFleet) -> str:
@@ -188,7 +196,8 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
     Args:
         report: Report of a fleet.
         arm: Name of the arm or the reference. For "single", the policies are those of all robots;
-            for "task_specific", in each task those of the robots with data of this task. For
+            for "task_specific", in each task those of the robots with data of this task, with
+            equal steps, too. For
             "best_single", it is the robot that solves most, in the mean over tasks; chosen in the
             very scenes that are reported, it is an upper bound of what a choice could give. For
             "oracle_routing", it is in each task the robot with the most episodes of it: whoever
@@ -196,14 +205,14 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
             the lower number. For other arms, it is the distilled policy if there is one, or else
             the combined one, or the merged one.
     """
-    if arm not in ("single", "task_specific", *OF_SINGLE):
+    if arm not in ("single", *_OF_TASKS, *OF_SINGLE):
         return by_task((_beyond_merging(report) or report)["rollouts"])
     robots = _best(report["robots"]) if arm == "best_single" else report["robots"]
     robots = [robot for robot in robots if robot.get("rollouts")]
     rows: SceneSuccesses = {}
     for task in dict.fromkeys(task for robot in robots for task in robot["rollouts"]):
         tried = [robot for robot in robots if task in robot["rollouts"]]
-        if arm == "task_specific":
+        if arm in _OF_TASKS:
             tried = [robot for robot in tried if _episodes_of(task, robot)]
         elif arm == "oracle_routing":
             tried = [max(tried, key=lambda robot: _episodes_of(task, robot))]  # the first of equals
@@ -256,7 +265,7 @@ def _beyond_merging(report: Report) -> Mapping[str, Any] | None:
 
 
 def _loss(report: Report, arm: str) -> float | None:
-    if arm in ("task_specific", "oracle_routing"):  # a policy for one task is not meant for others
+    if arm in (*_OF_TASKS, "oracle_routing"):  # a policy for one task is not meant for others
         return None
     if (final := _beyond_merging(report)) is not None:
         return final["loss"]

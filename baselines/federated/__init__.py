@@ -35,7 +35,14 @@ ends with the same bits.
 
 from typing import Literal, get_args
 
-ReferenceName = Literal["joint", "joint_wide", "joint_ensemble", "single", "task_specific"]
+ReferenceName = Literal[
+    "joint",
+    "joint_wide",
+    "joint_ensemble",
+    "single",
+    "task_specific",
+    "task_specific_equal_steps",
+]
 """Names of the fleets with which another one is compared, see `references.reference`."""
 
 REFERENCES: tuple[str, ...] = get_args(ReferenceName)

@@ -95,6 +95,9 @@ class FleetConfig(Value):
         training: Training of each robot; `epochs` counts those of all rounds, and everything is
             drawn from `seed`.
         merge_every: Number of epochs between two merges; None merges once, at the end.
+        equal_steps: Whether each robot trains for no fewer gradient steps than one robot with all
+            of their episodes would in these epochs, in as many more epochs, see
+            `plan.local_epochs`; otherwise all train for equally many epochs.
         participation: Fraction of the robots that take part in a round, drawn anew for each.
         server: Optimizer of the server, for which each merge is a step; None takes merged weights
             as they are. In the first round, robots of "own" initial weights have no common ones
@@ -136,6 +139,7 @@ class FleetConfig(Value):
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1
     training: TrainingConfig = TrainingConfig()
     merge_every: Count | None = None
+    equal_steps: bool = False
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     server: ServerConfig | None = None
     proximal: NonNegative = 0.0
@@ -176,6 +180,8 @@ class FleetConfig(Value):
             require_streamable(
                 self.streaming, self.method, self.method_options(), self.initialization
             )
+            if self.equal_steps:
+                raise ConfigError("robots with `streaming` train for equally many epochs")
             if self.last_method is not None or self.try_robots:
                 raise ConfigError(
                     "`streaming` keeps no robot's weights, of which `last_method` and `try_robots` "
@@ -235,6 +241,13 @@ class FleetConfig(Value):
                 f"{self.merge_every}; give one of its divisors"
             )
         return self
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_unequal_steps(self, serialize: Any) -> dict[str, Any]:
+        content = serialize(self)
+        if not self.equal_steps:  # fleets are stored under hashes of this, most from before the key
+            content.pop("equal_steps", None)
+        return content
 
     @property
     def epochs_per_round(self) -> int:

@@ -15,7 +15,7 @@ from fleet_tools.errors import ConfigError, UnknownNameError
 
 
 def reference(config: FleetConfig, name: str) -> FleetConfig:
-    """Returns a fleet with which another one is compared; it trains for as many epochs.
+    """Returns a fleet with which another one is compared; most train for as many epochs.
 
     Args:
         config: The other fleet.
@@ -25,6 +25,9 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
             initial weights and order of batches, and the policy averages their actions.
             "single": robots never merge, and their own policies, `robots/N.safetensors`, are the
             result. "task_specific": likewise, and each robot has all episodes of a task.
+            "task_specific_equal_steps": likewise, and each trains for no fewer gradient steps than
+            joint training, in as many more epochs, along which the schedule of its learning rate
+            is stretched (`FleetConfig.equal_steps`).
 
     Raises:
         UnknownNameError: There is no such reference.
@@ -42,6 +45,7 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
         "proximal": 0.0,
         "streaming": None,
         "closing": ClosingConfig(),
+        "equal_steps": False,
     }
     return config.model_copy(update=merged_once | _changes(config, name))
 
@@ -73,6 +77,7 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
         "try_robots": "own_tasks",
         "robots": len({header.task.name for header in headers}),
         "split": PartitionConfig(by="task", alpha=None),
+        "equal_steps": name == "task_specific_equal_steps",
     }
 
 
