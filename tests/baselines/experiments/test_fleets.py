@@ -25,6 +25,7 @@ from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import CachingTransport
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.config.values import parse
+from fleet_tools.sim.splits import VALIDATION
 
 
 @pytest.fixture(scope="module", name="data")
@@ -60,6 +61,29 @@ def test_each_seed_has_scenes_of_its_own_unless_all_share_them(data):
         found = {run.seed: plan for run, plan in runs if run.arm == "naive"}
         assert [found[seed].first_scene for seed in range(3)] == expected
         assert len({plan.folder for plan in found.values()}) == 3
+
+
+@given(
+    seeds=st.integers(1, 1000),
+    scenes=st.integers(1, 10_000),
+    others=st.integers(1, 10_000),
+    own=st.booleans(),
+)
+def test_settings_are_chosen_in_scenes_and_seeds_that_nothing_reports(seeds, scenes, others, own):
+    def judged(validation: bool, count: int, own_scenes: bool) -> tuple[set[int], range]:
+        """Returns the seeds of an experiment, and all scenes between its first and its last."""
+        form = {"arms": ONE_ARM, "values": {"": {}}, "seeds": seeds, "own_scenes": own_scenes}
+        base = {"data": ["x"], "policy": "mlp", "rollouts": count}
+        content = form | {"base": base, "validation": validation}
+        experiment = parse(Experiment, content, "The test")
+        arena, runs = ToolUse(experiment), planned_runs(experiment)
+        ends = [arena.plan(each) for each in (runs[0], runs[-1])]
+        last = max(end.first_scene for end in ends) + count
+        return {run.seed for run in runs}, range(min(end.first_scene for end in ends), last)
+
+    (reported, shown), (chosen, tried) = judged(False, scenes, own), judged(True, others, not own)
+    assert len(reported) == len(chosen) == seeds and not reported & chosen
+    assert shown.stop <= tried.start and tried.stop <= len(VALIDATION)
 
 
 @pytest.mark.parametrize("stop", [1, 3])

@@ -113,6 +113,7 @@ def test_more_of_the_same_is_no_change_and_anything_else_is_named():
         ({"seeds": 2}, "seeds was 3 and is 2"),
         ({"values": [1]}, "cases.none"),
         ({"own_scenes": False}, "own_scenes was True and is False"),
+        ({"validation": True}, "validation was False and is True"),
     ):
         now = experiment(**({"base": {"x": 0}, "references": ["r"]} | other))
         assert named in "; ".join(changes(before, now))
