@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.processes import ROOT
 
+from fleet_tools.baselines.experiments.arena import make_arena
 from fleet_tools.baselines.experiments.form import (
     Experiment,
     expanded,
@@ -136,3 +137,8 @@ def test_examples_and_experiments_can_be_planned(path, tmp_path, monkeypatch):
     without_data = found.model_copy(update={"data": ("data/x",)})
     runs = planned_runs(without_data)
     assert len(runs) == len(found.compared) * len(found.cases) * found.seeds
+    if ":" not in found.arena:  # a class of an example's own
+        arena = make_arena(without_data)
+        assert all(
+            arena.plan(run) for run in runs if run.seed == runs[0].seed and run.arm in found.arms
+        )
