@@ -13,6 +13,7 @@ import gymnasium
 import hypothesis
 import pytest
 from support.environments import IDS
+from support.shares import QUICK_EXAMPLES
 
 from fleet_tools.parallel.backend import ONE_THREAD
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 # The same examples everywhere, so that a passing suite keeps passing; `.ci/nightly` tries more.
-for _profile, _count in (("fleet_tools", 40), ("thorough", 100)):
+for _profile, _count in (("fleet_tools", QUICK_EXAMPLES), ("thorough", 100)):
     hypothesis.settings.register_profile(
         _profile, deadline=None, derandomize=True, max_examples=_count
     )
