@@ -34,9 +34,12 @@ hypothesis.settings.load_profile("fleet_tools")
 def pytest_configure(config: pytest.Config) -> None:
     """Lets each process of `pytest -n 2` use one core, and no Ray cluster that runs already.
 
-    Processes inherit the environment.
+    Processes inherit the environment. They keep compiled modules (`__pycache__`) also where Python
+    is told not to: each of the many that tests start would compile the package again.
     """
     os.environ.pop("RAY_ADDRESS", None)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if config.getoption("numprocesses", None):
         for name, threads in ONE_THREAD.items():
             os.environ.setdefault(name, threads)
