@@ -60,7 +60,7 @@ def test_each_seed_has_scenes_of_its_own_unless_all_share_them(data):
         assert len({plan.folder for plan in found.values()}) == 3
 
 
-@pytest.mark.parametrize("stop", [1, 3])
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_an_interrupted_experiment_resumes_to_the_same_bits(data, tmp_path, monkeypatch, stop):
     begun = []
 
