@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks images, vectors and copies of all environments but the first as slow.
 
-    Copies with images and vectors in other processes are slow of all environments.
+    Copies with pictures and vectors in other processes are slow of all environments.
     """
     for item in items:
         callspec = getattr(item, "callspec", None)  # of parametrized tests
@@ -59,8 +59,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         vectors = "mode" in parameters
         copies = item.name.startswith("test_copied_and_pickled")
         first = parameters.get("environment_id", IDS[0]) == IDS[0]
-        most = (images and copies) or parameters.get("mode") == "async"
-        if most or ((images or vectors or copies) and not first):
+        pictures = images and env_kwargs["obs_mode"] == "rgbd"
+        if (pictures and copies) or parameters.get("mode") == "async":
+            item.add_marker(pytest.mark.slow)
+        if (images or vectors or copies) and not first:
             item.add_marker(pytest.mark.slow)
 
 
