@@ -54,15 +54,12 @@ def test_a_model_that_ships_is_fine(folder, scenes, capsys):
     assert tried["successes"] == tried["scenes"] == scenes
 
 
+@pytest.mark.slow  # quick: what fails at loading, and which stage a record names
 @pytest.mark.parametrize(
     ("name", "rule", "stage"),
     [
         ("blunt", "edge thickness", "expectation at keyframe after[1]"),
-        pytest.param(
-            *("round", "width across corners by that across flats"),
-            "expectation at keyframe after[0]",
-            marks=pytest.mark.slow,
-        ),
+        ("round", "width across corners by that across flats", "expectation at keyframe after[0]"),
     ],
 )
 def test_a_bad_model_fails_where_its_defect_matters(name, rule, stage, tmp_path, capsys):
