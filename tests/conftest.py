@@ -55,11 +55,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         callspec = getattr(item, "callspec", None)  # of parametrized tests
         parameters = {} if callspec is None else callspec.params
         env_kwargs = parameters.get("env_kwargs")
-        images = isinstance(env_kwargs, dict) and "obs_mode" in env_kwargs
+        mode = env_kwargs.get("obs_mode") if isinstance(env_kwargs, dict) else None
+        images, pictures = mode is not None, mode == "rgbd"
         vectors = "mode" in parameters
         copies = item.name.startswith("test_copied_and_pickled")
         first = parameters.get("environment_id", IDS[0]) == IDS[0]
-        pictures = images and env_kwargs["obs_mode"] == "rgbd"
         if (pictures and copies) or parameters.get("mode") == "async":
             item.add_marker(pytest.mark.slow)
         if (images or vectors or copies) and not first:

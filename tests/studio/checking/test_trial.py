@@ -103,7 +103,11 @@ def test_a_family_of_ones_own_is_tried_in_its_task(capsys):
     gaff, task = ROOT / "examples/basket/tools/hook/gaff", ROOT / "examples/basket/task.yaml"
     code, report = check(capsys, gaff, "--task", str(task), "--scenes", "1")
     assert (code, report["trials"][0]["successes"]) == (0, 1)
-    code, report = check(capsys, gaff)
+
+
+@pytest.mark.slow
+def test_a_family_of_ones_own_without_its_task_is_not_tried(capsys):
+    code, report = check(capsys, ROOT / "examples/basket/tools/hook/gaff")
     assert (code, report["trials"]) == (0, [])  # no task of the package uses it
 
 
