@@ -53,6 +53,7 @@ def test_every_library_is_checked_and_absent_ones_have_a_remedy(report):
         assert check["remedy"] is None or check["status"] != "ok"
 
 
+@pytest.mark.slow  # of a Drake that does not work: below
 def test_without_drake_nothing_can_be_collected(tmp_path, monkeypatch, capsys):
     # The other libraries are hidden because their imports take long.
     others = [library.module for library in OPTIONAL]

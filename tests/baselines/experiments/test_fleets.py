@@ -86,29 +86,7 @@ def test_settings_are_chosen_in_scenes_and_seeds_that_nothing_reports(seeds, sce
     assert shown.stop <= tried.start and tried.stop <= len(VALIDATION)
 
 
-def test_stored_fleets_keep_the_names_of_their_folders():
-    """Hours of runs lie under such names, and would be run again under others."""
-    policy = {"body": {"type": "elman", "layers": 2, "width": 128}}
-    training = {"epochs": 60, "batch_size": 512, "schedule": "cosine", "ema_decay": 0.999}
-    base = {
-        "policy": policy,
-        "split": {"by": "task", "alpha": 0.1},
-        "training": training,
-        "rollouts": 10,
-        "rollout_every": 100,
-    }
-    arms = {"compress": {"method": "compress"}, "concatenation": {"method": "naive_average"}}
-    arms["concatenation"]["last_method"] = "concatenation"
-    tools = [f"data/{tool}" for tool in ("hammer", "knife", "spatula", "wrench")]
-    content = {"data": tools, "base": base, "arms": arms, "values": {"": {}}, "seeds": 2}
-    experiment = parse(Experiment, content, "The test")
-    arena = ToolUse(experiment)
-    found = [arena.plan(each).folder for each in planned_runs(experiment)]
-    assert found == ["93107336ddefee80", "2121f91c3399701c", *found[2:]]
-    assert all(name.endswith("-10") for name in found[2:])
-
-
-@pytest.mark.parametrize("stop", [1, 3])
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_an_interrupted_experiment_resumes_to_the_same_bits(data, tmp_path, monkeypatch, stop):
     begun = []
 
