@@ -19,7 +19,8 @@ from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.strict_json import loads
-from fleet_tools.utils.statistics import crossed_interval, spread
+from fleet_tools.utils.crossed_statistics import crossed_interval
+from fleet_tools.utils.statistics import spread
 
 Cell = Mapping[str, Any]
 """What was measured of one "arm", "value" and "seed"."""

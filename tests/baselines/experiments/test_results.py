@@ -25,7 +25,7 @@ from fleet_tools.baselines.experiments.result import (
 )
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
-from fleet_tools.utils.statistics import crossed_interval
+from fleet_tools.utils.crossed_statistics import crossed_interval
 
 STORED = sorted(
     path.with_suffix(".yaml")
