@@ -34,7 +34,7 @@ def crossed_interval(strata: Sequence[np.ndarray], own_scenes: bool = False) -> 
     Raises:
         ValueError: The numbers of runs differ.
     """
-    sample = _Sample.of([2 * table - 1 for table in strata], own_scenes)
+    sample = _Sample.of([2 * table - 1 for table in strata], own_scenes, of_rates=True)
     low, high = score_interval(sample.counts, sample.critical, continuity=0)
     return round((1 + low) / 2, 6), round((1 + high) / 2, 6)
 
@@ -110,8 +110,10 @@ class _Sample:
     continuity: float = 1.0
 
     @classmethod
-    def of(cls, strata: Sequence[np.ndarray], own_scenes: bool) -> "_Sample":
-        """Returns that of tables of values in [-1, 1]."""
+    def of(
+        cls, strata: Sequence[np.ndarray], own_scenes: bool, of_rates: bool = False
+    ) -> "_Sample":
+        """Returns that of tables of values in [-1, 1], which are of one method or of two."""
         if len({len(table) for table in strata}) > 1:
             raise ValueError(
                 f"The strata have {', '.join(str(len(table)) for table in strata)} training runs. "
@@ -126,7 +128,9 @@ class _Sample:
         score = fsum(((p + m) / n - ((p - m) / n) ** 2) / n for p, m, n in counts) / len(counts)
         if has_trials.sum() < 2 or score == 0:
             return cls(counts)
-        return (_nested if own_scenes else _crossed)(tables, counts, score)
+        if own_scenes:
+            return _nested(tables, counts, score)
+        return _crossed(tables, counts, score, of_rates)
 
     @property
     def critical(self) -> float:
@@ -175,17 +179,22 @@ def _nested(tables: Sequence[np.ndarray], counts: Sequence[Stratum], score: floa
     )
 
 
-def _crossed(tables: Sequence[np.ndarray], counts: Sequence[Stratum], score: float) -> _Sample:
-    """Does as `_nested`, of runs that met the same scenes."""
+def _crossed(
+    tables: Sequence[np.ndarray], counts: Sequence[Stratum], score: float, of_rates: bool
+) -> _Sample:
+    """Does as `_nested`, of runs that met the same scenes; `of_rates` is of one method alone."""
     runs = len(tables[0])
     filled = [np.where(np.isfinite(t), t, np.nanmean(t, axis=0)) for t in tables]
     of_scenes, of_rest = np.mean([_variances_of_mean(table) for table in filled], axis=0)
-    # Runs that are more alike than chance lets independent ones be are so by chance.
-    of_runs = max(_variance_by_runs(filled), of_rest)
-    total = of_runs + max(of_scenes - of_rest, 0.0)
+    of_runs = _variance_by_runs(filled)
+    if of_rates:
+        # Runs of a rate that are more alike than independent ones are so by chance. In differences,
+        # with a correction for continuity, simulated false alarms are as few without this.
+        of_runs, of_scenes = max(of_runs, of_rest), max(of_scenes, of_rest)
+    total = max(of_runs + of_scenes - of_rest, 0.0)
     # Runs and scenes cannot tell more than as many independent trials.
     ratio = sqrt(max(total / score, 1 / runs))
-    freedom = (runs - 1) * (total / of_runs) ** 2 if of_runs else inf
+    freedom = (runs - 1) * max(total / of_runs, 1.0) ** 2 if of_runs else inf
     return _Sample(counts, ratio, freedom, continuity=min(ratio**2, 1.0))
 
 
