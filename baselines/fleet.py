@@ -54,8 +54,10 @@ class FleetOptions(cli.Options):
     output: Path
     """Folder of the fleet."""
     reference: ReferenceName | None = None
-    """Train a fleet to compare it with instead: joint (one robot with all data), single (robots
-    that never merge), or task_specific (likewise, one for each task)."""
+    """Train a fleet to compare it with instead: joint (one robot with all data), joint_wide (with
+    as many parameters as all robots), joint_ensemble (as many robots, each with all data), single
+    (robots that never merge), task_specific (likewise, one for each task), or
+    task_specific_equal_steps (with as many gradient steps as joint)."""
     restart: bool = False
     """Begin anew; a former fleet in the folder is kept beside it, as OUTPUT-former-1."""
     workers: RobotWorkerOptions = RobotWorkerOptions()
@@ -122,7 +124,8 @@ def _fleet(options: FleetOptions) -> int:
 
 
 def _config(options: FleetOptions) -> "FleetConfig":
-    from fleet_tools.baselines.federated.config import FleetConfig, reference
+    from fleet_tools.baselines.federated.config import FleetConfig
+    from fleet_tools.baselines.federated.references import reference
     from fleet_tools.config.values import load_yaml
 
     config = load_yaml(FleetConfig, options.config)

@@ -13,6 +13,7 @@ import gymnasium
 import hypothesis
 import pytest
 from support.environments import IDS
+from support.shares import QUICK_EXAMPLES
 
 from fleet_tools.parallel.backend import ONE_THREAD
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
 # The same examples everywhere, so that a passing suite keeps passing; `.ci/nightly` tries more.
-for _profile, _count in (("fleet_tools", 40), ("thorough", 100)):
+for _profile, _count in (("fleet_tools", QUICK_EXAMPLES), ("thorough", 100)):
     hypothesis.settings.register_profile(
         _profile, deadline=None, derandomize=True, max_examples=_count
     )
@@ -43,7 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks images, vectors and copies of all environments but the first as slow."""
+    """Marks images, vectors and copies of all environments but the first as slow.
+
+    Copies with images and vectors in other processes are slow of all environments.
+    """
     for item in items:
         callspec = getattr(item, "callspec", None)  # of parametrized tests
         parameters = {} if callspec is None else callspec.params
@@ -51,7 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         images = isinstance(env_kwargs, dict) and "obs_mode" in env_kwargs
         vectors = "mode" in parameters
         copies = item.name.startswith("test_copied_and_pickled")
-        if (images or vectors or copies) and parameters.get("environment_id", IDS[0]) != IDS[0]:
+        first = parameters.get("environment_id", IDS[0]) == IDS[0]
+        most = (images and copies) or parameters.get("mode") == "async"
+        if most or ((images or vectors or copies) and not first):
             item.add_marker(pytest.mark.slow)
 
 

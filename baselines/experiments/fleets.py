@@ -15,9 +15,10 @@ from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
 from fleet_tools.baselines.federated import REFERENCES
-from fleet_tools.baselines.federated.config import FleetConfig, reference
+from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import REPORT, FleetWriter
+from fleet_tools.baselines.federated.references import reference
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import CachingTransport, LocalTransport
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
@@ -26,11 +27,21 @@ from fleet_tools.baselines.training.state import DivergedError, TrainingError
 from fleet_tools.dataset import Dataset
 from fleet_tools.envs.spec import META_WORLD, TOOL_USE
 from fleet_tools.errors import ConfigError
+from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.storage.atomic_files import clear_old_leftovers
 from fleet_tools.storage.strict_json import loads
 
 FIRST_REPLIES = "first_replies"
 """Folder of robots' replies to the first round, which fleets share that differ in their merges."""
+
+FIRST_VALIDATION_SCENE = len(VALIDATION) // 2
+"""Number of the first scene in which settings are chosen; all that are reported come before it."""
+
+OF_SINGLE = ("best_single", "oracle_routing")
+"""References that are other readings of the fleet "single", see `scene_successes`; for them nothing
+is trained or run."""
+
+_OF_TASKS = ("task_specific", "task_specific_equal_steps")
 
 Report = Mapping[str, Any]
 """Content of a fleet's `report.json`, see `federated.summary.summarize`."""
@@ -73,7 +84,7 @@ class Fleets:
         experiment: The experiment.
     """
 
-    references: ClassVar[tuple[str, ...]] = REFERENCES
+    references: ClassVar[tuple[str, ...]] = (*REFERENCES, *OF_SINGLE)
     _env_arena = TOOL_USE
 
     def __init__(self, experiment: Experiment) -> None:
@@ -89,7 +100,7 @@ class Fleets:
         lines, aligner = self._experiment.lines, None
         if run.is_reference:
             config = run.parsed(FleetConfig, **seeded, method="naive_average")
-            config = reference(config, run.arm)
+            config = reference(config, "single" if run.arm in OF_SINGLE else run.arm)
         elif lines is None:
             config = run.parsed(FleetConfig, **seeded)
         else:
@@ -104,6 +115,8 @@ class Fleets:
             config = run.parsed(FleetConfig, **seeded, method="naive_average", options={})
         scenes = config.rollouts if lines is None else lines.rollouts
         first = run.seed * scenes if self._experiment.own_scenes else 0
+        if self._experiment.validation:
+            first += FIRST_VALIDATION_SCENE
         return PlannedFleet(run.arm, config, first, aligner)
 
     def learns(self, plan: PlannedFleet) -> str:
@@ -183,17 +196,44 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
     Args:
         report: Report of a fleet.
         arm: Name of the arm or the reference. For "single", the policies are those of all robots;
-            for "task_specific", in each task those of the robots with data of this task; otherwise
-            it is the distilled policy if there is one, or else the combined one, or the merged one.
+            for "task_specific", in each task those of the robots with data of this task, with
+            equal steps, too. For
+            "best_single", it is the robot that solves most, in the mean over tasks; chosen in the
+            very scenes that are reported, it is an upper bound of what a choice could give. For
+            "oracle_routing", it is in each task the robot with the most episodes of it: whoever
+            knows the task and all robots' data needs no merge. Of equals, these take the robot with
+            the lower number. For other arms, it is the distilled policy if there is one, or else
+            the combined one, or the merged one.
     """
-    if arm not in ("single", "task_specific"):
+    if arm not in ("single", *_OF_TASKS, *OF_SINGLE):
         return by_task((_beyond_merging(report) or report)["rollouts"])
+    robots = _best(report["robots"]) if arm == "best_single" else report["robots"]
+    robots = [robot for robot in robots if robot.get("rollouts")]
     rows: SceneSuccesses = {}
-    for robot in report["robots"]:
-        for task, successes in (robot.get("rollouts") or {}).items():
-            if arm == "single" or any(kind.split()[0] == task for kind in robot["kinds"]):
-                rows.setdefault(task, []).append(_by_scene(successes))
+    for task in dict.fromkeys(task for robot in robots for task in robot["rollouts"]):
+        tried = [robot for robot in robots if task in robot["rollouts"]]
+        if arm in _OF_TASKS:
+            tried = [robot for robot in tried if _episodes_of(task, robot)]
+        elif arm == "oracle_routing":
+            tried = [max(tried, key=lambda robot: _episodes_of(task, robot))]  # the first of equals
+        if tried:
+            rows[task] = [_by_scene(robot["rollouts"][task]) for robot in tried]
     return rows
+
+
+def _best(robots: Sequence[Report]) -> Sequence[Report]:
+    """Returns the robot whose policy has the highest mean over tasks; none without rollouts."""
+
+    def solved(robot: Report) -> float:
+        return sum(each["successes"] / each["episodes"] for each in robot["rollouts"].values())
+
+    tried = [robot for robot in robots if robot.get("rollouts")]
+    return [max(tried, key=solved)] if tried else []
+
+
+def _episodes_of(task: str, robot: Report) -> int:
+    """Returns how many episodes of a task a robot has; kinds begin with their task."""
+    return sum(count for kind, count in robot["kinds"].items() if kind.split()[0] == task)
 
 
 def by_task(rollouts: Mapping[str, Any] | None) -> SceneSuccesses:
@@ -225,10 +265,11 @@ def _beyond_merging(report: Report) -> Mapping[str, Any] | None:
 
 
 def _loss(report: Report, arm: str) -> float | None:
-    if arm == "task_specific":  # policies for one task are not meant for the others
+    if arm in (*_OF_TASKS, "oracle_routing"):  # a policy for one task is not meant for others
         return None
     if (final := _beyond_merging(report)) is not None:
         return final["loss"]
-    if arm != "single":
+    if arm not in ("single", "best_single"):
         return report["held_out"]["loss"]
-    return float(np.mean([robot["held_out_loss"] for robot in report["robots"]]))
+    robots = report["robots"] if arm == "single" else _best(report["robots"])
+    return float(np.mean([robot["held_out_loss"] for robot in robots])) if robots else None

@@ -13,6 +13,9 @@ from fleet_tools.config.extends import load_layers
 from fleet_tools.config.values import Count, CountOrZero, OddCount, Value, parse, validate
 from fleet_tools.errors import ConfigError
 
+MAX_SEEDS = 1000
+"""Largest number of seeds; those of validation follow them."""
+
 Keys = dict[str, pydantic.JsonValue]
 """Part of a run's configuration, by the keys of its YAML; nested ones also as "split.alpha"."""
 
@@ -53,7 +56,7 @@ class Experiment(Value):
         arms: Keys in which each arm differs from the base, by the arm's name.
         controls: Arms that do not merge what policies learned apart, drawn dashed.
         references: What the arena has the arms compared with, such as joint training.
-        seeds: Number of runs of each arm and value, of the seeds 0, 1, ...
+        seeds: Number of runs of each arm and value, of the seeds 0, 1, ...; see `validation`.
         lines: Lines between policies on which barriers are measured; arms are then methods that
             align. None measures merged policies instead.
         measures: What pages show, in this order (default: all that was measured).
@@ -62,6 +65,8 @@ class Experiment(Value):
             points; null for none.
         about: What it is, in words for its page.
         own_scenes: Whether each seed is judged in scenes of its own; otherwise all are in the same.
+        validation: Whether it chooses settings. Its seeds are then 1000, 1001, ..., and where
+            policies act, its scenes are others, too: no other experiment reports any of them.
     """
 
     arena: str = "tool_use"
@@ -75,12 +80,13 @@ class Experiment(Value):
     arms: Annotated[dict[str, Keys], pydantic.Field(min_length=1)]
     controls: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
-    seeds: Annotated[Count, pydantic.Field(le=1000)] = 3
+    seeds: Annotated[Count, pydantic.Field(le=MAX_SEEDS)] = 3
     lines: LineConfig | None = None
     measures: tuple[str, ...] | None = None
     against: dict[str, Margin | None] = {}
     about: str = ""
     own_scenes: bool = True
+    validation: bool = False
 
     @pydantic.model_validator(mode="after")
     def _names_fit(self) -> Self:
@@ -163,9 +169,10 @@ def planned_runs(experiment: Experiment) -> list[Run]:
     # Values change fastest: arms share robots' first local updates, and runs at the same time
     # should not need the same ones.
     cases = {name: _with_data(experiment, keys) for name, keys in experiment.cases.items()}
+    first = MAX_SEEDS if experiment.validation else 0
     return [
         Run(arm, name, seed, merged(base, keys), is_reference)
-        for seed in range(experiment.seeds)
+        for seed in range(first, first + experiment.seeds)
         for is_reference, arms in (
             (False, experiment.arms),
             (True, {name: Keys() for name in experiment.references}),

@@ -1,6 +1,7 @@
 """Federated learning: robots train apart on their own data, and only weights are exchanged.
 
     config            configuration of a fleet, as its YAML file has it
+    references        fleets with which another one is compared
     round_config      when a round closes, whether it streams, and the server's step
     plan              the robots' data, and what all robots have in common
     messages          what the driver and a robot send each other
@@ -34,7 +35,14 @@ ends with the same bits.
 
 from typing import Literal, get_args
 
-ReferenceName = Literal["joint", "single", "task_specific"]
-"""Names of the fleets with which another one is compared, see `config.reference`."""
+ReferenceName = Literal[
+    "joint",
+    "joint_wide",
+    "joint_ensemble",
+    "single",
+    "task_specific",
+    "task_specific_equal_steps",
+]
+"""Names of the fleets with which another one is compared, see `references.reference`."""
 
 REFERENCES: tuple[str, ...] = get_args(ReferenceName)

@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
-from fleet_tools.baselines.federated import REFERENCES
 from fleet_tools.baselines.federated.round_config import (
     ClosingConfig,
     ServerConfig,
@@ -23,8 +22,7 @@ from fleet_tools.config.values import (
     Positive,
     Value,
 )
-from fleet_tools.dataset import Dataset
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.errors import ConfigError
 
 _ACTIVATION_MATCHING = "git_rebasin_activations"
 
@@ -97,6 +95,9 @@ class FleetConfig(Value):
         training: Training of each robot; `epochs` counts those of all rounds, and everything is
             drawn from `seed`.
         merge_every: Number of epochs between two merges; None merges once, at the end.
+        equal_steps: Whether each robot trains for no fewer gradient steps than one robot with all
+            of their episodes would in these epochs, in as many more epochs, see
+            `plan.local_epochs`; otherwise all train for equally many epochs.
         participation: Fraction of the robots that take part in a round, drawn anew for each.
         server: Optimizer of the server, for which each merge is a step; None takes merged weights
             as they are. In the first round, robots of "own" initial weights have no common ones
@@ -138,6 +139,7 @@ class FleetConfig(Value):
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1
     training: TrainingConfig = TrainingConfig()
     merge_every: Count | None = None
+    equal_steps: bool = False
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     server: ServerConfig | None = None
     proximal: NonNegative = 0.0
@@ -178,6 +180,8 @@ class FleetConfig(Value):
             require_streamable(
                 self.streaming, self.method, self.method_options(), self.initialization
             )
+            if self.equal_steps:
+                raise ConfigError("robots with `streaming` train for equally many epochs")
             if self.last_method is not None or self.try_robots:
                 raise ConfigError(
                     "`streaming` keeps no robot's weights, of which `last_method` and `try_robots` "
@@ -238,6 +242,13 @@ class FleetConfig(Value):
             )
         return self
 
+    @pydantic.model_serializer(mode="wrap")
+    def _without_unequal_steps(self, serialize: Any) -> dict[str, Any]:
+        content = serialize(self)
+        if not self.equal_steps:  # fleets are stored under hashes of this, most from before the key
+            content.pop("equal_steps", None)
+        return content
+
     @property
     def epochs_per_round(self) -> int:
         """Number of epochs between two merges."""
@@ -270,43 +281,3 @@ class FleetConfig(Value):
         if self.streaming is None:
             return {}
         return {"streaming": self.streaming, "method": self.method, "options": self.options}
-
-
-def reference(config: FleetConfig, name: str) -> FleetConfig:
-    """Returns a fleet with which another one is compared; it trains for as many epochs.
-
-    Args:
-        config: The other fleet.
-        name: "joint": one robot has all episodes. "single": robots never merge, and their own
-            policies, `robots/N.safetensors`, are the result. "task_specific": likewise, and each
-            robot has all episodes of a task.
-
-    Raises:
-        UnknownNameError: There is no such reference.
-        DatasetError: A dataset cannot be read.
-    """
-    if name not in REFERENCES:
-        raise UnknownNameError("reference", name, REFERENCES)
-    tasks = {Dataset(folder).header.task.name for folder in config.data}
-    merged_once = {
-        "method": "naive_average",
-        "options": {},
-        "merge_every": None,
-        "participation": 1.0,
-        "server": None,
-        "proximal": 0.0,
-        "streaming": None,
-        "closing": ClosingConfig(),
-    }
-    unmerged = {"try_robots": True, "fine_tuning": None}
-    changes = {
-        "joint": {"robots": 1, "split": PartitionConfig()},
-        "single": unmerged,
-        "task_specific": {
-            **unmerged,
-            "try_robots": "own_tasks",
-            "robots": len(tasks),
-            "split": PartitionConfig(by="task", alpha=None),
-        },
-    }
-    return config.model_copy(update=merged_once | changes[name])

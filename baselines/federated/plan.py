@@ -85,6 +85,7 @@ class FleetPlan:
         learned, held_out = split(samples, config.held_out, seed)
         indices = {episode: index for index, episode in enumerate(samples.episodes)}
         rest = [indices[episode] for episode in learned.episodes]
+        _require_every_task(config, samples, held_out)
         blueprint = blueprint_of(config.policy, held_out)
         kinds = [episode_kind(samples.episodes[index], config.split.by) for index in rest]
         streaming = config.assigned_streaming()
@@ -100,7 +101,10 @@ class FleetPlan:
                 content_digest=content_digest(own),
                 blueprint=blueprint,
                 training=config.training.model_copy(
-                    update={"seed": derive_seed(seed, _ROBOT, robot)}
+                    update={
+                        "seed": derive_seed(seed, _ROBOT, robot),
+                        "epochs": config.rounds * local_epochs(config, own, learned),
+                    }
                 ),
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
                 moment_noise=config.moment_noise,
@@ -203,6 +207,40 @@ class FleetPlan:
             task: Number of the task.
         """
         return derive_seed(self.seed, _SCENES, actor, task)
+
+
+def _require_every_task(config: FleetConfig, samples: Samples, held_out: Samples) -> None:
+    """Checks that the driver knows what some task lacks, which `task_hidden` hides."""
+    every, known = ({episode.task for episode in each.episodes} for each in (samples, held_out))
+    if config.policy.task_hidden and every != known:
+        raise ConfigError(
+            "The driver's held-out episodes are of "
+            f"{len(known)} of {len(every)} tasks, without {', '.join(sorted(every - known))}, and "
+            "`policy.task_hidden` hides what some task lacks. Give a larger `held_out`."
+        )
+
+
+def local_epochs(config: FleetConfig, own: Samples, learned: Samples) -> int:
+    """Returns the number of epochs for which a robot trains in each round.
+
+    With `equal_steps`, it is the least number of whole epochs in which the robot takes no fewer
+    gradient steps than one that learns from the episodes of all. A policy without memory has a
+    batch for every `batch_size` steps to imitate, one with memory for about as many steps of
+    episodes.
+
+    Args:
+        config: Configuration of the fleet.
+        own: The robot's episodes.
+        learned: The episodes of all robots.
+    """
+    epochs = config.epochs_per_round
+    if not config.equal_steps:
+        return epochs
+    batches, size = [], config.training.batch_size
+    for samples in (own, learned):
+        steps = samples.lengths if config.policy.with_memory else samples.imitate
+        batches.append(max(1, math.ceil(int(steps.sum()) / size)))
+    return math.ceil(epochs * batches[1] / batches[0])
 
 
 def wanted_robots(robots: int, participation: float) -> int:

@@ -127,12 +127,19 @@ def _updates(
     missing = plan.wanted - len(stored)
     waiting = [robot for robot in participants if robot not in stored] if missing > 0 else []
     limit = closing.deadline
-    exchanges.ask(dict.fromkeys(waiting, request), updates, wanted=missing, deadline_s=limit)
+    requests = {robot: _localized(plan, request, robot) for robot in waiting}
+    exchanges.ask(requests, updates, wanted=missing, deadline_s=limit)
     for robot in set(participants).difference(stored, waiting):  # enough had answered before
         exchanges.record(robot, request, None, LATE)
     if merged := len(exchanges.merged()):  # otherwise, the merge says why
         closing.require_quorum(request.round, merged, plan.wanted)
     return updates.by_robot | stored
+
+
+def _localized(plan: FleetPlan, request: TrainRequest, robot: int) -> TrainRequest:
+    """Returns the request to a robot, which trains for epochs of its own with `equal_steps`."""
+    epochs = plan.clients[robot].assignment.training.epochs // plan.config.rounds
+    return replace(request, epoch=(request.round - 1) * epochs, epochs=epochs)
 
 
 def _merge(

@@ -57,6 +57,10 @@ class PolicyConfig(Value):
         images: Encoder of colour images, the same for all cameras; None for a policy that reads
             none.
         reads: Names of the observation's entries that the policy reads; empty for all.
+        task_hidden: Whether the policy is told its task by nothing but what it sees: it does not
+            read the task's one-hot, nor of padded keypoints the masks and the rows that some task
+            of the demonstrations lacks, see `layout.numbers_read`. It still sees by what scenes of
+            tasks differ, such as the form of a tool or the place of a goal.
         head: Turns units into actions.
         chunk: Number of actions that the head gives in each step: that of the step and those of
             the steps that follow.
@@ -69,6 +73,7 @@ class PolicyConfig(Value):
     clouds: CloudsConfig | None = None
     images: ImagesConfig | None = None
     reads: tuple[str, ...] = ()
+    task_hidden: bool = False
     head: HeadConfig = LinearHeadConfig()
     chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
     execution: ExecutionConfig = EnsembleConfig()
@@ -88,6 +93,22 @@ class PolicyConfig(Value):
                 "a chunk; give a larger `chunk`"
             )
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _hidden_or_told(self) -> Self:
+        if self.task_hidden and self.conditioned_on_task:
+            raise ValueError(
+                "the task is hidden from a policy whose body is conditioned on it; leave out "
+                "`task_hidden` or the body's `task_conditioning`"
+            )
+        return self
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_known_task(self, serialize: Any) -> dict[str, Any]:
+        content = serialize(self)
+        if not self.task_hidden:  # checkpoints have digests of this, most from before the key
+            content.pop("task_hidden", None)
+        return content
 
     @property
     def conditioned_on_task(self) -> bool:

@@ -64,6 +64,12 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
         if name not in offered:
             raise UnknownNameError("entry of the observation", name, offered)
     read = {name: offered[name] for name in sorted(config.reads or offered)}
+    if config.task_hidden:
+        if named := [name for name in config.reads if offered[name].kind == "one_hot"]:
+            raise LayoutError(
+                f"`task_hidden` hides {named[0]!r}, which `reads` names. Leave out one of the two."
+            )
+        read = {name: array for name, array in read.items() if array.kind != "one_hot"}
     try:
         kinds = {name: kind_of(name, array) for name, array in read.items()}
     except LayoutError as error:
@@ -109,6 +115,36 @@ def entries_with_masks(read: Layout) -> list[str]:
             'leave the body\'s `task_conditioning` at "input".'
         )
     return names
+
+
+def numbers_read(
+    config: PolicyConfig, read: Layout, scaling: "Scaling", names: list[str]
+) -> np.ndarray:
+    """Returns which numbers of entries a policy reads: all, unless its task is hidden.
+
+    Masks and rows of padded keypoints are hidden that some task lacks: rows whose mask was not 1 in
+    all data of which the scaling is. Without such data, these are all.
+
+    Args:
+        config: Configuration of the policy.
+        read: Layout of the entries.
+        scaling: Scaling of the entries.
+        names: Names of entries, which no encoder reads.
+
+    Returns:
+        (n,) bool, entries one after another in row-major order.
+    """
+    parts = [np.zeros(0, bool)]
+    for name in names:
+        shown = np.ones(read[name].shape, bool)
+        if config.task_hidden and read[name].kind == "masked_keypoints":
+            mean, std = (
+                np.reshape(rows[name], shown.shape) for rows in (scaling.mean, scaling.std)
+            )
+            shown[:] = ((mean[:, -1] == 1) & (std[:, -1] == 0))[:, None]
+            shown[:, -1] = False
+        parts.append(shown.ravel())
+    return np.concatenate(parts)
 
 
 def require_offered(read: Layout, offered: Layout) -> None:

@@ -13,7 +13,7 @@ from fleet_tools.baselines.policies.bodies import Body, Hidden
 from fleet_tools.baselines.policies.config import EncodedKind
 from fleet_tools.baselines.policies.encoders import Encoder
 from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
-from fleet_tools.baselines.policies.layout import entries_with_masks
+from fleet_tools.baselines.policies.layout import entries_with_masks, numbers_read
 
 _MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 """Names of the encoders in state dicts, which checkpoints contain."""
@@ -43,6 +43,7 @@ class PolicyNetwork(nn.Module):
 
     mean: torch.Tensor
     std: torch.Tensor
+    shown: torch.Tensor
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__()
@@ -50,6 +51,12 @@ class PolicyNetwork(nn.Module):
         mean, std = map(torch.tensor, blueprint.scaling.arrays(self._state_names))
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
+        shown = numbers_read(
+            blueprint.config, blueprint.observation, blueprint.scaling, self._state_names
+        )
+        self._hides = not shown.all()
+        if self._hides:
+            self.register_buffer("shown", torch.tensor(shown), persistent=False)
         inputs = len(mean)
         self._encodings: list[_Encoding] = []
         for kind, config in blueprint.config.encoders.items():
@@ -104,9 +111,10 @@ class PolicyNetwork(nn.Module):
         return torch.cat(parts, -1)
 
     def scaled_state(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Returns all entries that no encoder reads, scaled, (B, T, n)."""
+        """Returns all entries that no encoder reads, scaled, (B, T, n); hidden numbers are 0."""
         state = torch.cat([observations[name].flatten(2) for name in self._state_names], -1)
-        return (state - self.mean) / self.std
+        scaled = (state - self.mean) / self.std
+        return torch.where(self.shown, scaled, 0.0) if self._hides else scaled
 
     def decide(
         self, features: torch.Tensor, hidden: Hidden | None = None, *noisy: torch.Tensor

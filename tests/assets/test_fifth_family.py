@@ -79,6 +79,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow  # of a family among those of the package: below
 def test_a_family_is_added_by_adding_files(tmp_path: Path) -> None:
     ignored = shutil.ignore_patterns("baselines", "__main__.pyc")
     shutil.copytree(ROOT / "fleet_tools", tmp_path / "fleet_tools", ignore=ignored)

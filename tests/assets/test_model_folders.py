@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 import trimesh
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.geometry import Role, SceneGraphConfig
 from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import DiagramBuilder
+from support.shares import few
 
 from fleet_tools.assets.__main__ import main, random_members
 from fleet_tools.assets.families import family_names, find_family
@@ -167,7 +168,7 @@ def test_every_folder_that_names_the_generator_is_written_by_it() -> None:
 
 
 @pytest.mark.parametrize("family", family_names())
-@settings(max_examples=4, deadline=None)
+@few(2)
 @given(seed=seeds)
 def test_random_member_is_sound(family: str, seed: int) -> None:
     model = sampled(family, seed)

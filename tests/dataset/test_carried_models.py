@@ -71,7 +71,13 @@ def carried(data: Path) -> dict[str, Path]:
 def test_a_dataset_replays_elsewhere_after_its_models_are_gone(data, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert replay.main([str(data), *REPLAY]) == 0
+    assert replay.main([f"../{data.name}", *REPLAY]) == 0
+
+
+@pytest.mark.slow
+def test_workers_replay_it_elsewhere(data, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     assert replay.main([f"../{data.name}", "--workers", "1", "--quiet"]) == 0
 
 

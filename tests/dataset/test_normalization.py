@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.shares import few
 from support.small_datasets import Drawn, a_header, a_record, an_episode, drawn, to_imitate, write
 
 from fleet_tools.config.values import parse
@@ -29,7 +30,7 @@ def all_rows(dataset: Dataset) -> dict[str, np.ndarray]:
     return {name: array.astype(float) for name, array in rows.items()}
 
 
-@settings(max_examples=20)
+@few(10)
 @given(drawn(), st.randoms())
 def test_statistics_are_those_of_all_rows_at_once_in_any_order(content, random):
     assume(sum(content.steps) > 0)

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support.processes import run_python
+from support.shares import few
 from support.small_datasets import OBSERVATION, Drawn, a_header, drawn, to_imitate, write
 
 from fleet_tools.dataset import Dataset
@@ -97,7 +98,7 @@ def row(batch: dict[str, Any], k: Any) -> dict[str, Any]:
 # --- Samples are what is in the episodes ----------------------------------------------------
 
 
-@settings(max_examples=25)
+@few(10)
 @given(drawn(), drawn(), LENGTHS, st.integers(1, 3), st.booleans(), st.data())
 def test_samples_are_the_steps_of_episodes(first, second, length, stride, padded, data):
     names = data.draw(st.lists(st.sampled_from(sorted(OBSERVATION)), unique=True))
@@ -121,7 +122,7 @@ def test_samples_are_the_steps_of_episodes(first, second, length, stride, padded
                 assert_same(row(batch, k), expected[index])
 
 
-@settings(max_examples=20)
+@few(10)
 @given(drawn(), LENGTHS, st.data())
 def test_subset_has_the_samples_of_its_episodes(content, length, data):
     with on_disk(content) as (dataset,):
@@ -163,7 +164,7 @@ def test_samples_of_a_collected_dataset(uninterrupted, length):
         assert_same(row(batch, k), sample)
 
 
-@settings(max_examples=20)
+@few(10)
 @given(drawn(), st.data())
 def test_steps_are_read_in_any_order_and_shape(content, data):
     with on_disk(content) as (dataset,):

@@ -41,10 +41,7 @@ def _cluster() -> Iterator[Any]:
 
 @pytest.fixture(name="address", params=["local", pytest.param("ray", marks=pytest.mark.slow)])
 def _address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """Child processes, and the cluster to which this process is connected.
-
-    Of the cluster, the quick tests are those that name "ray" themselves.
-    """
+    """Child processes, and the cluster to which this process is connected, which is slow."""
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     if request.param == "local":
         return "local"
@@ -170,7 +167,7 @@ def die() -> NoReturn:
 
 @pytest.mark.parametrize(
     ("address", "count"),
-    [("local", 0), ("local", 1), ("local", 2), ("ray", 2)],
+    [("local", 0), ("local", 1), ("local", 2), pytest.param("ray", 2, marks=pytest.mark.slow)],
     indirect=["address"],
 )
 def test_every_job_is_done_once_by_any_number_of_workers(count, address):

@@ -49,8 +49,10 @@ def _constant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     "source",
     [
         "noisy_expert",
-        "support.collected:expert",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("perceived_expert", "random")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("support.collected:expert", "perceived_expert", "random")
+        ),
     ],
 )
 def test_an_episode_is_the_same_in_collection_and_evaluation(source):

@@ -16,7 +16,7 @@ from support.served_policies import Scripted, constant, held, observation, servi
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.remote_policy import RealTimePolicy, RobotCommand
 
-DEADLINE_S = 1.0
+DEADLINE_S = 0.5
 """Long enough for an answer on a machine with other work, and short enough to be missed often."""
 
 

@@ -241,6 +241,7 @@ sys.exit(serve.main([sys.argv[1], "--port", "0"]))
 """
 
 
+@pytest.mark.slow  # of the loop that ends: tests/utils/test_accept_loop.py
 def test_the_program_says_why_it_ends(checkpoints):
     done = run_command(sys.executable, "-c", BROKEN, str(checkpoints["mlp"]))
     assert done.returncode == 1

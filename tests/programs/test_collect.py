@@ -5,6 +5,7 @@ import os
 import signal
 import termios
 
+import pytest
 from support.collected import (
     EPISODES,
     ONE_PAIR,
@@ -48,6 +49,7 @@ def test_gives_up_and_reports_why(tmp_path, capsys):
 # --- Interruptions --------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # in any order of attempts: tests/dataset/test_collection.py
 def test_killed_it_keeps_finished_episodes_and_resumes(uninterrupted, tmp_path):
     terminal, stderr = os.openpty()
     termios.tcsetwinsize(stderr, (24, 100))

@@ -173,8 +173,10 @@ def test_names_that_drake_cannot_read_are_refused(name, said, tmp_path, capsys, 
 
 @pytest.mark.parametrize(
     "environment",
-    [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
-    ids=["locale", "output"],
+    [
+        pytest.param({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, id="locale"),
+        pytest.param({"PYTHONIOENCODING": "ascii"}, id="output", marks=pytest.mark.slow),
+    ],
 )
 def test_programs_take_accents_in_a_locale_of_ascii(environment, tmp_path):
     """In this locale Drake cannot be imported."""

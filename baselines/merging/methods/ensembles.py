@@ -1,4 +1,4 @@
-"""Ensembles: all networks side by side, weighted by a gate or with one last layer fitted to data.
+"""Ensembles: all networks side by side, with equal weights or a gate, or one fitted last layer.
 
 They are no merges of one size: they have the parameters of all models together. Each works on any
 network with a head, an affine map whose outputs are those of the network.
@@ -30,6 +30,18 @@ others a say."""
 
 _RIDGE = 1e-3
 """Weight of the mean of the last layers in their fit, as in the other methods."""
+
+
+def ensemble(problem: MergeProblem) -> MergeResult:
+    """Averages the models' outputs, with equal weights.
+
+    Lakshminarayanan et al., "Simple and Scalable Predictive Uncertainty Estimation using Deep
+    Ensembles", 2017, where all models learn the same data. Nobody is asked for anything.
+
+    Args:
+        problem: The models.
+    """
+    return MergeResult(tuple(problem.models))
 
 
 def density_gate(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:

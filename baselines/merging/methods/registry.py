@@ -13,6 +13,7 @@ from fleet_tools.baselines.merging.methods.distillation import distillation
 from fleet_tools.baselines.merging.methods.ensembles import (
     concatenation,
     density_gate,
+    ensemble,
     gated_refit,
 )
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
@@ -159,6 +160,10 @@ _METHODS: dict[str, tuple[Method, MethodFacts]] = {
         fed_sgd,
         MethodFacts("McMahan et al. 2017", ("data_holders",), "any", "gradients, steps"),
     ),
+    "ensemble": (
+        ensemble,
+        MethodFacts("Lakshminarayanan et al. 2017", returns="an ensemble"),
+    ),
     "density_gate": (density_gate, _ensemble("Xu et al. 1995", "moments of states, once")),
     "gated_refit": (
         gated_refit,
@@ -204,6 +209,7 @@ UNALIGNED = (
     "naive_average",
     "common_init",
     "lora",
+    "ensemble",
     *(name for name, facts in FACTS.items() if "base" in facts.needs),
 )
 """Names of the methods that permute nothing, and need no table of axes."""

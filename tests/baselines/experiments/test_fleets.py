@@ -10,6 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from support.experiment_cases import content_of, result_in, run
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same, write_data
@@ -23,6 +25,7 @@ from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import CachingTransport
 from fleet_tools.baselines.training.loop import train
 from fleet_tools.config.values import parse
+from fleet_tools.sim.splits import VALIDATION
 
 
 @pytest.fixture(scope="module", name="data")
@@ -58,6 +61,29 @@ def test_each_seed_has_scenes_of_its_own_unless_all_share_them(data):
         found = {run.seed: plan for run, plan in runs if run.arm == "naive"}
         assert [found[seed].first_scene for seed in range(3)] == expected
         assert len({plan.folder for plan in found.values()}) == 3
+
+
+@given(
+    seeds=st.integers(1, 1000),
+    scenes=st.integers(1, 10_000),
+    others=st.integers(1, 10_000),
+    own=st.booleans(),
+)
+def test_settings_are_chosen_in_scenes_and_seeds_that_nothing_reports(seeds, scenes, others, own):
+    def judged(validation: bool, count: int, own_scenes: bool) -> tuple[set[int], range]:
+        """Returns the seeds of an experiment, and all scenes between its first and its last."""
+        form = {"arms": ONE_ARM, "values": {"": {}}, "seeds": seeds, "own_scenes": own_scenes}
+        base = {"data": ["x"], "policy": "mlp", "rollouts": count}
+        content = form | {"base": base, "validation": validation}
+        experiment = parse(Experiment, content, "The test")
+        arena, runs = ToolUse(experiment), planned_runs(experiment)
+        ends = [arena.plan(each) for each in (runs[0], runs[-1])]
+        last = max(end.first_scene for end in ends) + count
+        return {run.seed for run in runs}, range(min(end.first_scene for end in ends), last)
+
+    (reported, shown), (chosen, tried) = judged(False, scenes, own), judged(True, others, not own)
+    assert len(reported) == len(chosen) == seeds and not reported & chosen
+    assert shown.stop <= tried.start and tried.stop <= len(VALIDATION)
 
 
 @pytest.mark.parametrize("stop", [1, 3])
@@ -214,6 +240,79 @@ def test_references_without_a_merge_are_evaluated_by_the_robots_own_policies():
         "knife": [[0, 0], [1, 1]],
     }
     assert scene_successes(report, "task_specific") == {"hammer": [[1, 0]], "knife": [[1, 1]]}
+
+
+def drawn_report(draw: Any) -> dict[str, Any]:
+    """Draws a report of robots that solve some scenes of some tasks, or answered nothing."""
+    tasks, scenes = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    robots = []
+    for number in range(draw(st.integers(1, 4))):
+        counts = [draw(st.integers(0, 3)) for _ in range(tasks)]
+        solved = [draw(st.sets(st.integers(0, scenes - 1))) for _ in range(tasks)]
+        rollouts = {
+            f"t{task}": {"episodes": scenes, "successes": len(each), "solved": sorted(each)}
+            for task, each in enumerate(solved)
+        }
+        robots.append(
+            {
+                "robot": number,
+                "kinds": {f"t{task} claw": count for task, count in enumerate(counts) if count},
+                "held_out_loss": float(number),
+                "rollouts": rollouts if draw(st.integers(0, 3)) else None,
+            }
+        )
+    return a_report([], robots)
+
+
+@given(data=st.data())
+def test_the_best_robot_and_the_routing_are_rows_of_the_robots_alone(data):
+    """Both are found here from the rows of all robots, and from the episodes."""
+    report = drawn_report(data.draw)
+    robots = [robot for robot in report["robots"] if robot["rollouts"]]
+    alone, best, routed = (
+        scene_successes(report, arm) for arm in ("single", "best_single", "oracle_routing")
+    )
+    assert alone.keys() == best.keys() == routed.keys()
+    assert all(len(rows) == 1 for rows in (*best.values(), *routed.values()))
+    if not robots:
+        assert not alone and measured(report, "best_single").get("loss") is None
+        return
+    sums = [sum(sum(rows[k]) for rows in alone.values()) for k in range(len(robots))]
+    first = sums.index(max(sums))
+    assert best == {task: [rows[first]] for task, rows in alone.items()}
+    assert measured(report, "best_single")["loss"] == robots[first]["held_out_loss"]
+    for task, rows in alone.items():
+        counts = [robot["kinds"].get(f"{task} claw", 0) for robot in robots]
+        assert routed[task] == [rows[counts.index(max(counts))]]
+    assert "loss" not in measured(report, "oracle_routing")
+
+
+def test_readings_of_robots_alone_train_and_run_nothing(data, tmp_path, monkeypatch):
+    """For each seed and value, one fleet gives three rows."""
+    runs = planned(data, references=["single", "best_single", "oracle_routing"], arms=ONE_ARM)
+    folders = {
+        arm: [plan.folder for run, plan in runs if run.arm == arm]
+        for arm in ("single", "best_single", "oracle_routing")
+    }
+    assert folders["single"] == folders["best_single"] == folders["oracle_routing"]
+    assert len(set(folders["single"])) == 4  # two seeds and two values
+    begun = []
+
+    def counted(*arguments: Any, **keywords: Any) -> dict[str, Any]:
+        begun.append(arguments)
+        report = complete(*arguments, **keywords)
+        for robot in report["robots"]:  # as rollouts would give; random data have no environment
+            solved = [0] if robot["robot"] == 1 else []
+            robot["rollouts"] = {"hammer": {"episodes": 2, "successes": 1, "solved": solved}}
+        return report
+
+    monkeypatch.setattr(fleets, "complete", counted)
+    alone = {"references": ["single", "best_single", "oracle_routing"], "arms": ONE_ARM}
+    assert run(tmp_path, data, seeds=1, values=[10], **alone) == 0
+    assert len(begun) == 2  # of the arm, and of the three
+
+
+ONE_ARM = {"naive": {"method": "naive_average"}}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.processes import ROOT
 
+from fleet_tools.baselines.experiments.arena import make_arena
 from fleet_tools.baselines.experiments.form import (
     Experiment,
     expanded,
@@ -113,6 +114,7 @@ def test_more_of_the_same_is_no_change_and_anything_else_is_named():
         ({"seeds": 2}, "seeds was 3 and is 2"),
         ({"values": [1]}, "cases.none"),
         ({"own_scenes": False}, "own_scenes was True and is False"),
+        ({"validation": True}, "validation was False and is True"),
     ):
         now = experiment(**({"base": {"x": 0}, "references": ["r"]} | other))
         assert named in "; ".join(changes(before, now))
@@ -135,3 +137,7 @@ def test_examples_and_experiments_can_be_planned(path, tmp_path, monkeypatch):
     without_data = found.model_copy(update={"data": ("data/x",)})
     runs = planned_runs(without_data)
     assert len(runs) == len(found.compared) * len(found.cases) * found.seeds
+    if found.arena in ("tool_use", "metaworld"):
+        arena = make_arena(without_data)
+        first = [run for run in runs if run.seed == runs[0].seed and not run.is_reference]
+        assert all(arena.plan(run).config.robots for run in first)

@@ -45,6 +45,7 @@ def test_tables_are_true_of_their_networks(name, shape):
     assert abs(training.evaluate(network, broken, data)[0] - loss) > 1e-4
 
 
+@pytest.mark.slow  # of the table itself: test_tables_are_true_of_their_networks
 def test_the_table_of_resnet20_is_the_one_that_its_operations_imply():
     """Independently: derived from what `torch.export` records, with other names of the axes."""
     network = networks.network("resnet20-x2", ImageShape(3, 8, 8, 10))

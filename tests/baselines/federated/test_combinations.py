@@ -14,6 +14,7 @@ import torch
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
 from support.fleet_cases import RecordingTransport, config_of, local, plan_of
+from support.shares import crossed
 from support.small_datasets import Drawn, hammer_header, write
 
 from fleet_tools.baselines.federated.plan import FleetPlan
@@ -164,8 +165,10 @@ def gate_weights(policy: Checkpoint, batch: Batch) -> np.ndarray:
     return softmax(config.sharpness * np.stack(logarithms, 1), 1)
 
 
-@pytest.mark.parametrize("method", ["concatenation", "gated_refit"])
-@pytest.mark.parametrize("body", ["elman", "gru", "transformer", "linear"])
+@pytest.mark.parametrize(
+    ("body", "method"),
+    crossed(["elman", "gru", "transformer", "linear"], ["concatenation", "gated_refit"], every=2),
+)
 def test_policies_of_every_body_are_combined(
     data: Path, tmp_path: Path, body: str, method: str
 ) -> None:

@@ -74,6 +74,7 @@ def count_rounds(folder: Path) -> int:
     return 0
 
 
+@pytest.mark.slow  # of Ctrl-C, and of a kill between two files: below
 def test_after_kill_9_within_a_round_and_between_rounds_it_ends_with_the_same_bits(
     data: Path, whole: Path, tmp_path: Path, start: Start
 ) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("safetensors")
 
 import torch
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds
+from support.shares import crossed
 
 from fleet_tools.baselines.federated.exchange import Exchanges
 from fleet_tools.baselines.federated.messages import Answer, Message
@@ -27,8 +28,14 @@ MLP = {"body": {"type": "mlp", "layers": 1, "width": 6}}
 LINEAR = {"body": {"type": "mlp", "layers": 0}}
 
 
-@pytest.mark.parametrize("body", ["elman", "lstm", "gru", "mlp", "transformer"])
-@pytest.mark.parametrize("method", ["regmean", "least_squares", "head_refit"])
+@pytest.mark.parametrize(
+    ("body", "method"),
+    crossed(
+        ["elman", "lstm", "gru", "mlp", "transformer"],
+        ["regmean", "least_squares", "head_refit"],
+        every=3,
+    ),
+)
 def test_policies_of_every_body_are_merged(data: Path, body: str, method: str) -> None:
     sizes = {"heads": 2, "feedforward": 8, "context": 3} if body == "transformer" else {}
     policy = {"body": {"type": body, "layers": 2, "width": 6, **sizes}}

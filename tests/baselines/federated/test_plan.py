@@ -1,6 +1,7 @@
 """Episodes are partitioned among robots, participants are drawn, and references are fleets."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,29 @@ pytest.importorskip("safetensors")
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fleet_cases import config_of, plan_of, same
+from support.fleet_cases import (
+    LAYOUT,
+    POLICY,
+    RecordingTransport,
+    config_of,
+    local,
+    plan_of,
+    run_rounds,
+    same,
+    write_data,
+)
+from support.small_datasets import Drawn, a_header, write
 
 from fleet_tools.baselines.federated import REFERENCES
-from fleet_tools.baselines.federated.config import PartitionConfig, reference
+from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
+from fleet_tools.baselines.federated.messages import Assignment, TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan, draw_participants, partition
+from fleet_tools.baselines.federated.references import reference
+from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.training.loop import batches_of
+from fleet_tools.dataset import Dataset
 from fleet_tools.errors import ConfigError, UnknownNameError
 
 
@@ -84,10 +103,150 @@ def test_references_are_fleets_too(data: Path) -> None:
     pooled = [index for each in single.assignments for index in each.episodes]
     assert list(joint.assignments[0].episodes) == sorted(pooled)
     robots = {name: len(plan.clients) for name, plan in plans.items()}
-    assert robots == {"joint": 1, "single": 3, "task_specific": 1}
+    assert robots == {
+        "joint": 1,
+        "joint_wide": 1,
+        "joint_ensemble": 3,
+        "single": 3,
+        "task_specific": 1,
+        "task_specific_equal_steps": 1,
+    }
     assert all(plan.config.rounds == 1 for plan in plans.values())
     held_out = [[each.record.seed for each in plan.held_out.episodes] for plan in plans.values()]
-    assert held_out[0] == held_out[1] == held_out[2]
+    assert all(each == held_out[0] for each in held_out)
     assert FleetPlan.of(config).assignments == single.assignments
     with pytest.raises(UnknownNameError, match="Did you mean 'joint'"):
         reference(config, "jont")
+
+
+def test_an_ensemble_of_joint_networks_has_all_data_and_nothing_else_in_common(data: Path) -> None:
+    given = config_of(data, initialization="common", last_method="density_gate", method="regmean")
+    plan = FleetPlan.of(reference(given, "joint_ensemble"))
+    (joint,) = FleetPlan.of(reference(given, "joint")).assignments
+    assert plan.assignments[0] == joint  # so that one of its networks is that of joint training
+    assert {each.episodes for each in plan.assignments} == {joint.episodes}
+    assert len({each.initialization for each in plan.assignments}) == given.robots
+    assert len({each.training.seed for each in plan.assignments}) == given.robots
+    assert plan.config.last_method == "ensemble" and not plan.config.last_options
+
+
+BODIES = (
+    {"type": "mlp", "layers": 2, "width": 7},
+    {"type": "elman", "layers": 2, "width": 6},
+    {"type": "lstm", "layers": 1, "width": 5},
+    {"type": "transformer", "layers": 1, "width": 8, "heads": 4, "feedforward": 12},
+)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body["type"])
+@given(robots=st.integers(1, 9))
+def test_a_wide_network_has_the_most_parameters_that_robots_have_together(
+    data: Path, body: dict, robots: int
+) -> None:
+    """Counted here on networks with numbers, by their state dicts."""
+    config = config_of(data, policy={"body": body}, robots=robots)
+    header = Dataset(data).header
+
+    def count(policy: PolicyConfig) -> int:
+        weights = Blueprint.of(policy, header.observation, header.action).create().state_dict()
+        return sum(each.numel() for each in weights.values())
+
+    found = reference(config, "joint_wide").policy
+    wider: Any = found.body
+    next_width = wider.width + body.get("heads", 1)
+    above = found.model_copy(update={"body": wider.model_copy(update={"width": next_width})})
+    assert count(found) <= robots * count(config.policy) < count(above)
+    narrow = wider.model_copy(update={"width": body["width"]})
+    assert found.model_copy(update={"body": narrow}) == config.policy  # nothing else differs
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"type": "mlp", "layers": 0}, "has no width"),
+        ({"type": "elman", "layers": 1, "width": 90_000}, "wider than a body may be"),
+    ],
+)
+def test_what_cannot_be_widened_is_refused(data: Path, body: dict, message: str) -> None:
+    config = config_of(data, policy={"body": body})
+    with pytest.raises(ConfigError, match=message):
+        reference(config, "joint_wide")
+
+
+UNEVEN = (3, 9, 1, 12, 2, 10, 3, 9, 2, 11, 1, 9, 3, 10)
+"""Numbers of steps of episodes of two tools in turn, of which one has a fifth of the other's."""
+
+
+@pytest.fixture(scope="module", name="uneven")
+def _uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("uneven") / "data", UNEVEN)
+
+
+@pytest.mark.parametrize("merge_every", [None, 2])
+@pytest.mark.parametrize("body", ["mlp", "elman"])
+def test_robots_with_equal_steps_take_as_many_as_joint_training(
+    uneven: Path, body: str, merge_every: int | None
+) -> None:
+    """Counted here on the batches of each robot's episodes."""
+    config = config_of(
+        uneven,
+        policy={"body": {"type": body, "layers": 1, "width": 4}},
+        robots=2,
+        split={"by": "tool", "alpha": None},
+        merge_every=merge_every,
+        equal_steps=True,
+    )
+
+    def steps(assignment: Assignment) -> list[int]:
+        trajectories = FleetRobot(assignment)._trajectories
+        training = assignment.training
+        return [len(batches_of(trajectories, training, k)) for k in range(training.epochs)]
+
+    plan = FleetPlan.of(config)
+    (joint,) = FleetPlan.of(reference(config, "joint")).assignments
+    expected = sum(steps(joint))
+    for each in map(steps, plan.assignments):
+        slack = 1 if body == "mlp" else 1.3  # episodes are not cut, so that batches vary
+        assert slack * sum(each) >= expected > (sum(each) - plan.config.rounds * max(each)) / slack
+    counts = [each.training.epochs for each in plan.assignments]
+    assert min(counts) >= config.training.epochs and max(counts) > 2 * config.training.epochs
+
+
+def test_requests_are_for_the_epochs_of_each_robot_and_these_are_trained(uneven: Path) -> None:
+    split = {"by": "tool", "alpha": None}
+    plan = plan_of(uneven, robots=2, split=split, equal_steps=True)
+    transport = RecordingTransport(local(plan))
+    run_rounds(plan, transport)
+    asked = {robot: [] for robot in range(2)}
+    for robot, message, _ in transport.exchanges:
+        assert isinstance(message, TrainRequest)
+        asked[robot].append((message.round, message.epoch, message.epochs))
+    for robot, assignment in enumerate(plan.assignments):
+        half = assignment.training.epochs // 2
+        assert asked[robot] == [(1, 0, half), (2, half, half)]
+    assert asked[0] != asked[1]
+
+
+def test_equal_epochs_are_written_as_before_there_were_equal_steps(data: Path) -> None:
+    """Names of fleets' folders are hashes of this."""
+    plain, equal = config_of(data), config_of(data, equal_steps=True)
+    assert "equal_steps" not in plain.to_json() and "equal_steps" in equal.to_json()
+    for each in (plain, equal):
+        assert FleetConfig.model_validate_json(each.to_json()) == each
+        assert FleetPlan.of(each).clients[0].assignment.training.epochs >= each.training.epochs
+    with pytest.raises(ConfigError, match="train for equally many epochs"):
+        config_of(data, equal_steps=True, streaming={})
+
+
+def test_a_driver_that_does_not_know_every_task_hides_none(data: Path, tmp_path: Path) -> None:
+    header = a_header(LAYOUT)
+    other = header.model_copy(update={"task": header.task.model_copy(update={"name": "knife"})})
+    write(tmp_path / "knife", Drawn([4], [True], 3), other)
+    both = {"data": (str(data), str(tmp_path / "knife"))}
+    known, hidden = (
+        config_of(data, robots=1, held_out=0.1, policy=policy).model_copy(update=both)
+        for policy in (POLICY, POLICY | {"task_hidden": True})
+    )
+    assert FleetPlan.of(known).clients[0].tasks == ("hammer", "knife")
+    with pytest.raises(ConfigError, match="1 of 2 tasks, without knife"):
+        FleetPlan.of(hidden)

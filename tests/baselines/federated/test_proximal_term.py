@@ -11,8 +11,8 @@ import torch
 from support.fleet_cases import local, plan_of
 from support.training_cases import cloned, same, small_data
 
-from fleet_tools.baselines.federated.config import reference
 from fleet_tools.baselines.federated.record import FleetWriter
+from fleet_tools.baselines.federated.references import reference
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.loop import imitation_losses, train

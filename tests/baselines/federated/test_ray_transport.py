@@ -1,7 +1,7 @@
 """Robots served by Ray actors: the same bits, and actors that really die and really hang.
 
-Tests that start further actors or wait for seconds are slow; of messages, deadlines and memory
-without Ray, the quick ones are in `test_transports.py` and `test_robot_host.py`.
+They are slow; of messages, deadlines and memory without Ray, the quick ones are in
+`test_transports.py` and `test_robot_host.py`.
 """
 
 import os
@@ -50,6 +50,8 @@ ALIGNED = {
 AT_ONCE, TIMEOUT_S = 2, 120.0  # a busy machine answers late
 LONG = 10**6
 """Epochs that no robot completes within a test."""
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", name="plan")
@@ -114,7 +116,6 @@ def test_robots_on_hosts_compute_the_same_bits(plan: FleetPlan, transport: RayTr
     assert len(processes(transport)) <= AT_ONCE and os.getpid() not in processes(transport)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_answers_depend_neither_on_the_number_of_hosts_nor_on_the_order(
     plan: FleetPlan, at_once: int
@@ -133,7 +134,6 @@ def test_answers_depend_neither_on_the_number_of_hosts_nor_on_the_order(
         assert len(processes(transport)) <= at_once
 
 
-@pytest.mark.slow
 def test_the_messages_of_a_robot_go_to_the_host_that_has_it_open(
     plan: FleetPlan, transport: RayTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +161,6 @@ def test_a_robot_that_raises_is_lost_alone_and_its_host_serves_on(
     assert processes(transport) == hosts
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "reason", "timeout_s"),
     [
@@ -193,7 +192,6 @@ def test_a_host_that_dies_or_hangs_loses_the_robot_that_it_serves_and_is_replace
         assert process not in processes(transport) and killed(process)
 
 
-@pytest.mark.slow
 def test_a_host_that_dies_without_work_loses_no_robot(
     plan: FleetPlan, transport: RayTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +202,6 @@ def test_a_host_that_dies_without_work_loses_no_robot(
     assert exchanged(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
 
 
-@pytest.mark.slow
 def test_at_the_deadline_the_iterator_ends_and_late_answers_are_named(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
@@ -228,7 +225,6 @@ def test_at_the_deadline_the_iterator_ends_and_late_answers_are_named(
     assert transport.late() == []
 
 
-@pytest.mark.slow
 def test_after_the_iterator_is_closed_no_message_is_begun(plan: FleetPlan) -> None:
     with closing(RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S)) as transport:
         with closing(transport.exchange(all_of(plan, request(plan)))) as answers:
@@ -241,7 +237,6 @@ def test_after_the_iterator_is_closed_no_message_is_begun(plan: FleetPlan) -> No
         assert exchanged(transport.exchange({4: request(plan)})) == {4: expected(plan)[4]}
 
 
-@pytest.mark.slow
 def test_an_abandoned_message_is_waited_for_no_longer_than_its_limit(plan: FleetPlan) -> None:
     correct = expected(plan)
     with closing(RayTransport(plan.assignments, at_once=2, timeout_s=15.0)) as transport:
@@ -259,7 +254,6 @@ def test_an_abandoned_message_is_waited_for_no_longer_than_its_limit(plan: Fleet
         assert process not in processes(transport)
 
 
-@pytest.mark.slow
 def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
@@ -274,7 +268,6 @@ def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
     assert same(rounds[0].weights, other.weights)
 
 
-@pytest.mark.slow
 def test_a_robot_that_is_ended_is_lost_and_returns(plan: FleetPlan) -> None:
     with closing(RayTransport(plan.assignments, at_once=2, timeout_s=TIMEOUT_S)) as transport:
         answers: dict[int, bytes | LostRobot] = {}
@@ -286,7 +279,6 @@ def test_a_robot_that_is_ended_is_lost_and_returns(plan: FleetPlan) -> None:
         assert exchanged(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
 
 
-@pytest.mark.slow
 def test_many_robots_on_two_hosts_take_the_memory_of_two(data: Path) -> None:
     plan = plan_of(data, robots=200, split={"by": "nothing"})
     transport = RayTransport(plan.assignments, at_once=2, timeout_s=TIMEOUT_S, memory=10e6)
@@ -301,7 +293,6 @@ def test_many_robots_on_two_hosts_take_the_memory_of_two(data: Path) -> None:
             assert psutil.Process(process).memory_info().rss - held < 50e6
 
 
-@pytest.mark.slow
 def test_robots_stay_at_places_that_exist(plan: FleetPlan) -> None:
     with pytest.raises(UnknownNameError, match=r"Unknown place: 'lab_a'.*node:.*ray start"):
         RayTransport(plan.assignments, at_once=1, timeout_s=TIMEOUT_S, places=["lab_a"])

@@ -43,9 +43,9 @@ def epochs_of(seconds: float, plan: FleetPlan) -> int:
 
 def test_a_robot_that_ends_after_the_deadline_is_late_and_none_begins_then(plan: FleetPlan):
     transport = local(plan)
-    slow = request(plan, epochs_of(8.0, plan))
+    slow = request(plan, epochs_of(3.0, plan))
     exchanged(transport.exchange({0: request(plan)}))  # its data are open
-    answers = exchanged(transport.exchange({0: request(plan), 1: slow, 2: slow}, deadline_s=1.5))
+    answers = exchanged(transport.exchange({0: request(plan), 1: slow, 2: slow}, deadline_s=0.6))
     assert list(answers) == [0]
     assert transport.late() == [1] and transport.late() == []
 
@@ -96,8 +96,8 @@ def test_a_lost_robot_is_reported_in_one_line(tmp_path: Path):
 def test_a_cache_passes_deadlines_and_late_robots_on(plan: FleetPlan, tmp_path: Path):
     transport = CachingTransport(local(plan), plan.assignments, tmp_path)
     known = exchanged(transport.exchange({0: first_request()}))
-    slow = first_request(epochs_of(8.0, plan))
-    assert exchanged(transport.exchange({1: slow, 0: first_request()}, deadline_s=1.5)) == known
+    slow = first_request(epochs_of(3.0, plan))
+    assert exchanged(transport.exchange({1: slow, 0: first_request()}, deadline_s=0.6)) == known
     assert transport.late() == [1]
     assert exchanged(transport.exchange({0: first_request()}, deadline_s=0.0)) == {}
 

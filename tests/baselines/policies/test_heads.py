@@ -32,7 +32,8 @@ from fleet_tools.baselines.policies.part_configs import (
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.errors import ConfigError
 
-NOISY = pytest.mark.parametrize("name", ["mlp with flow", "gru with diffusion"])
+NOISY = ["mlp with flow", "gru with diffusion"]
+each_noisy = pytest.mark.parametrize("name", NOISY)
 
 
 def random_tensor(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -118,7 +119,7 @@ def test_of_two_ways_to_act_noisy_heads_learn_both_and_a_linear_one_their_mean(c
         assert 0.2 < first[near].float().mean() < 0.8
 
 
-@NOISY
+@each_noisy
 def test_the_table_holds_for_actions_from_the_same_noise_and_for_answers(name):
     network, example = made(name), observations(BLUEPRINTS[name], 2, 3)
     noisy, time = random_tensor(2, 3, 12), random_tensor(2, 3, 1).abs().clamp(0, 1)
@@ -129,7 +130,7 @@ def test_the_table_holds_for_actions_from_the_same_noise_and_for_answers(name):
     assert table["head.output.weight"] == "_action head.h1"
 
 
-@NOISY
+@each_noisy
 @pytest.mark.parametrize("method", ["naive_average", "git_rebasin"])
 def test_policies_with_noisy_heads_are_merged_into_one_that_acts(name, method):
     states = [made(name, seed).state_dict() for seed in (0, 1)]
@@ -142,32 +143,38 @@ def test_policies_with_noisy_heads_are_merged_into_one_that_acts(name, method):
         torch.testing.assert_close(merged[key], (states[0][key] + states[1][key]) / 2)
 
 
-@NOISY
-def test_a_policy_acts_the_same_in_each_episode_and_in_a_fresh_process(name, tmp_path):
-    checkpoint = Checkpoint(BLUEPRINTS[name], made(name).state_dict())
-    save_checkpoint(tmp_path / "policy.safetensors", checkpoint)
-    trajectories = observations(BLUEPRINTS[name], 1, 4)
-    rows = {key: each[0].tolist() for key, each in trajectories.items()}
-    (tmp_path / "rows.json").write_text(json.dumps(rows))
-    policy = NetworkPolicy(checkpoint)
-    before = torch.random.get_rng_state()
-    episodes = []
-    for _ in range(2):
-        policy.reset()
-        episodes.append([policy.act(step(trajectories, 0, t)).tolist() for t in range(4)])
-    assert torch.equal(before, torch.random.get_rng_state())
+def test_policies_act_the_same_in_each_episode_and_in_a_fresh_process(tmp_path):
+    here = []
+    for name in NOISY:
+        (folder := tmp_path / name).mkdir()
+        checkpoint = Checkpoint(BLUEPRINTS[name], made(name).state_dict())
+        save_checkpoint(folder / "policy.safetensors", checkpoint)
+        trajectories = observations(BLUEPRINTS[name], 1, 4)
+        rows = {key: each[0].tolist() for key, each in trajectories.items()}
+        (folder / "rows.json").write_text(json.dumps(rows))
+        policy = NetworkPolicy(checkpoint)
+        before = torch.random.get_rng_state()
+        episodes = []
+        for _ in range(2):
+            policy.reset()
+            episodes.append([policy.act(step(trajectories, 0, t)).tolist() for t in range(4)])
+        assert torch.equal(before, torch.random.get_rng_state())
+        assert episodes[0] == episodes[1]
+        here.append(episodes[0])
     code = """
 import json, pathlib, sys
 import numpy as np, torch
 torch.set_num_threads(1)
 from fleet_tools.baselines.policies.policy import load_checkpoint_policy
-folder = pathlib.Path(sys.argv[1])
-rows = json.loads((folder / "rows.json").read_text())
-policy = load_checkpoint_policy(folder / "policy.safetensors")
-observed = [{k: np.array(v[t], np.float32) for k, v in rows.items()} for t in range(4)]
-print(json.dumps([policy.act(each).tolist() for each in observed]))
+found = []
+for folder in map(pathlib.Path, sys.argv[1:]):
+    rows = json.loads((folder / "rows.json").read_text())
+    policy = load_checkpoint_policy(folder / "policy.safetensors")
+    observed = [{k: np.array(v[t], np.float32) for k, v in rows.items()} for t in range(4)]
+    found.append([policy.act(each).tolist() for each in observed])
+print(json.dumps(found))
 """
-    assert episodes[0] == episodes[1] == run_python(code, str(tmp_path))
+    assert here == run_python(code, *(str(tmp_path / name) for name in NOISY))
 
 
 def test_a_policy_of_before_acts_as_its_formula_says():

@@ -30,7 +30,10 @@ from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.baselines.policies.policy import load_checkpoint_policy
 
-KINDS = pytest.mark.parametrize("name", ["mlp on state", "elman on clouds", "gru on all"])
+KINDS = pytest.mark.parametrize(
+    "name",
+    ["mlp on state", "elman on clouds", pytest.param("gru on all", marks=pytest.mark.slow)],
+)
 
 
 def permuted(name: str, seed: int) -> Checkpoint:
@@ -69,7 +72,13 @@ def test_copies_with_other_orders_of_units_are_merged_into_the_original(name, tm
     assert load_checkpoint(output).blueprint == BLUEPRINTS[name]
 
 
-@pytest.mark.parametrize("name", sorted(BLUEPRINTS.keys() - {"linear on state"}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * name.endswith(" on images"))
+        for name in sorted(BLUEPRINTS.keys() - {"linear on state"})  # "gru on all" sees images
+    ],
+)
 def test_the_example_of_a_blueprint_reaches_every_weight(name):
     """Merging checks each table by it; warnings are errors here."""
     check(

@@ -171,8 +171,10 @@ def test_the_mean_position_is_that_of_a_softmax_over_pixels(height, width, contr
 
 @pytest.mark.parametrize(
     "config",
-    [ResNet18Config(width=4), ResNet18Config(width=4, stages=2, pooling="position")],
-    ids=lambda config: config.pooling,
+    [
+        pytest.param(ResNet18Config(width=4), id="mean", marks=pytest.mark.slow),
+        pytest.param(ResNet18Config(width=4, stages=2, pooling="position"), id="position"),
+    ],
 )
 def test_an_encoder_learns_what_stands_in_the_image_alone(config):
     """Where a square is, on tables of all colours; without the images nothing can be learned."""

@@ -40,6 +40,7 @@ def same_result(one: Path, other: Path) -> bool:
     )
 
 
+@pytest.mark.slow  # of what is left then: test_damaged_training.py
 def test_after_kill_9_and_ctrl_c_the_same_command_ends_with_the_same_bits(data, tmp_path, capsys):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     epochs = ["--epochs", "30", "--quiet"]

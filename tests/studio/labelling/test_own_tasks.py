@@ -37,6 +37,7 @@ def mesh(tmp_path: Path) -> Path:
     return tmp_path / "stamp.stl"
 
 
+@pytest.mark.slow  # of the trial: ../checking/test_trial.py; of labels: test_session.py
 def test_a_mesh_is_labelled_for_a_task_and_tried_there(task, mesh):
     config = load_task(str(task))
     assert config.assets is not None

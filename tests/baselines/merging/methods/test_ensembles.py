@@ -21,7 +21,7 @@ from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolderError
 
-ENSEMBLES = ("density_gate", "gated_refit", "concatenation", "partition")
+ENSEMBLES = ("ensemble", "density_gate", "gated_refit", "concatenation", "partition")
 KINDS = sorted(WIDE)
 
 

@@ -5,11 +5,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from support.architectures import ARCHITECTURES
+from support.architectures import ACTIVATIONS, ARCHITECTURES
 from support.policy_cases import BLUEPRINTS, made, observations
 
+from fleet_tools.baselines.merging.symmetry import layers as lay
 from fleet_tools.baselines.merging.symmetry.derive import derive
-from fleet_tools.baselines.merging.symmetry.table import format_table, parse_table
+from fleet_tools.baselines.merging.symmetry.table import Symmetry, format_table, parse_table
 
 STREAMS_FIXED_BY_HAND = {"transformer", "transformer of whole heads", "residual"}
 """Tables that leave a residual stream or units fixed that may be permuted."""
@@ -27,7 +28,18 @@ def generators(symmetry, state):
     return sorted(moved)
 
 
-@pytest.mark.parametrize("kind", sorted(ARCHITECTURES.keys() - STREAMS_FIXED_BY_HAND))
+SLOW_KINDS = {f"mlp {each.__name__}" for each in ACTIVATIONS if each is not torch.nn.ReLU}
+SLOW_KINDS |= {kind for kind in ARCHITECTURES if kind.endswith("without bias")}
+"""Those that others hold: all activations in one network, and the layers with biases."""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW_KINDS))
+        for kind in sorted(ARCHITECTURES.keys() - STREAMS_FIXED_BY_HAND)
+    ],
+)
 def test_the_derived_table_of_a_layer_is_the_hand_written_one(kind):
     architecture = ARCHITECTURES[kind]
     model = architecture.build()
@@ -37,13 +49,27 @@ def test_the_derived_table_of_a_layer_is_the_hand_written_one(kind):
     assert parse_table(format_table(derived)) == derived
 
 
-POLICIES = sorted(BLUEPRINTS.keys() - {"mlp on frozen images"})
-QUICK = ("mlp on images",)
-"""Of the policies that see images, which take seconds."""
+def test_the_derived_table_of_all_activations_is_the_hand_written_one():
+    layers: list[torch.nn.Module] = [torch.nn.Linear(4, 4)]
+    for activation in ACTIVATIONS:
+        layers += [activation(), torch.nn.Linear(4, 4)]
+    model = torch.nn.Sequential(*layers)
+    names = [str(k) for k, layer in enumerate(layers) if isinstance(layer, torch.nn.Linear)]
+    axes = ["_in", *(f"h{name}" for name in names[:-1]), "_out"]
+    slopes = [str(k) for k, layer in enumerate(layers) if isinstance(layer, torch.nn.PReLU)]
+    symmetry = Symmetry.of(lay.mlp(names, axes), *map(lay.prelu, slopes))
+    derived = derive(model, torch.zeros(2, 4), draws=1)
+    state = model.state_dict()
+    assert generators(derived, state) == generators(symmetry, state)
+    assert len(symmetry.group(state).sizes) == len(ACTIVATIONS)
 
-SLOW = [
-    name for name in POLICIES if ("images" in name or name == "gru on all") and name not in QUICK
-]
+
+POLICIES = sorted(BLUEPRINTS.keys() - {"mlp on frozen images"})
+QUICK = ("mlp on images", "mlp on clouds")
+"""Of the policies that see images or clouds, whose bodies have quick tests on states."""
+
+SLOW = {name for name in POLICIES if name.endswith(("images", "clouds", "on all"))} - {*QUICK}
+SLOW |= {"token of the task", "gru with diffusion"}  # as film of the task, mlp with flow
 
 
 @pytest.mark.parametrize(
@@ -57,6 +83,7 @@ def test_the_derived_table_of_a_policy_is_the_hand_written_one(name):
     assert generators(derived, state) == generators(network.symmetry(), state)
 
 
+@pytest.mark.slow
 def test_a_frozen_encoder_is_fixed_by_hand_alone():
     """Its units could be permuted; they are the same in every robot, which a graph cannot tell."""
     network = made("mlp on frozen images")

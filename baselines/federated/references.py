@@ -1,0 +1,130 @@
+"""Fleets with which another one is compared: what could explain its result without merging."""
+
+from typing import Any
+
+import pydantic
+
+from fleet_tools.baselines.federated import REFERENCES
+from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
+from fleet_tools.baselines.federated.round_config import ClosingConfig
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.dataset import Dataset
+from fleet_tools.envs.array_spec import ArraySpec, Layout
+from fleet_tools.errors import ConfigError, UnknownNameError
+
+
+def reference(config: FleetConfig, name: str) -> FleetConfig:
+    """Returns a fleet with which another one is compared; most train for as many epochs.
+
+    Args:
+        config: The other fleet.
+        name: "joint": one robot has all episodes. "joint_wide": likewise, and its network is the
+            widest one that has no more parameters than those of all robots together, see `widened`.
+            "joint_ensemble": as many robots as the fleet has all have all episodes, each its own
+            initial weights and order of batches, and the policy averages their actions.
+            "single": robots never merge, and their own policies, `robots/N.safetensors`, are the
+            result. "task_specific": likewise, and each robot has all episodes of a task.
+            "task_specific_equal_steps": likewise, and each trains for no fewer gradient steps than
+            joint training, in as many more epochs, along which the schedule of its learning rate
+            is stretched (`FleetConfig.equal_steps`).
+
+    Raises:
+        UnknownNameError: There is no such reference.
+        DatasetError: A dataset cannot be read.
+        ConfigError: The policy has no width, see `widened`.
+    """
+    if name not in REFERENCES:
+        raise UnknownNameError("reference", name, REFERENCES)
+    merged_once = {
+        "method": "naive_average",
+        "options": {},
+        "merge_every": None,
+        "participation": 1.0,
+        "server": None,
+        "proximal": 0.0,
+        "streaming": None,
+        "closing": ClosingConfig(),
+        "equal_steps": False,
+    }
+    return config.model_copy(update=merged_once | _changes(config, name))
+
+
+def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
+    joint = {"robots": 1, "split": PartitionConfig()}
+    unmerged = {"try_robots": True, "fine_tuning": None}
+    headers = [Dataset(folder).header for folder in config.data]
+    match name:
+        case "joint":
+            return joint
+        case "joint_wide":
+            layout, action = headers[0].observation, headers[0].action
+            return joint | {"policy": widened(config.policy, layout, action, config.robots)}
+        case "joint_ensemble":
+            return {
+                "split": PartitionConfig(by="nothing"),
+                "initialization": "own",
+                "last_method": "ensemble",
+                "last_options": {},
+                "distillation": None,
+                "fine_tuning": None,
+                "try_robots": False,
+            }
+        case "single":
+            return unmerged
+    return {
+        **unmerged,
+        "try_robots": "own_tasks",
+        "robots": len({header.task.name for header in headers}),
+        "split": PartitionConfig(by="task", alpha=None),
+        "equal_steps": name == "task_specific_equal_steps",
+    }
+
+
+def widened(policy: PolicyConfig, layout: Layout, action: ArraySpec, times: int) -> PolicyConfig:
+    """Returns a policy with the parameters of several, by the width of its body alone.
+
+    Args:
+        policy: Configuration of one policy.
+        layout: Layout of the available observations.
+        action: Layout of an action.
+        times: Number of policies.
+
+    Returns:
+        The widest one that has no more parameters than all of them together, counted on the
+        network; layers, encoders, and the heads and the feedforward part of a transformer stay.
+
+    Raises:
+        ConfigError: Its body has no width that counts, or would be wider than a body may be.
+        LayoutError, UnknownNameError: The policy cannot read these observations.
+    """
+    width = getattr(policy.body, "width", None)
+    if width is None or getattr(policy.body, "layers", 1) == 0:
+        raise ConfigError(
+            f"joint_wide widens a body, and this one, {policy.body.to_json()}, has no width. Leave "
+            "the reference out, or give an arm of one robot with a policy of your choice."
+        )
+
+    def wide(units: int) -> PolicyConfig:
+        body = policy.body.model_dump() | {"width": units * step}
+        return PolicyConfig.model_validate(policy.model_dump() | {"body": body})
+
+    def count(units: int) -> int:
+        network = Blueprint.of(wide(units), layout, action).create_empty()
+        return sum(each.numel() for each in network.parameters())
+
+    step = getattr(policy.body, "heads", 1)  # which divide the width
+    low, most = width // step, times * count(width // step)
+    high = 2 * low
+    try:
+        while count(high) <= most:
+            low, high = high, 2 * high
+    except pydantic.ValidationError:
+        raise ConfigError(
+            f"A policy with the parameters of {times} would be wider than a body may be. Leave the "
+            "reference joint_wide out."
+        ) from None
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(middle) <= most else (low, middle)
+    return wide(low)
