@@ -88,27 +88,25 @@ def with_comparisons(
         rows: Rows, whose former comparisons are left out.
         cells: What was measured.
     """
+    kept = [{name: each[name] for name in each if name != "against"} for each in rows]
+    if not experiment.against:
+        return kept
     found: dict[tuple[str, str], dict[int, Successes]] = {}
     for cell in cells:
         if success := cell.get("success"):
             found.setdefault((cell["arm"], cell["value"]), {})[cell["seed"]] = success
-    result = []
-    for row in rows:
+    for row in kept:
         arm, value = row["arm"], row["value"]
-        kept = {name: content for name, content in row.items() if name != "against"}
-        if experiment.against:
-            kept["against"] = {
-                other: compared(
-                    found.get((arm, value), {}),
-                    found.get((other, value), {}),
-                    experiment.own_scenes,
-                    margin,
-                )
-                for other, margin in experiment.against.items()
-                if other != arm
-            }
-        result.append(kept)
-    return result
+        pairs = {
+            other: (found.get((arm, value), {}), found.get((other, value), {}))
+            for other in experiment.against
+            if other != arm
+        }
+        row["against"] = {
+            other: compared(*pair, experiment.own_scenes, experiment.against[other])
+            for other, pair in pairs.items()
+        }
+    return kept
 
 
 def _verdict(low: float, high: float, margin: float | None) -> str:
