@@ -277,3 +277,41 @@ def test_units_in_fixed_order_are_refused():
 def test_norms_are_refused_by_name(kind):
     with pytest.raises(MergeError, match="belong to none"):
         merge("compress", problem_of(kind, (1, 2)))
+
+
+def convolutions(channels: int) -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(2, channels, 3),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(channels, 2 * channels, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(2 * channels * 16, 3),
+    )
+
+
+def test_channels_are_chosen_whole_though_they_are_read_at_many_places():
+    torch.manual_seed(0)
+    model = convolutions(4).eval()
+    copies, data = [], []
+    for seed in range(2):
+        order, later = torch.randperm(4), torch.randperm(8)
+        copy = convolutions(4).eval()
+        state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        for name in ("0.weight", "0.bias"):
+            state[name] = state[name][order]
+        state["2.weight"] = state["2.weight"][later][:, order]
+        state["2.bias"] = state["2.bias"][later]
+        state["5.weight"] = state["5.weight"].unflatten(1, (8, 16))[:, later].flatten(1)
+        copy.load_state_dict(state)
+        copies.append(copy)
+        inputs = torch.randn(150, 2, 6, 6, generator=torch.Generator().manual_seed(seed))
+        data.append([(inputs, model(inputs).detach())])
+    inputs = torch.randn(50, 2, 6, 6)
+    with torch.no_grad():
+        expected = model(inputs)
+        merged = merge_models("compress", copies, data=data, ridge=1e-7).model
+        torch.testing.assert_close(merged(inputs), expected, rtol=0.02, atol=0.02)
+        narrow = merge_models("compress", copies, data=data, model=convolutions(3)).model
+        assert float((narrow(inputs) - expected).square().mean()) < float(expected.var())
+    assert narrow.state_dict()["2.weight"].shape == (6, 3, 3, 3)
