@@ -123,7 +123,7 @@ def _updates(
     }
     for robot, reply in stored.items():
         exchanges.record(robot, request, reply)
-    updates = Updates(request.round, plan.blueprint.create().state_dict(), store.save_reply)
+    updates = Updates(request.round, plan.form, store.save_reply)
     missing = plan.wanted - len(stored)
     waiting = [robot for robot in participants if robot not in stored] if missing > 0 else []
     limit = closing.deadline
@@ -294,7 +294,7 @@ def _policy_of_one(
     Raises:
         TrainingError: None answers.
     """
-    found = Updates(training.round, plan.blueprint.create().state_dict())
+    found = Updates(training.round, plan.form)
     limit = plan.config.closing.deadline
     for robot in robots:
         if exchanges.ask({robot: training}, found, deadline_s=limit):
@@ -325,7 +325,7 @@ def after_merge(
     if plan.config.server is not None and base is not None:
         merged, state = server_step(plan.config.server, base, merged, state)
         made_by += f" with a step of {plan.config.server.optimizer}"
-    require_sound(merged, plan.blueprint.create_empty().state_dict(), made_by)
+    require_sound(merged, plan.form, made_by)
     merged = recompute_statistics(plan, merged)
     loss = plan.held_out_loss(merged)
     if not math.isfinite(loss):

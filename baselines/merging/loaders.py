@@ -42,11 +42,6 @@ class LabelledInputs:
     arguments: tuple[Any, ...]
     labels: torch.Tensor
 
-    @property
-    def classes(self) -> bool:
-        """Whether the labels are class numbers."""
-        return not self.labels.is_floating_point()
-
 
 def read_loader(loader: Any, name: str) -> tuple[LabelledInputs, ...]:
     """Reads all batches of a loader into memory.
@@ -133,7 +128,7 @@ def loss_of(outputs: Any, batch: LabelledInputs, loss: BatchLoss | None) -> torc
             "tensor."
         )
     labels, shape = batch.labels, outputs.shape
-    if not batch.classes:
+    if labels.is_floating_point():
         if shape != labels.shape:
             raise MergeError(
                 f"The model returned {tuple(shape)} for labels {tuple(labels.shape)}, whose "
@@ -212,7 +207,7 @@ def make_holder(
 
 
 def _labelled(batch: LabelledInputs, width: int) -> LabelledBatch:
-    if not batch.classes:
+    if batch.labels.is_floating_point():
         if batch.labels.numel() % width:
             raise MergeError(
                 f"Labels of the shape {tuple(batch.labels.shape)} are no rows of {width} numbers, "

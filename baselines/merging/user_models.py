@@ -30,6 +30,7 @@ from fleet_tools.baselines.merging.modules import (
     as_arguments,
     copied,
     keeps_statistics,
+    misfits,
     recompute,
     tensors_of,
     with_tied,
@@ -37,7 +38,6 @@ from fleet_tools.baselines.merging.modules import (
 from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-from fleet_tools.baselines.merging.soundness import require_usable
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.merging.symmetry.derive import derive
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_alike
@@ -82,26 +82,12 @@ def merge(
     options = {name: value for name, value in given.items() if name not in arguments}
     options = _options(function, options)
     if not isinstance(models, MergeProblem):
-        return run(method, problem_of(models, method=method, **arguments), options)
+        return registry.merge(method, problem_of(models, method=method, **arguments), **options)
     if arguments:
         raise MergeError(
             f"{', '.join(arguments)} are given beside a merge problem. Make the problem with them."
         )
-    return run(method, models, options)
-
-
-def run(method: str | Method, problem: MergeProblem, options: Mapping[str, Any]) -> MergeResult:
-    """Merges models of a complete problem, finishes the result, and validates it.
-
-    Raises:
-        UnsoundMergeError: See `soundness.require_usable`.
-        FleetToolsError: See `registry.merge`.
-    """
-    result = registry.merge(method, problem, **options)
-    if not result.is_ensemble and result.module in (None, problem.module):
-        result = replace(result, members=(problem.finish(result.state),))
-    require_usable(result, problem, method if isinstance(method, str) else "The method")
-    return result
+    return registry.merge(method, models, **options)
 
 
 def problem_of(
@@ -257,16 +243,13 @@ def _architecture(
     unwrapped = _unwrapped(given, "`model`")
     if not isinstance(unwrapped, nn.Module):
         raise MergeError("`model` is a state dict. Give a module, the models' architecture.")
-    own, state = tensors_of(unwrapped), with_tied(unwrapped, states[0])
-    differing = [
-        name
-        for name in sorted({*own, *state})
-        if name not in own or name not in state or own[name].shape != state[name].shape
-    ]
+    state = with_tied(unwrapped, states[0])
+    differing = misfits(unwrapped, state)
     if not differing:
         return _in_precision(unwrapped, state), None
     if method in _RESIZING and module is not None:
-        return module, _in_precision(unwrapped, state) if own.keys() == state.keys() else unwrapped
+        same_names = tensors_of(unwrapped).keys() == state.keys()
+        return module, _in_precision(unwrapped, state) if same_names else unwrapped
     more = f" For {method}, give the models as modules." if method in _RESIZING else ""
     raise ModelMismatchError(
         f"`model` has other names or shapes than the models to merge: {', '.join(differing[:6])}. "

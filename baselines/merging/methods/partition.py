@@ -9,7 +9,6 @@ from fleet_tools.baselines.merging.ensembles import Ensemble
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.ensembles import concatenation
 from fleet_tools.baselines.merging.modules import (
-    as_arguments,
     copied,
     load_tensors,
     tensors_of,
@@ -137,7 +136,7 @@ def _require_equal(problem: MergeProblem, beside: MergeResult, state: State) -> 
     """Raises an error unless the wide network computes what the ensemble does."""
     if problem.module is None or problem.resized is None or problem.example is None:
         return
-    arguments = as_arguments(problem.example)
+    arguments = problem.example
     network = copied(problem.resized)
     load_tensors(network, state)
     ensemble = Ensemble(problem.module, beside.members, None, problem.output)

@@ -10,7 +10,6 @@ import torch
 
 from fleet_tools.baselines.merging.errors import MergeError, SymmetryError
 from fleet_tools.baselines.merging.modules import (
-    as_arguments,
     copied,
     load_tensors,
     tensors_of,
@@ -188,7 +187,7 @@ def _require_same_function(problem: MergeProblem, form: ResultForm, same: Result
         here, there = (_entries(axes[name], common) for axes in (same.axes, form.axes))
         for state, entries in zip(alone, (here, there), strict=True):
             state[name][entries] = tensor[here]
-    arguments, outputs = as_arguments(problem.example), []
+    arguments, outputs = problem.example, []
     for each, state in zip((problem.module, module), alone, strict=True):
         network = copied(each)
         load_tensors(network, state)

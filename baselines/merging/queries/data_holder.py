@@ -40,7 +40,7 @@ Loss = Callable[[Policy, int | None], torch.Tensor]
 
 
 AT_ONCE = 16
-"""Number of data holders that are asked for moments at the same time: theirs are in memory."""
+"""Number of data holders that are asked at the same time: their answers are in memory."""
 
 
 class DataHolder(Protocol):
@@ -245,12 +245,12 @@ class TrafficMeter:
         Raises:
             DataHolderError: It answers something else.
         """
-        return self.ask_losses([data_holder], [LossQuery(model, seed, gradient)])[0]
+        return next(self.ask_losses([data_holder], [LossQuery(model, seed, gradient)]))
 
     def ask_losses(
         self, data_holders: Sequence[DataHolder], queries: Sequence[LossQuery]
-    ) -> list[LossAnswer]:
-        """Asks data holders at the same time, one query each; see `ask`."""
+    ) -> Iterator[LossAnswer]:
+        """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask`."""
         return self._answers(data_holders, queries, checked_loss)
 
     def ask_moments(
@@ -275,10 +275,7 @@ class TrafficMeter:
         maps: Sequence[AffineMap],
     ) -> Iterator[dict[str, Moments]]:
         """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask_moments`."""
-        check = partial(checked_moments, maps=maps)
-        for begin in range(0, len(data_holders), AT_ONCE):
-            some = slice(begin, begin + AT_ONCE)
-            yield from self._answers(data_holders[some], queries[some], check)
+        return self._answers(data_holders, queries, partial(checked_moments, maps=maps))
 
     def ask_pooled(
         self,
@@ -312,19 +309,22 @@ class TrafficMeter:
         data_holders: Sequence[DataHolder],
         queries: Sequence[Any],
         check: Callable[[object, Any], Any],
-    ) -> list[Any]:
-        asked = list(zip(data_holders, queries, strict=True))
+    ) -> Iterator[Any]:
+        pairs = list(zip(data_holders, queries, strict=True))
         groups = {getattr(holder, "group", None) for holder in data_holders}
-        if len(groups) == 1 and (group := groups.pop()) is not None:
-            answers, traffic = group.answer_all(asked)
-            self.traffic += traffic
-            checked = zip(asked, answers, strict=True)
-            return [_checked(check, answer, *each) for each, answer in checked]
-        answers = []
-        for holder, query in asked:
-            answers.append(_checked(check, holder.answer(query), holder, query))
-            self.traffic += Traffic(1, wire.size(query), wire.size(answers[-1]))
-        return answers
+        group = groups.pop() if len(groups) == 1 else None
+        for begin in range(0, len(pairs), AT_ONCE):
+            asked = pairs[begin : begin + AT_ONCE]
+            if group is not None:
+                answers, traffic = group.answer_all(asked)
+                self.traffic += traffic
+                for each, answer in zip(asked, answers, strict=True):
+                    yield _checked(check, answer, *each)
+                continue
+            for holder, query in asked:
+                answer = _checked(check, holder.answer(query), holder, query)
+                self.traffic += Traffic(1, wire.size(query), wire.size(answer))
+                yield answer
 
 
 def _checked(

@@ -253,8 +253,9 @@ def test_a_robot_whose_answer_is_invalid_during_alignment_is_left_out(data: Path
     reason = result.robots[0].left_out
     assert reason is not None and "gradient 'actions'" in reason
     queried = [robot for robot, sent, _ in transport.exchanges if isinstance(sent, LossQuery)]
-    last = max(index for index, robot in enumerate(queried) if robot == 0)
-    assert sorted(queried[last + 1 :]) == [1] * 3 + [2] * 3  # the others began again
+    assert sorted(queried[:6]) == [0, 0, 1, 1, 2, 2]  # all robots of a step are asked at once
+    again = [sorted(queried[begin : begin + 2]) for begin in range(6, len(queried), 2)]
+    assert again == [[1, 2]] * 3  # the others began again
     assert result.robots[0].messages == 3
 
 
