@@ -34,9 +34,12 @@ hypothesis.settings.load_profile("fleet_tools")
 def pytest_configure(config: pytest.Config) -> None:
     """Lets each process of `pytest -n 2` use one core, and no Ray cluster that runs already.
 
-    Processes inherit the environment.
+    Processes inherit the environment. They keep compiled modules (`__pycache__`) also where Python
+    is told not to: each of the many that tests start would compile the package again.
     """
     os.environ.pop("RAY_ADDRESS", None)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if config.getoption("numprocesses", None):
         for name, threads in ONE_THREAD.items():
             os.environ.setdefault(name, threads)
@@ -46,18 +49,20 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks images, vectors and copies of all environments but the first as slow.
 
-    Copies with images and vectors in other processes are slow of all environments.
+    Copies with pictures and vectors in other processes are slow of all environments.
     """
     for item in items:
         callspec = getattr(item, "callspec", None)  # of parametrized tests
         parameters = {} if callspec is None else callspec.params
         env_kwargs = parameters.get("env_kwargs")
-        images = isinstance(env_kwargs, dict) and "obs_mode" in env_kwargs
+        mode = env_kwargs.get("obs_mode") if isinstance(env_kwargs, dict) else None
+        images, pictures = mode is not None, mode == "rgbd"
         vectors = "mode" in parameters
         copies = item.name.startswith("test_copied_and_pickled")
         first = parameters.get("environment_id", IDS[0]) == IDS[0]
-        most = (images and copies) or parameters.get("mode") == "async"
-        if most or ((images or vectors or copies) and not first):
+        if (pictures and copies) or parameters.get("mode") == "async":
+            item.add_marker(pytest.mark.slow)
+        if (images or vectors or copies) and not first:
             item.add_marker(pytest.mark.slow)
 
 
@@ -67,11 +72,27 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Exempts what a file's tests imported, too, if it is much.
+
+    A hundred thousand objects of libraries that are imported late would double the time in which an
+    environment is reset.
+    """
+    if (nextitem is None or nextitem.path != item.path) and len(gc.get_objects()) > MANY_OBJECTS:
+        gc.collect()
+        gc.freeze()
+
+
+MANY_OBJECTS = 40_000
+"""More than most files' tests leave."""
+
+
 @pytest.fixture(autouse=True)
 def _torch_seed() -> None:
     """Seeds PyTorch's global generator, so that no test depends on the tests before it."""
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # `manual_seed` seeds all devices, slowly
 
 
 @pytest.fixture(scope="session", name="uninterrupted")

@@ -160,6 +160,7 @@ def make_holder(
     last: AffineMap | None,
     loss: BatchLoss | None = None,
     output: Callable[[Any], Any] = lambda outputs: outputs,
+    resized: torch.nn.Module | None = None,
 ) -> LocalDataHolder:
     """Returns a data holder of batches.
 
@@ -173,8 +174,10 @@ def make_holder(
             as rows of zeros and a one; None refuses queries for moments.
         loss: Loss of a batch, see `loss_of`.
         output: Selects the outputs from what the module returns.
+        resized: An architecture of other sizes about which moments are asked, too.
     """
     model = copied(module)
+    other = None if resized is None else copied(resized)
 
     def of_batch(policy: Policy, batch: LabelledInputs) -> torch.Tensor:
         return loss_of(output(policy(*batch.arguments)), batch, loss)
@@ -200,7 +203,7 @@ def make_holder(
         for batch in batches:
             yield _labelled(batch, width)
 
-    return LocalDataHolder(model, of_all, labelled)
+    return LocalDataHolder(model, of_all, labelled, resized=lambda state: other)
 
 
 def _labelled(batch: LabelledInputs, width: int) -> LabelledBatch:

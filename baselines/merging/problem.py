@@ -37,6 +37,8 @@ class MergeProblem:
         affine_maps: The affine maps of the models in the order in which they are applied, for
             methods that ask data holders for moments; see `moments.affine_maps`. The last one's
             outputs are those of the model, for which data holders have labels.
+        unitwise: Names of parameters outside of these maps that are a number for each unit, which
+            acts on it alone, such as a decay; where units are chosen, each keeps its own.
         activations: For each model its units' activations on the same inputs, by free name, for
             activation matching of `git_rebasin`; see `matching.activations.record`.
         seed: Seed of everything that is drawn.
@@ -53,7 +55,10 @@ class MergeProblem:
             `distillation`.
         arguments_of: Returns the arguments with which models read states of a gate, (n, size), for
             `distillation`; None if the models read them as they are.
-        wide: An architecture of the models' kind as wide as all models together, for `partition`.
+        resized: An architecture of the models' kind with other numbers of hidden units, which the
+            result has: for `partition`, as many as all models together; for `compress`, at most.
+        at_width: Returns such an architecture of a given width, for the option `width` of
+            `compress`; it raises a MergeError if there is none.
         finish: Postprocesses every average before it is measured or stored, such as
             `modules.recompute`.
         group: The free permutations of the models.
@@ -72,6 +77,7 @@ class MergeProblem:
     data_holders: Sequence[DataHolder] = ()
     shared_data_holder: DataHolder | None = None
     affine_maps: Sequence[AffineMap] = ()
+    unitwise: Sequence[str] = ()
     activations: Sequence[Mapping[str, torch.Tensor]] = ()
     seed: int = 0
     base: State | None = None
@@ -81,7 +87,8 @@ class MergeProblem:
     state_size: int | None = None
     inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
     arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
-    wide: torch.nn.Module | None = None
+    resized: torch.nn.Module | None = None
+    at_width: Callable[[int], torch.nn.Module] | None = None
     finish: Callable[[State], State] = dict
     group: PermutationGroup = field(init=False, compare=False)
     normalized_weights: np.ndarray = field(init=False, compare=False)

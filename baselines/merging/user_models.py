@@ -46,6 +46,9 @@ from fleet_tools.errors import UnknownNameError
 _EXAMPLES = 8
 """Number of rows of the first batch by which tables are derived and checked."""
 
+_RESIZING = ("partition", "compress")
+"""Methods whose result may have other numbers of hidden units than the models."""
+
 
 def merge(
     method: str | Method, models: MergeProblem | Sequence[nn.Module | State], **given: Any
@@ -108,7 +111,8 @@ def problem_of(
         models: Modules or state dicts of one architecture.
         data: For each model its own data: an iterable of batches (inputs, labels), such as a
             `DataLoader`, which is read into memory; or a data holder that answers queries.
-        model: The architecture of state dicts. For `partition`, one as wide as all models together.
+        model: The architecture of state dicts. For `partition` and `compress`, that of the result,
+            where it has other numbers of hidden units than the models.
         example: An argument of the model or a tuple of its arguments, a batch of a few different
             ones, by which the table is derived and checked; by default the first data.
         loss: loss(outputs, labels) of a batch; by default cross entropy for labels that are class
@@ -131,7 +135,7 @@ def problem_of(
         raise MergeError("Give a list of models, at least one: modules or state dicts.")
     unwrapped = [_unwrapped(each, f"model {index}") for index, each in enumerate(models)]
     states = [_state_of(each) for each in unwrapped]
-    module, wide = _architecture(unwrapped, states, model, method)
+    module, resized = _architecture(unwrapped, states, model, method)
     if module is not None:
         states = [with_tied(module, state) for state in states]
     require_alike(states)
@@ -158,7 +162,7 @@ def problem_of(
         maps = applied_maps(copied(module), *as_arguments(example))
     last = maps[-1] if maps else None
     holders = [
-        make_holder(module, pool, last, loss, output)
+        make_holder(module, pool, last, loss, output, resized)
         if module is not None and isinstance(pool, tuple)
         else pool
         for pool in pools
@@ -174,7 +178,7 @@ def problem_of(
         module=module,
         example=example,
         output=output,
-        wide=wide,
+        resized=resized,
         inputs=None if inputs is None else partial(_passes, inputs),
     )
     if not plain or module is None:
@@ -230,12 +234,9 @@ def _state_of(model: nn.Module | State) -> dict[str, torch.Tensor]:
 
 
 def _architecture(
-    models: Sequence[nn.Module | State],
-    states: Sequence[State],
-    given: nn.Module | None,
-    method: str | Method,
+    models: Sequence[nn.Module | State], states: Sequence[State], given: Any, method: str | Method
 ) -> tuple[nn.Module | None, nn.Module | None]:
-    """Returns the models' architecture, and that of the result if it is wider."""
+    """Returns the models' architecture, and that of the result if it has other sizes."""
     module = next((each for each in models if isinstance(each, nn.Module)), None)
     if given is None:
         return module, None
@@ -246,12 +247,13 @@ def _architecture(
     differing = misfits(unwrapped, state)
     if not differing:
         return _in_precision(unwrapped, state), None
-    if method == "partition" and module is not None:
-        return module, unwrapped
-    wide = " For partition, give the narrow models as modules." if method == "partition" else ""
+    if method in _RESIZING and module is not None:
+        same_names = tensors_of(unwrapped).keys() == state.keys()
+        return module, _in_precision(unwrapped, state) if same_names else unwrapped
+    more = f" For {method}, give the models as modules." if method in _RESIZING else ""
     raise ModelMismatchError(
         f"`model` has other names or shapes than the models to merge: {', '.join(differing[:6])}. "
-        f"Make it with the same sizes.{wide}"
+        f"Make it with the same sizes.{more}"
     )
 
 

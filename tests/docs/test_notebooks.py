@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
 
-import nbclient
 import nbformat
 from notebook_files import to_ipynb
 from support.pages import NOTEBOOKS, blocks, name
@@ -55,6 +54,8 @@ def test_a_notebook_names_the_pages_to_which_a_page_links(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
 def test_a_notebook_runs(page, tmp_path):
+    import nbclient  # with much of Jupyter
+
     resources = {"metadata": {"path": str(tmp_path)}}  # the kernel's working directory
     client = nbclient.NotebookClient(read(page), timeout=1800, resources=resources)
     client.execute()  # raises if a cell does

@@ -13,6 +13,7 @@ import pytest
 from gymnasium import wrappers
 from support.environments import bits, press, press_until_sliding, with_velocity
 from support.processes import run_python
+from support.shares import crossed
 from support.task_files import own_task
 
 from fleet_tools.envs.spec import EnvSpec
@@ -150,10 +151,13 @@ def stored(env: gymnasium.Env) -> Policy:
     return StoredActions(np.random.default_rng(2).uniform(-1, 1, (40, 6)), env)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
 @pytest.mark.parametrize(
-    "policy",
-    [ExpertPolicy, NoisyExpert, learner, stored, RandomPolicy, ZeroPolicy, perceived_expert],
+    ("policy", "copied"),
+    crossed(
+        [ExpertPolicy, NoisyExpert, learner, stored, RandomPolicy, ZeroPolicy, perceived_expert],
+        [copy.deepcopy, pickled],
+        every=2,
+    ),
 )
 def test_a_policy_is_copied_with_its_environment_in_the_middle_of_an_episode(make, policy, copied):
     clouds = {"obs_mode": "point_cloud"} if policy is perceived_expert else {}

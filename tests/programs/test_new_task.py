@@ -46,7 +46,10 @@ def test_the_expert_solves_it_and_doing_nothing_does_not(folder):
     env.close()
 
 
-@pytest.mark.parametrize("model", ["tools/presser/first", "objects/button/first"])
+@pytest.mark.parametrize(
+    "model",
+    ["tools/presser/first", pytest.param("objects/button/first", marks=pytest.mark.slow)],
+)
 def test_its_models_are_what_a_family_needs(folder, model):
     report = make_report(
         CheckOptions(folder=folder / model, task=str(folder / "task.yaml"), scenes=0)

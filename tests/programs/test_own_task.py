@@ -10,9 +10,7 @@ from support.processes import ROOT
 
 from fleet_tools import evaluate
 from fleet_tools.config.tasks import task_path
-from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import RESULT, load_evaluation
-from fleet_tools.evaluation.trial import verify
 from fleet_tools.leaderboard.__main__ import main as rank
 
 PROTOCOL = """
@@ -109,14 +107,10 @@ def test_a_result_alone_is_enough_to_score_compare_and_run_again(mine, tmp_path,
     results = Path(shutil.copytree(mine / "results", tmp_path / "results"))
     alone = ["--workers", "0", "--json", "--quiet", "--protocol", str(results / "expert")]
     assert rank([str(results), *alone, "--verify", "1"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["verified"]) == 2
+    assert [v["same"] for v in json.loads(capsys.readouterr().out)["verified"]] == [1, 1]
     again = ["--policy", "zero", "--output", str(results / "zero"), *alone]
     assert evaluate.main([*again, "--compare", str(results / "expert")]) == 0
     assert json.loads(capsys.readouterr().out)["comparison"]["total"]["only_second"] == 1
-    evaluation = load_evaluation(results / "expert")
-    protocol = load_protocol(str(results / "expert"))
-    verdict = verify(protocol.make_env("basket"), protocol, evaluation.episodes[0])
-    assert verdict.agreement.identical
 
 
 def test_a_result_carries_the_models_of_its_task(moved, capsys):

@@ -320,8 +320,9 @@ def test_an_edited_mesh_is_read_again(tmp_path):
     np.testing.assert_allclose(np.ptp(outline(folder), axis=0), 2 * np.ptp(before, axis=0))
 
 
+@pytest.mark.slow  # as a renderer shows it: test_each_format_shows_the_same_mesh_in_the_same_place
 @needs_gl
-@pytest.mark.parametrize("uri", [pytest.param("x.stl", marks=pytest.mark.slow), "x.glb"])
+@pytest.mark.parametrize("uri", ["x.stl", "x.glb"])
 def test_every_mode_of_observation_shows_it(uri, tmp_path, make):
     tool = shutil.copytree(CLAW, tmp_path / "own")
     text = (tool / "model.sdf").read_text()

@@ -33,4 +33,4 @@ def few(count: int) -> settings:
         count: How many examples the quick tests try. Other profiles try as many times more as
             they try of most properties.
     """
-    return settings(max_examples=count * settings.default.max_examples // QUICK_EXAMPLES)
+    return settings(max_examples=count * settings().max_examples // QUICK_EXAMPLES)

@@ -66,6 +66,8 @@ class LocalDataHolder:
             relative to the root mean square of the matrix's entries. The same query gets the same
             noise, and noise is no guarantee: other queries get other noise.
         noise_seed: Seed of the noise, the holder's secret.
+        resized: Returns an architecture with the sizes of a model of other sizes, about whose
+            inputs moments are asked; None if there is none.
     """
 
     model: torch.nn.Module
@@ -73,6 +75,7 @@ class LocalDataHolder:
     batches: Batches | None = None
     noise: float = 0.0
     noise_seed: int = 0
+    resized: Callable[[State], torch.nn.Module | None] = lambda state: None
 
     def answer(self, query: DataQuery) -> DataAnswer:
         """Returns the answer to a query, whose tensors it does not change; see `DataHolder`.
@@ -95,7 +98,7 @@ class LocalDataHolder:
         # Tied weights have several names in a state dict, and one here.
         names = [name for name, _ in self.model.named_parameters()]
         known = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
-        self._require_known(query.model)
+        _require_known(query.model, self.model)
         state = {
             name: query.model[name].detach().to(tensor.device).contiguous()
             for name, tensor in known.items()
@@ -124,10 +127,13 @@ class LocalDataHolder:
                 "method that asks for losses and gradients only."
             )
         query.require_possible()
+        model = self.model
+        if _layouts(query.model) != _layouts(tensors_of(model)):
+            model = self.resized(query.model) or model
         for state in filter(None, (query.model, query.teacher, *query.beside)):
-            self._require_known(state)
+            _require_known(state, model)
         moments = measure_moments(
-            self.model,
+            model,
             self.batches(),
             query.model,
             query.maps,
@@ -143,23 +149,25 @@ class LocalDataHolder:
             moments = with_noise(moments, self.noise, seed)
         return {name: in_single_precision(each) for name, each in moments.items()}
 
-    def _require_known(self, model: State) -> None:
-        own = tensors_of(self.model)
-        differing = sorted(set(model) ^ set(own))
-        complaint = "are parameters of only one of them"
-        if not differing:
-            differing = [
-                name
-                for name, each in own.items()
-                if (model[name].shape, model[name].dtype) != (each.shape, each.dtype)
-            ]
-            complaint = "have other shapes or dtypes"
-        if differing:
-            raise MessageError(
-                "The query is about another architecture than the data holder's: "
-                f"{', '.join(differing)} {complaint}. Give each data holder its model's "
-                "architecture."
-            )
+
+def _require_known(state: State, model: torch.nn.Module) -> None:
+    own = tensors_of(model)
+    differing = sorted(set(state) ^ set(own))
+    complaint = "are parameters of only one of them"
+    if not differing:
+        found, expected = _layouts(state), _layouts(own)
+        differing = [name for name in own if found[name] != expected[name]]
+        complaint = "have other shapes or dtypes"
+    if differing:
+        raise MessageError(
+            "The query is about another architecture than the data holder's: "
+            f"{', '.join(differing)} {complaint}. Give each data holder its model's architecture, "
+            "and as `resized` those of other sizes."
+        )
+
+
+def _layouts(state: State) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
 
 
 @dataclass(frozen=True)

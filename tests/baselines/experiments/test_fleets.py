@@ -86,7 +86,7 @@ def test_settings_are_chosen_in_scenes_and_seeds_that_nothing_reports(seeds, sce
     assert shown.stop <= tried.start and tried.stop <= len(VALIDATION)
 
 
-@pytest.mark.parametrize("stop", [1, 3])
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_an_interrupted_experiment_resumes_to_the_same_bits(data, tmp_path, monkeypatch, stop):
     begun = []
 

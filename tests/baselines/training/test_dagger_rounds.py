@@ -25,7 +25,7 @@ from fleet_tools.rollouts.episode import LEARNER_STEPS
 def arguments(data: Path, output: Path, rounds: int) -> list[str]:
     """Returns the program's arguments for a short training of a small policy."""
     size = ["--set", "body.layers=1", "--set", "body.width=8", "--epochs", "2", "--threads", "1"]
-    rounds_ = ["--dagger", str(rounds), "--dagger-episodes", "2", "--validation-fraction", "0.4"]
+    rounds_ = ["--dagger", str(rounds), "--dagger-episodes", "1", "--validation-fraction", "0.4"]
     return [
         *["--dataset", str(data), "--architecture", "mlp", *size, *rounds_],
         *["--output", str(output), "--quiet", "--json"],
@@ -42,12 +42,12 @@ def test_rounds_learn_from_all_data_and_the_same_command_goes_on(tmp_path, capsy
     assert [each["output"] for each in summary["rounds"]] == list(map(str, rounds))
     collected = Dataset(output / "data_1" / "hammer")
     records = collected.stored()
-    assert len(records) == 2
+    assert len(records) == 1
     assert collected.header.policy.startswith("dagger:best.safetensors")
     assert collected.header.env_spec == Dataset(data).header.env_spec
     assert any(record.info[LEARNER_STEPS] for record in records)
     configs = [json.loads((each / "config.json").read_text()) for each in rounds]
-    assert [config["episodes"] for config in configs] == [3, 5]
+    assert [config["episodes"] for config in configs] == [3, 4]
     assert {record.seed for record in records}.isdisjoint(r.seed for r in Dataset(data).stored())
 
     before = load_progress(rounds[1]).state.weights

@@ -54,15 +54,12 @@ def test_a_model_that_ships_is_fine(folder, scenes, capsys):
     assert tried["successes"] == tried["scenes"] == scenes
 
 
+@pytest.mark.slow  # quick: what fails at loading, and which stage a record names
 @pytest.mark.parametrize(
     ("name", "rule", "stage"),
     [
         ("blunt", "edge thickness", "expectation at keyframe after[1]"),
-        pytest.param(
-            *("round", "width across corners by that across flats"),
-            "expectation at keyframe after[0]",
-            marks=pytest.mark.slow,
-        ),
+        ("round", "width across corners by that across flats", "expectation at keyframe after[0]"),
     ],
 )
 def test_a_bad_model_fails_where_its_defect_matters(name, rule, stage, tmp_path, capsys):
@@ -106,7 +103,11 @@ def test_a_family_of_ones_own_is_tried_in_its_task(capsys):
     gaff, task = ROOT / "examples/basket/tools/hook/gaff", ROOT / "examples/basket/task.yaml"
     code, report = check(capsys, gaff, "--task", str(task), "--scenes", "1")
     assert (code, report["trials"][0]["successes"]) == (0, 1)
-    code, report = check(capsys, gaff)
+
+
+@pytest.mark.slow
+def test_a_family_of_ones_own_without_its_task_is_not_tried(capsys):
+    code, report = check(capsys, ROOT / "examples/basket/tools/hook/gaff")
     assert (code, report["trials"]) == (0, [])  # no task of the package uses it
 
 

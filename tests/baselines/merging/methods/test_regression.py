@@ -117,6 +117,18 @@ def test_the_order_of_robots_and_their_copies_do_not_matter(method, alignment):
         assert_same(merge(method, twice).state, expected)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_of_twice_the_weight_counts_as_two_copies(method):
+    problem = different("mlp", 2, averaging_weights=[2, 1])
+    copies = replace(
+        problem,
+        models=[problem.models[0], *problem.models],
+        data_holders=[problem.data_holders[0], *problem.data_holders],
+        averaging_weights=[1, 1, 1],
+    )
+    assert_same(merge(method, problem).state, merge(method, copies).state)
+
+
 def test_regmean_of_linear_models_is_least_squares_on_the_pooled_rows():
     """Independently: numpy's least squares on all rows, towards what each model says of its own."""
     generator = np.random.default_rng(0)
