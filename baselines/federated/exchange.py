@@ -6,6 +6,7 @@ merge.
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fleet_tools.baselines.federated.messages import Answer, Message, Trained, size_of
@@ -165,19 +166,17 @@ class Exchanges:
         return self._size[1]
 
 
+@dataclass(frozen=True, eq=False)
 class RobotDataHolder:
     """A robot as a data holder that merging methods ask, all robots of a merge at once.
 
-    Args:
+    Attributes:
         robot: Number of the robot.
         group: The robots of the merge.
-
-    Attributes:
-        robot, group: As given.
     """
 
-    def __init__(self, robot: int, group: "RobotGroup") -> None:
-        self.robot, self.group = robot, group
+    robot: int
+    group: "RobotGroup"
 
     def answer(self, query: DataQuery) -> DataAnswer:
         """Sends a query, and waits for the answer; see `DataHolder`.
@@ -188,15 +187,15 @@ class RobotDataHolder:
         return self.group.answer_all([(self, query)])[0][0]
 
 
+@dataclass(frozen=True, eq=False)
 class RobotGroup:
     """The robots of a merge, a `merging.queries.data_holder.DataHolderGroup`.
 
-    Args:
+    Attributes:
         exchanges: Exchanges of the round.
     """
 
-    def __init__(self, exchanges: Exchanges) -> None:
-        self._exchanges = exchanges
+    exchanges: Exchanges
 
     def answer_all(
         self, queries: Sequence[tuple[DataHolder, DataQuery]]
@@ -207,13 +206,13 @@ class RobotGroup:
             DataHolderError: A robot is lost.
         """
         asked: list[tuple[Any, DataQuery]] = list(queries)
-        before, answers = self._exchanges.traffic(), _Answers()
+        before, answers = self.exchanges.traffic(), _Answers()
         messages = {holder.robot: query for holder, query in asked}
-        self._exchanges.ask(messages, answers)
+        self.exchanges.ask(messages, answers)
         for holder, _ in asked:
-            if (reason := self._exchanges.robots[holder.robot].left_out) is not None:
+            if (reason := self.exchanges.robots[holder.robot].left_out) is not None:
                 raise DataHolderError(holder, reason)
-        after = self._exchanges.traffic()
+        after = self.exchanges.traffic()
         traffic = Traffic(
             after.calls - before.calls,
             after.bytes_to_robots - before.bytes_to_robots,

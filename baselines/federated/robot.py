@@ -96,12 +96,11 @@ class FleetRobot:
         assignment = self._assignment
         if given is None:
             return assignment.blueprint.create(assignment.initialization).state_dict()
-        expected = assignment.blueprint.create_empty().state_dict()
         try:
-            require_weights(expected, given)
+            require_weights(self._form, given)
         except CheckpointError as error:
             raise MessageError(str(error)) from None
-        return {name: given[name] for name in expected}
+        return {name: given[name] for name in self._form}
 
     def _trained(self, request: TrainRequest, weights: Tensors) -> LocalUpdate:
         assignment = self._assignment
@@ -119,6 +118,10 @@ class FleetRobot:
         )
         steps = self._trajectories.steps
         return LocalUpdate(request.round, steps, state.loss, state.policy_weights)
+
+    @cached_property
+    def _form(self) -> Tensors:
+        return self._assignment.blueprint.create_empty().state_dict()
 
     @cached_property
     def _trajectories(self) -> Trajectories:

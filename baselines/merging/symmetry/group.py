@@ -89,21 +89,18 @@ class PermutationGroup:
         that models are averaged without a change of their relative order.
 
         Returns:
-            None if an element is soft, and 0 for a single element.
+            None if an element is soft or there are none, and 0 for a single element.
 
         Raises:
             PermutationError: An element is not of this group.
         """
         tensors = [self.tensors(permutation) for permutation in permutations]
-        if any(value.is_floating_point() for element in tensors for value in element.values()):
+        if not tensors or any(x.is_floating_point() for each in tensors for x in each.values()):
             return None
-        inverse = self.invert(permutations[0])
-        moved = [
-            (index != np.arange(index.shape[-1])).ravel()
-            for other in permutations[1:]
-            for index in self.compose(inverse, other).values()
-        ]
-        return float(np.concatenate(moved).mean()) if moved else 0.0
+        first, *others = tensors
+        # One moves a unit elsewhere than the other exactly where their entries differ.
+        moved = [(each[name] != index).ravel() for each in others for name, index in first.items()]
+        return float(torch.cat(moved).double().mean()) if moved else 0.0
 
     def matrices(self, permutation: Permutation) -> dict[str, torch.Tensor]:
         """Returns an element as matrices (float64 if it is hard), shapes (n, n) or (m, n, n)."""

@@ -19,6 +19,7 @@ from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import (
+    AT_ONCE,
     DataHolderError,
     LocalDataHolder,
     TrafficMeter,
@@ -219,6 +220,9 @@ def test_holders_of_a_group_are_asked_at_once_with_the_same_answers():
         assert alone.loss == answer.loss
         assert all(torch.equal(each, answer.gradient[n]) for n, each in alone.gradient.items())
     assert group.asked == [3] and together.traffic == apart.traffic
+    many = list(together.ask_losses(members * 7, queries * 7))
+    assert [each.loss for each in many] == [each.loss for each in answers] * 7
+    assert group.asked == [3, AT_ONCE, 21 - AT_ONCE]  # so many answers are in memory
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def test_the_moved_fraction_is_relative_to_the_first_element(a, b, shift):
     )
     moved = sum(int((b[name] != GROUP.identity()[name]).sum()) for name in b)
     assert GROUP.moved_fraction([GROUP.identity(), b]) == moved / (5 + 3 + 12)
+    assert GROUP.moved_fraction([]) is None  # of a method that permutes nothing
     assert GROUP.moved_fraction([GROUP.matrices(a), b]) is None
 
 
