@@ -92,9 +92,7 @@ MANY_OBJECTS = 40_000
 def _torch_seed() -> None:
     """Seeds PyTorch's global generator, so that no test depends on the tests before it."""
     if torch := sys.modules.get("torch"):
-        torch.default_generator.manual_seed(
-            0
-        )  # `manual_seed` seeds all devices, slowly
+        torch.default_generator.manual_seed(0)  # `manual_seed` seeds all devices, slowly
 
 
 @pytest.fixture(scope="session", name="uninterrupted")
