@@ -91,7 +91,6 @@ def _merge(options: MergeOptions) -> int:
     from fleet_tools.baselines.merging.methods.options import read_options
     from fleet_tools.baselines.merging.model_files import read_models, write_model
     from fleet_tools.baselines.merging.report import as_text, measure_merge
-    from fleet_tools.baselines.merging.user_models import run
     from fleet_tools.baselines.policies.checkpoint import save_checkpoint
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
 
@@ -121,7 +120,7 @@ def _merge(options: MergeOptions) -> int:
         with progress_bar(2, "stage") as bar:
             bar.set_postfix_str("merging")
             started = time.perf_counter()
-            merged = run(options.method, problem, method_options)
+            merged = registry.merge(options.method, problem, **method_options)
             seconds = round(time.perf_counter() - started, 3)
             bar.set_postfix_str("measuring barriers", refresh=False)
             bar.update()

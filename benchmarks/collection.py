@@ -145,7 +145,7 @@ def worker_memory(pid: int) -> list[int]:
     memory = []
     try:
         for child in psutil.Process(pid).children(recursive=True):
-            if "worker_process" in "".join(child.cmdline()):
+            if "local_workers" in "".join(child.cmdline()):
                 memory.append(child.memory_info().rss)
     except psutil.Error:  # a process has just ended
         return []

@@ -11,7 +11,8 @@ from console import print_now, table_head, table_row
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.utils import cli
-from fleet_tools.utils.statistics import crossed_interval, paired_interval, stratified_interval
+from fleet_tools.utils.crossed_statistics import crossed_interval
+from fleet_tools.utils.statistics import paired_interval, stratified_interval
 
 Interval = tuple[float, float]
 Draw = Callable[[np.random.Generator, int, int, Any], list[bool]]

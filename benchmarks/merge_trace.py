@@ -3,43 +3,19 @@
     python benchmarks/merge_trace.py            # a table
     python benchmarks/merge_trace.py --list     # the functions, too
 
-Calls are counted by `sys.setprofile` after one merge has been run, so that what runs once on import
-is not among them. `problem` begins with a complete `MergeProblem`, as a round of a fleet does;
-`models` with modules and loaders, of which tables and data holders are made. A function is counted
-once, whatever its number of calls; comprehensions and lambdas count as the function around them.
+Calls are counted (see `tracing.traced`) after one merge has been run, so that what runs once on
+import is not among them. `problem` begins with a complete `MergeProblem`, as a round of a fleet
+does; `models` with modules and loaders, of which tables and data holders are made.
 """
 
 import argparse
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import FrameType
 
 import torch
 from torch import nn
+from tracing import traced
 
 from fleet_tools.merging import merge, problem_of
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def traced(action: Callable[[], object]) -> set[tuple[str, str]]:
-    """Returns the files and qualified names of the project's functions that an action calls."""
-    found: set[tuple[str, str]] = set()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            code = frame.f_code
-            if code.co_filename.startswith(str(ROOT)):
-                name = code.co_qualname.partition(".<locals>")[0]
-                found.add((str(Path(code.co_filename).relative_to(ROOT)), name))
-
-    sys.setprofile(note)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    return {each for each in found if not each[0].startswith("benchmarks")}
 
 
 def network(seed: int) -> nn.Module:

@@ -1,8 +1,8 @@
 """Measures the speed and quality of matching: `python benchmarks/merging.py`.
 
-It is compared with plain Git Re-Basin, and with two libraries if their environments are given:
+It is compared with plain Git Re-Basin, and with libraries if their environments are given:
 
-    python benchmarks/merging.py --rebasin-python PATH --sinkhorn-rebasin-python PATH
+    python benchmarks/merging.py --rebasin-python PATH --mergekit-python PATH
 
 Times are processor seconds of one thread, the best of several runs, which hardly depend on the
 machine's load. The matched networks have learned the same teacher from different initial weights,
@@ -33,6 +33,8 @@ class MergingOptions(cli.Options):
     """Python interpreter of an environment with `rebasin`."""
     sinkhorn_rebasin_python: Path | None = None
     """Python interpreter of an environment with `sinkhorn-rebasin`."""
+    mergekit_python: Path | None = None
+    """Python interpreter of an environment with `mergekit`."""
     widths: tuple[Count, ...] = (256, 512, 1024, 2048)
     """Widths of untrained networks."""
     models: tuple[Count, ...] = (10, 100)

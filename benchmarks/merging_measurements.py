@@ -5,12 +5,13 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
 import torch
-from merging_libraries import REBASIN, SINKHORN_REBASIN, run_library
+from merging_libraries import MERGEKIT, REBASIN, SINKHORN_REBASIN, run_library
 from scipy.optimize import linear_sum_assignment
 from timing import cpu_seconds
 from torch import nn
@@ -82,6 +83,7 @@ def measurements(options: "MergingOptions") -> Iterator[tuple[str, str, Figures]
         yield case, "sinkhorn-rebasin", run_library(python, SINKHORN_REBASIN, one, other)
     if torch.cuda.is_available():
         yield case, "Fleet-Tools, on a GPU", sinkhorn_step(one, other, "cuda")
+    yield from averages(options.mergekit_python)
     for width in options.widths:
         yield f"MLP 4 x {width}", "matching", in_process(match_untrained, width)
         yield f"MLP 4 x {width}", "sinkhorn step", in_process(step_untrained, width)
@@ -182,6 +184,33 @@ def matrix_products(width: int) -> Figures:
             torch.matmul(a, b)
 
     return {"seconds": min(cpu_seconds(multiply) for _ in range(10))}
+
+
+def averages(mergekit: Path | None) -> Iterator[tuple[str, str, Figures]]:
+    """Yields the figures of methods that neither match nor ask, and of `mergekit`'s of that name.
+
+    The objective is the product with the base; TIES trims each tensor there, all together here.
+    """
+    base = _untrained(1024, 0)
+    models = [
+        {name: tensor + 0.01 * torch.randn(tensor.shape) for name, tensor in base.items()}
+        for _ in range(4)
+    ]
+    problem, case = MergeProblem(MLP, models, base=base), "4 MLPs 4 x 1024"
+    theirs = run_library(mergekit, MERGEKIT, base, *models) if mergekit else {}
+    for method, name in (
+        ("naive_average", "linear"),
+        ("task_arithmetic", "task_arithmetic"),
+        ("ties", "ties"),
+        ("dare", "dare_linear"),
+    ):
+        seconds = min(cpu_seconds(lambda m=method: merge(m, problem)) for _ in range(3))
+        product = float(flatten(base) @ flatten(merge(method, problem).state))
+        figures = {"seconds": seconds, "objective": product}
+        if name in theirs:
+            yield case, f"mergekit, {name}", theirs[name]
+            figures["ratio"] = seconds / theirs[name]["seconds"]
+        yield case, method, figures
 
 
 def match_untrained(width: int) -> Figures:

@@ -3,20 +3,19 @@
     fleet-tools collect hammer --episodes 20 --output data/hammer
     python benchmarks/traced_round.py --data data/hammer
 
-Counted are distinct functions that have a name (no comprehensions), by `sys.setprofile`, in the
-first round, which opens the robots' data, and in the second.
+Counted are distinct functions (see `tracing.traced`) in the first round, which opens the robots'
+data, and in the second.
 """
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from console import print_now, table_head, table_row
+from tracing import traced
 
 from fleet_tools.utils import cli
 
-ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = ("method", "round", "functions", "files", "of the fleet's own room")
 
 
@@ -32,25 +31,6 @@ class TracedRoundOptions(cli.Options):
     """Folder of a dataset."""
     methods: tuple[str, ...] = ("naive_average", "git_rebasin", "fleet_merge")
     """Merging methods."""
-
-
-def traced(work: Callable[[], Any]) -> tuple[Any, set[tuple[str, str]]]:
-    """Returns the result of a function, and the files and functions of the project it passed."""
-    seen: set[tuple[str, str]] = set()
-
-    def profile(frame: Any, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event == "call" and not code.co_name.startswith("<"):
-            seen.add((code.co_filename, code.co_qualname))
-
-    sys.setprofile(profile)
-    try:
-        result = work()
-    finally:
-        sys.setprofile(None)
-    resolved = {(Path(path).resolve(), name) for path, name in seen}
-    own = {(path, name) for path, name in resolved if path.is_relative_to(ROOT)}
-    return result, {(str(path.relative_to(ROOT)), name) for path, name in own}
 
 
 def _measure(options: TracedRoundOptions) -> int:
@@ -79,8 +59,9 @@ def _measure(options: TracedRoundOptions) -> int:
         plan = FleetPlan.of(parse(FleetConfig, settings, "The benchmark"))
         transport, weights = LocalTransport(plan.assignments), None
         for number in (1, 2):
-            result, seen = traced(lambda: run_round(plan, transport, number, weights))  # noqa: B023
-            weights = result.weights
+            results = []
+            seen = traced(lambda: results.append(run_round(plan, transport, number, weights)))  # noqa: B023
+            weights = results[0].weights
             own = [name for name in seen if name[0].startswith("baselines/federated")]
             row = (method, number, len(seen), len({path for path, _ in seen}), len(own))
             counted.append(dict(zip(COLUMNS, row, strict=True)))

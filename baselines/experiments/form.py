@@ -20,6 +20,10 @@ Keys = dict[str, pydantic.JsonValue]
 """Part of a run's configuration, by the keys of its YAML; nested ones also as "split.alpha"."""
 
 
+Margin = Annotated[float, pydantic.Field(gt=0, lt=1)]
+"""A difference of success rates."""
+
+
 def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
@@ -56,6 +60,9 @@ class Experiment(Value):
         lines: Lines between policies on which barriers are measured; arms are then methods that
             align. None measures merged policies instead.
         measures: What pages show, in this order (default: all that was measured).
+        against: Arms and references with whose success rates those of all others are compared on
+            the page, each with the margin within which rates are equivalent, such as 0.1 for 10
+            points; null for none.
         about: What it is, in words for its page.
         own_scenes: Whether each seed is judged in scenes of its own; otherwise all are in the same.
         validation: Whether it chooses settings. Its seeds are then 1000, 1001, ..., and where
@@ -76,6 +83,7 @@ class Experiment(Value):
     seeds: Annotated[Count, pydantic.Field(le=MAX_SEEDS)] = 3
     lines: LineConfig | None = None
     measures: tuple[str, ...] | None = None
+    against: dict[str, Margin | None] = {}
     about: str = ""
     own_scenes: bool = True
     validation: bool = False
@@ -88,6 +96,11 @@ class Experiment(Value):
             )
         if missing := set(self.controls) - set(self.arms):
             raise ValueError(f"controls are arms, and {', '.join(sorted(missing))} is none")
+        if missing := set(self.against) - set(self.compared):
+            raise ValueError(
+                f"`against` names {', '.join(sorted(missing))}, and there are only the arms and "
+                f"references {', '.join(self.compared)}"
+            )
         if self.vary is None and not isinstance(self.values, dict):
             raise ValueError("`values` are of the key `vary`; give it, or names to the values")
         return self

@@ -1,6 +1,6 @@
 """The page of an experiment, as Markdown: a table for each measure, and the figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fleet_tools.baselines.experiments.figures import save_figures
 from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.result import Row
+from fleet_tools.baselines.experiments.success import with_comparisons
 from fleet_tools.storage.atomic_files import write_file
 
 Entry = Callable[[Row], str | None]
@@ -54,13 +55,15 @@ def markdown_page(
         stem: Name of the experiment.
         figures: File names of its figures.
     """
-    url, rows = quote(stem), result["rows"]
+    url, rows = quote(stem), with_comparisons(experiment, result["rows"], result["cells"])
     seeds = f"{experiment.seeds} seed{'s' * (experiment.seeds != 1)}"
     varies = f"`{experiment.vary}` varies; " if experiment.vary else ""
     about = f"{experiment.about} " * bool(experiment.about)
     lines = [f"# {stem}", "", f"{about}{varies}{seeds} each ([experiment]({url}.yaml))."]
     for table in tables_of(experiment, rows):
         lines += ["", f"## {table.title}", "", *_lines(experiment, rows, table)]
+    for other in experiment.against:
+        lines += _comparison(experiment, rows, other)
     lines += _task_table(experiment, rows)
     lines += _failures(result)
     for name in figures:
@@ -70,12 +73,23 @@ def markdown_page(
 
 def _lines(experiment: Experiment, rows: Sequence[Row], table: Table) -> list[str]:
     arms = experiment.arms if table.of_merges else experiment.compared
-    entries = {(row["arm"], row["value"]): table.entry(row) for row in rows}
+    return _grid(experiment, arms, rows, table.entry, table.title.startswith("Barrier"))
+
+
+def _grid(
+    experiment: Experiment,
+    arms: Iterable[str],
+    rows: Sequence[Row],
+    entry: Entry,
+    without_empty: bool = False,
+) -> list[str]:
+    """Returns a table with a line for each arm and a column for each value."""
+    entries = {(row["arm"], row["value"]): entry(row) for row in rows}
     cases = list(experiment.cases)
     lines = [_table_row(["", *cases]), _table_row(["---"] * (1 + len(cases)))]
     for arm in arms:
         shown = [entries.get((arm, value)) for value in cases]
-        if any(shown) or not table.title.startswith("Barrier"):
+        if any(shown) or not without_empty:
             lines.append(_table_row([arm, *(each or "-" for each in shown)]))
     return lines
 
@@ -94,6 +108,40 @@ def tables_of(experiment: Experiment, rows: Sequence[Row]) -> list[Table]:
         if any(table.entry(row) for row in rows if row["arm"] in arms):
             found.append(table)
     return found
+
+
+def _comparison(experiment: Experiment, rows: Sequence[Row], other: str) -> list[str]:
+    """Returns the table of differences to an arm or a reference."""
+
+    def entry(row: Row) -> str | None:
+        if (found := row["against"].get(other)) is None:
+            return None
+        middle, low, high = (_points(found[name]) for name in ("difference", "low", "high"))
+        seeds = f", {found['seeds']} seed{'s' * (found['seeds'] != 1)}"
+        seeds *= found["seeds"] != experiment.seeds
+        return f"{middle} ({low} to {high}), p {_p_value(found['p'])}{seeds}: {found['verdict']}"
+
+    margin = experiment.against[other]
+    lines = [
+        "",
+        f"## Difference of success rates to {other}, in points (95% interval, p-value, verdict)",
+        "",
+        f"Each less {other}, paired by seed and scene; several policies of a seed count by their "
+        f"mean.{'' if margin is None else _EQUIVALENT.format(100 * margin)}",
+    ]
+    shown = [row for row in rows if row["arm"] != other]
+    if not any(entry(row) for row in shown):
+        return [*lines, "", "No runs of both in the same scenes are in the result."]
+    arms = [name for name in experiment.compared if name != other]
+    return [*lines, "", *_grid(experiment, arms, shown, entry)]
+
+
+def _points(rate: float) -> str:
+    return f"{round(100 * rate, 1) + 0.0:.1f}"  # no -0.0
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 
 def _task_table(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
@@ -172,6 +220,8 @@ def _transferred(row: Row) -> str | None:
     return f"{row['bytes'] / 1e6:.1f} of {row['data_at_home'] / 1e6:.1f}"
 
 
+_EQUIVALENT = " Equivalent: the interval lies within ±{:g} points."
+
 _OVER_SEEDS = " (median, lowest and highest of seeds)"
 _OVER_PAIRS = " (median, lowest and highest of pairs)"
 
@@ -199,7 +249,9 @@ TABLES: dict[str, Table] = {
 }
 """Tables by measure; others have those of plain numbers."""
 
-_NO_MEASURES = ("arm", "value", "seeds", "tasks", "curve", "data_at_home", "pairs", "seconds")
+_NO_MEASURES = (
+    "arm", "value", "seeds", "tasks", "curve", "data_at_home", "pairs", "seconds", "against",
+)  # fmt: skip
 
 
 def _table_row(entries: Sequence[str]) -> str:

@@ -2,8 +2,8 @@
 
 A result is one JSON file. In "experiment" it has the experiment; in "cells", for each "arm",
 "value" and "seed", what was measured (see `ExperimentArena.measure`); in "rows" the same over the
-seeds of each arm and value; in "failed" the runs that failed, and "why". Rows of experiments that
-ran before single runs were kept have no cells.
+seeds of each arm and value, and how its success rates differ from others'; in "failed" the runs
+that failed, and "why". Rows of experiments that ran before single runs were kept have no cells.
 """
 
 import json
@@ -13,22 +13,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from fleet_tools.baselines.experiments.form import Experiment
+from fleet_tools.baselines.experiments.success import Successes, success_rate, with_comparisons
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.strict_json import loads
-from fleet_tools.utils.statistics import crossed_interval, spread
+from fleet_tools.utils.statistics import spread
 
 Cell = Mapping[str, Any]
 """What was measured of one "arm", "value" and "seed"."""
 
 Row = Mapping[str, Any]
 """Results of one arm and value, see `summarized`."""
-
-Successes = Mapping[str, Sequence[Sequence[int]]]
-"""By task, a row for each policy, with 1 for each scene of a success and 0 for the others."""
 
 _COUNTS = ("bytes", "data_at_home")
 """Measures of which only the median is kept."""
@@ -49,9 +45,10 @@ def make_result(
     cases, compared = list(experiment.cases), experiment.compared
     order = {(arm, value): k for k, (arm, value) in enumerate(_pairs(compared, cases))}
     ordered = sorted(cells, key=lambda each: (order[each["arm"], each["value"]], each["seed"]))
+    rows = [summarized(arm, value, ordered, experiment.own_scenes) for arm, value in order]
     return {
         "experiment": experiment.model_dump(mode="json", exclude_defaults=True),
-        "rows": [summarized(arm, value, ordered) for arm, value in order],
+        "rows": with_comparisons(experiment, rows, ordered),
         "cells": ordered,
         "failed": list(failed),
     }
@@ -61,13 +58,16 @@ def _pairs(arms: Iterable[str], values: Sequence[str]) -> Iterable[tuple[str, st
     return ((arm, value) for arm in arms for value in values)
 
 
-def summarized(arm: str, value: str, cells: Sequence[Cell]) -> dict[str, Any]:
+def summarized(
+    arm: str, value: str, cells: Sequence[Cell], own_scenes: bool = True
+) -> dict[str, Any]:
     """Returns the results of one arm and value over its seeds.
 
     Args:
         arm: Name of the arm or the reference.
         value: Label of the value.
         cells: Cells, of which those of other arms and values are left out.
+        own_scenes: Whether each seed was judged in scenes of its own.
 
     Returns:
         The "arm", the "value", the number of "seeds" (fewer than planned if some failed), and by
@@ -88,9 +88,9 @@ def summarized(arm: str, value: str, cells: Sequence[Cell]) -> dict[str, Any]:
         if name == "lines":
             row |= _of_lines([line for lines in values for line in lines])
         elif name == "curve":
-            row[name] = [_point(points) for points in zip(*values, strict=True)]
+            row[name] = [_point(each, own_scenes) for each in zip(*values, strict=True)]
         elif name in ("success", "fine_tuned"):
-            row[name] = success_rate(values)
+            row[name] = success_rate(values, own_scenes)
             if name == "success":
                 row["tasks"] = _counts_by_task(values)
         elif name in _COUNTS:
@@ -98,20 +98,6 @@ def summarized(arm: str, value: str, cells: Sequence[Cell]) -> dict[str, Any]:
         else:
             row[name] = _spread(values)
     return row
-
-
-def success_rate(seeds: Sequence[Successes]) -> dict[str, float] | None:
-    """Returns the mean over tasks of success rates, and its interval; None without rollouts."""
-    tasks = sorted({task for successes in seeds for task in successes})
-    strata = [
-        np.array([row for successes in seeds for row in successes.get(task, [])], float)
-        for task in tasks
-    ]
-    if not strata:
-        return None
-    low, high = crossed_interval(strata)
-    rate = float(np.mean([stratum.mean() for stratum in strata]))
-    return {"rate": round(rate, 6), "low": low, "high": high}
 
 
 def _counts_by_task(seeds: Sequence[Successes]) -> dict[str, tuple[int, int]]:
@@ -122,11 +108,11 @@ def _counts_by_task(seeds: Sequence[Successes]) -> dict[str, tuple[int, int]]:
     return {task: (sum(each), len(each)) for task, each in sorted(scenes.items())}
 
 
-def _point(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _point(rounds: Sequence[Mapping[str, Any]], own_scenes: bool) -> dict[str, Any]:
     """Returns a point of the curve from the same round of several seeds."""
     medians = {name: _median([each[name] for each in rounds]) for name in ("bytes", "loss")}
     moved = [each["moved"] for each in rounds if each["moved"] is not None]
-    success = success_rate([each["success"] for each in rounds])
+    success = success_rate([each["success"] for each in rounds], own_scenes)
     return {"round": rounds[0]["round"], **medians, "moved": _median(moved), "success": success}
 
 
@@ -204,8 +190,8 @@ def changes(before: Experiment, now: Experiment) -> list[str]:
 
 
 def _flat(experiment: Experiment) -> dict[str, Any]:
-    names = ("references", "controls")
-    content = experiment.model_dump(mode="json", exclude={"measures", "values", "about", *names})
+    names, shown = ("references", "controls"), ("measures", "about", "against")
+    content = experiment.model_dump(mode="json", exclude={"values", *shown, *names})
     content |= {name: dict.fromkeys(getattr(experiment, name), True) for name in names}
     flat: dict[str, Any] = {}
     _flatten(content | {"cases": experiment.cases}, "", flat)

@@ -10,6 +10,7 @@ from fleet_tools.baselines.experiments.arena import FailedRunError, make_arena
 from fleet_tools.baselines.experiments.form import Experiment, planned_runs
 from fleet_tools.baselines.experiments.page import write_page
 from fleet_tools.baselines.experiments.result import as_json, changes, make_result, read_result
+from fleet_tools.baselines.experiments.success import with_comparisons
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.storage.atomic_files import write_file
@@ -106,7 +107,7 @@ def render(experiment: Experiment, path: Path, output: Path) -> dict[str, Any]:
         output: Folder of the page and the figures.
 
     Returns:
-        The result.
+        The result, with the comparisons that the experiment asks for now.
 
     Raises:
         ConfigError: There is no result, or it is that of another experiment.
@@ -119,4 +120,4 @@ def render(experiment: Experiment, path: Path, output: Path) -> dict[str, Any]:
         )
     output.mkdir(parents=True, exist_ok=True)
     write_page(experiment, result, output, path.stem)
-    return result
+    return result | {"rows": with_comparisons(experiment, result["rows"], result["cells"])}

@@ -112,7 +112,8 @@ class FleetConfig(Value):
             and evaluated instead of the merged policy: an ensemble, such as "density_gate"
             (`policies.gated`), "gated_refit" (with last layers that are fitted together behind the
             gate) or "concatenation" (one last layer that is fitted to the hidden units of all
-            networks), or any other method; None for nothing.
+            networks), "compress" (one network, of the robots' width or an option `width`), or any
+            other method; None for nothing.
         last_options: Options of the last method.
         distillation: Training of a policy of the robots' size, which begins with the last merged
             weights, imitates what the last method makes, and is evaluated instead of it; None for
@@ -171,7 +172,11 @@ class FleetConfig(Value):
                 f"`method: {self.method}` needs weights from which all robots begin, and in the "
                 "first round each begins with its own; give `initialization: common`"
             )
-        self.method_options()
+        if self.method_options().get("width") is not None and self.method == "compress":
+            raise ConfigError(
+                "robots go on with what is merged, so that it has their width; give `last_method: "
+                "compress` with `last_options: {width: ...}` for what is made after the last round"
+            )
         return self
 
     @pydantic.model_validator(mode="after")
@@ -195,7 +200,9 @@ class FleetConfig(Value):
             if self.last_options:
                 raise ConfigError("`last_options` are those of a `last_method`; give one")
             return self
-        keyword_arguments(last, self.last_options)
+        width = keyword_arguments(last, self.last_options).get("width")
+        if last == "compress" and width is not None:
+            self._require_width(width)
         if "base" in registry.needs(last):
             raise ConfigError(
                 f"`last_method: {last}` needs weights from which all robots began the last round, "
@@ -212,6 +219,20 @@ class FleetConfig(Value):
                 f"{self.policy.head.type}; `last_method: density_gate` fits nothing"
             )
         return self
+
+    def _require_width(self, width: int) -> None:
+        """Raises an error unless `compress` can make a network of a width of the robots'."""
+        body: Any = self.policy.body
+        if self.policy.with_width(width) is None:
+            raise ConfigError(
+                f"`last_options: {{width: {width}}}` is the width of an MLP or a recurrent body, "
+                f"and at least 1; this body is {body.type}"
+            )
+        if width > (most := self.robots * body.width):
+            raise ConfigError(
+                f"`last_options: {{width: {width}}}` are more than the {most} units in a layer of "
+                "all robots together; give at most as many"
+            )
 
     @pydantic.model_validator(mode="after")
     def _require_teacher(self) -> Self:

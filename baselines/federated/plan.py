@@ -155,6 +155,11 @@ class FleetPlan:
         return self.blueprint.symmetry()
 
     @cached_property
+    def form(self) -> Tensors:
+        """State dict of a policy, with shapes and without numbers."""
+        return self.blueprint.create_empty().state_dict()
+
+    @cached_property
     def has_statistics(self) -> bool:
         """Whether policies have BatchNorms, whose statistics an average measures again."""
         return any(map(keeps_statistics, self.blueprint.create_empty().modules()))
@@ -176,19 +181,15 @@ class FleetPlan:
 
     def participants(self, round_number: int) -> list[int]:
         """Returns the numbers of the robots that take part in a round, ascending."""
-        config = self.config
-        return draw_participants(
-            len(self.clients),
-            config.participation,
-            self.seed,
-            round_number,
-            config.closing.over_sampling,
-        )
+        count = math.ceil(self.config.closing.over_sampling * self.wanted)
+        generator = np.random.default_rng(derive_seed(self.seed, _ROUND, round_number))
+        robots = len(self.clients)
+        return sorted(generator.choice(robots, min(robots, count), replace=False).tolist())
 
     @property
     def wanted(self) -> int:
-        """Number of robots whose answers a round waits for."""
-        return wanted_robots(len(self.clients), self.config.participation)
+        """Number of robots whose answers a round waits for, at least one."""
+        return max(1, round(self.config.participation * len(self.clients)))
 
     def merge_seed(self, round_number: int) -> int:
         """Returns the seed from which a round's merge draws."""
@@ -241,36 +242,6 @@ def local_epochs(config: FleetConfig, own: Samples, learned: Samples) -> int:
         steps = samples.lengths if config.policy.with_memory else samples.imitate
         batches.append(max(1, math.ceil(int(steps.sum()) / size)))
     return math.ceil(epochs * batches[1] / batches[0])
-
-
-def wanted_robots(robots: int, participation: float) -> int:
-    """Returns the number of robots that are wanted in a round, at least one.
-
-    Args:
-        robots: Number of robots in the fleet.
-        participation: Fraction of them that takes part.
-    """
-    return max(1, round(participation * robots))
-
-
-def draw_participants(
-    robots: int, participation: float, seed: int, round_number: int, over_sampling: float = 1.0
-) -> list[int]:
-    """Draws the robots that take part in a round.
-
-    Args:
-        robots: Number of robots in the fleet.
-        participation: Fraction of them that takes part.
-        seed: Seed of the fleet.
-        round_number: Number of the round.
-        over_sampling: Number of robots that are asked for each one that is wanted.
-
-    Returns:
-        Their numbers, at least one, ascending.
-    """
-    count = min(robots, math.ceil(over_sampling * wanted_robots(robots, participation)))
-    generator = np.random.default_rng(derive_seed(seed, _ROUND, round_number))
-    return sorted(generator.choice(robots, count, replace=False).tolist())
 
 
 def partition(

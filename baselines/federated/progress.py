@@ -231,14 +231,13 @@ def _is_possible(robot: RobotSummary) -> bool:
 
 
 def _of_tensors(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
-    expected = plan.blueprint.create_empty().state_dict()
     owners = {"the merged policy": progress.weights} | {
         f"robot {robot}": weights for robot, weights in progress.robot_weights.items()
     }
     yield from _of_server(plan, progress)
     for owner, weights in owners.items():
         try:
-            require_weights(expected, weights)
+            require_weights(plan.form, weights)
         except CheckpointError as error:
             yield f"{owner}: {error}".rstrip(".")
     if progress.rounds:
@@ -256,10 +255,7 @@ def _of_server(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
     if set(progress.server_state) != set(names):
         yield f"it holds {list(progress.server_state)} of the server, not {list(names)}"
         return
-    expected = {
-        name: tensor.shape
-        for name, tensor in learned_tensors(plan.blueprint.create_empty().state_dict()).items()
-    }
+    expected = {name: tensor.shape for name, tensor in learned_tensors(plan.form).items()}
     for name, tensors in progress.server_state.items():
         found = {key: tensor.shape for key, tensor in tensors.items()}
         if found != expected or not all(map(_is_double, tensors.values())):

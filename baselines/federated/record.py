@@ -179,12 +179,11 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         Damaged ones are not returned, nor those to an earlier round, which a kill after its end may
         have left.
         """
-        expected = self.plan.blueprint.create().state_dict()
         replies = {}
         for path in (self.folder / REPLIES).glob("[0-9]*.safetensors"):
             with contextlib.suppress(MessageError):
                 if path.stem.isdecimal():
-                    reply = checked_update(read_reply(path), round_number, expected)
+                    reply = checked_update(read_reply(path), round_number, self.plan.form)
                     replies[int(path.stem)] = reply
         return replies
 
@@ -198,12 +197,11 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         found = load(self.folder / EXCHANGE)
         if found is None:
             return None
-        expected = self.plan.blueprint.create_empty().state_dict()
         try:
-            require_weights(expected, found.reference)
+            require_weights(self.plan.form, found.reference)
         except CheckpointError:
             return None
-        reference = {name: found.reference[name] for name in expected}
+        reference = {name: found.reference[name] for name in self.plan.form}
         participants = self.plan.participants(found.session // EXCHANGES)
         if not is_possible(found, sum(sizes(reference)), participants):
             return None

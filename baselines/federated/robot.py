@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
+from fleet_tools.baselines.policies.merged_checkpoints import network_like
 from fleet_tools.baselines.training.demonstrations import Trajectories, content_digest
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train
 from fleet_tools.baselines.training.state import Tensors, TrainingState
@@ -196,4 +197,5 @@ def local_data_holder(
                 batch.imitated.all(-1).flatten(),
             )
 
-    return LocalDataHolder(blueprint.create().eval(), loss, batches)
+    like = partial(network_like, blueprint)
+    return LocalDataHolder(blueprint.create().eval(), loss, batches, resized=like)

@@ -123,7 +123,7 @@ def _updates(
     }
     for robot, reply in stored.items():
         exchanges.record(robot, request, reply)
-    updates = Updates(request.round, plan.blueprint.create().state_dict(), store.save_reply)
+    updates = Updates(request.round, plan.form, store.save_reply)
     missing = plan.wanted - len(stored)
     waiting = [robot for robot in participants if robot not in stored] if missing > 0 else []
     limit = closing.deadline
@@ -210,6 +210,7 @@ def merge_problem(
         data_holders=data_holders,
         shared_data_holder=plan.shared_data_holder,
         affine_maps=plan.affine_maps,
+        unitwise=plan.blueprint.unitwise(),
         seed=plan.merge_seed(number),
         base=base,
         **fields,
@@ -293,7 +294,7 @@ def _policy_of_one(
     Raises:
         TrainingError: None answers.
     """
-    found = Updates(training.round, plan.blueprint.create().state_dict())
+    found = Updates(training.round, plan.form)
     limit = plan.config.closing.deadline
     for robot in robots:
         if exchanges.ask({robot: training}, found, deadline_s=limit):
@@ -324,7 +325,7 @@ def after_merge(
     if plan.config.server is not None and base is not None:
         merged, state = server_step(plan.config.server, base, merged, state)
         made_by += f" with a step of {plan.config.server.optimizer}"
-    require_sound(merged, plan.blueprint.create_empty().state_dict(), made_by)
+    require_sound(merged, plan.form, made_by)
     merged = recompute_statistics(plan, merged)
     loss = plan.held_out_loss(merged)
     if not math.isfinite(loss):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.buffers import EXTRA_STATE, last_name, with_singular_vectors
+from fleet_tools.baselines.merging.buffers import EXTRA_STATE, with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.symmetry.table import State, require_alike
 
@@ -55,13 +55,22 @@ class WeightedSum:
         Raises:
             ModelMismatchError: The models differ in what must agree, see `average`.
         """
-        if not self.terms:
-            terms = {
-                name: tensor if _must_agree(name, tensor) else weight * _exact(tensor)
-                for name, tensor in state.items()
-            }
-        else:
-            terms = {name: _plus(name, self.terms[name], state[name], weight) for name in state}
+        terms: dict[str, torch.Tensor] = {}
+        for name, tensor in state.items():
+            total = self.terms[name] if self.terms else None
+            tensor = tensor if total is None else tensor.to(total.device)
+            if not _must_agree(name, tensor):
+                # Of float64, which holds integers up to 2**53, or complex128.
+                exact = tensor.to(torch.promote_types(tensor.dtype, torch.float64))
+                terms[name] = weight * exact if total is None else total.add(exact, alpha=weight)
+            elif total is None or torch.equal(total, tensor):
+                terms[name] = tensor if total is None else total
+            else:
+                kind = "is a mask" if tensor.dtype == torch.bool else f"holds {tensor.dtype}"
+                raise ModelMismatchError(
+                    f"{name} {kind}, no weights, and differs between models. Merge models with the "
+                    "same."
+                )
         return WeightedSum(self.weight + weight, terms)
 
     def mean(self, form: State) -> dict[str, torch.Tensor]:
@@ -70,9 +79,14 @@ class WeightedSum:
         Counts (such as a BatchNorm's of batches) are rounded, and spectral norms have the singular
         vectors of the averaged weights; see `buffers.with_singular_vectors`.
         """
-        mean = {
-            name: _mean(name, self.terms[name], self.weight, each) for name, each in form.items()
-        }
+        mean: dict[str, torch.Tensor] = {}
+        for name, each in form.items():
+            if _must_agree(name, each):
+                mean[name] = self.terms[name].to(each.device, copy=True)
+                continue
+            value = self.terms[name] / self.weight
+            exact = each.is_floating_point() or each.is_complex()
+            mean[name] = (value if exact else value.round()).to(each)
         return with_singular_vectors(mean, form)
 
 
@@ -141,32 +155,7 @@ def flatten(state: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.flatten().double() for _, tensor in tensors])
 
 
-def _plus(name: str, total: torch.Tensor, tensor: torch.Tensor, weight: float) -> torch.Tensor:
-    tensor = tensor.to(total.device)
-    if not _must_agree(name, tensor):
-        return total.add(_exact(tensor), alpha=weight)
-    if not torch.equal(total, tensor):
-        kind = "is a mask" if tensor.dtype == torch.bool else f"holds {tensor.dtype}"
-        raise ModelMismatchError(
-            f"{name} {kind}, no weights, and differs between models. Merge models with the same."
-        )
-    return total
-
-
-def _mean(name: str, total: torch.Tensor, weight: float, form: torch.Tensor) -> torch.Tensor:
-    if _must_agree(name, form):
-        return total.to(form.device, copy=True)
-    mean = total / weight
-    exact = form.is_floating_point() or form.is_complex()
-    return (mean if exact else mean.round()).to(form)
-
-
 def _must_agree(name: str, tensor: torch.Tensor) -> bool:
     if tensor.is_floating_point() or tensor.is_complex():
-        return last_name(name) == EXTRA_STATE
+        return name.rpartition(".")[2] == EXTRA_STATE
     return tensor.dtype == torch.bool or tensor.dim() > 0
-
-
-def _exact(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor in float64, which holds integers up to 2**53, or complex128."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float64))

@@ -22,11 +22,6 @@ EXTRA_STATE = "_extra_state"
 _NOT_LEARNED = ("running_mean", VARIANCE, EXTRA_STATE)
 
 
-def last_name(name: str) -> str:
-    """Returns the name of an entry in its module."""
-    return name.rpartition(".")[2]
-
-
 def learned_tensors(state: State) -> dict[str, torch.Tensor]:
     """Returns the tensors of a model on which optimizers may act: what training has learned.
 
@@ -38,7 +33,7 @@ def learned_tensors(state: State) -> dict[str, torch.Tensor]:
         name: tensor
         for name, tensor in state.items()
         if tensor.is_floating_point()
-        and last_name(name) not in _NOT_LEARNED
+        and name.rpartition(".")[2] not in _NOT_LEARNED
         and name not in vectors
     }
 

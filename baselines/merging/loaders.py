@@ -42,11 +42,6 @@ class LabelledInputs:
     arguments: tuple[Any, ...]
     labels: torch.Tensor
 
-    @property
-    def classes(self) -> bool:
-        """Whether the labels are class numbers."""
-        return not self.labels.is_floating_point()
-
 
 def read_loader(loader: Any, name: str) -> tuple[LabelledInputs, ...]:
     """Reads all batches of a loader into memory.
@@ -133,7 +128,7 @@ def loss_of(outputs: Any, batch: LabelledInputs, loss: BatchLoss | None) -> torc
             "tensor."
         )
     labels, shape = batch.labels, outputs.shape
-    if not batch.classes:
+    if labels.is_floating_point():
         if shape != labels.shape:
             raise MergeError(
                 f"The model returned {tuple(shape)} for labels {tuple(labels.shape)}, whose "
@@ -165,6 +160,7 @@ def make_holder(
     last: AffineMap | None,
     loss: BatchLoss | None = None,
     output: Callable[[Any], Any] = lambda outputs: outputs,
+    resized: torch.nn.Module | None = None,
 ) -> LocalDataHolder:
     """Returns a data holder of batches.
 
@@ -178,8 +174,10 @@ def make_holder(
             as rows of zeros and a one; None refuses queries for moments.
         loss: Loss of a batch, see `loss_of`.
         output: Selects the outputs from what the module returns.
+        resized: An architecture of other sizes about which moments are asked, too.
     """
     model = copied(module)
+    other = None if resized is None else copied(resized)
 
     def of_batch(policy: Policy, batch: LabelledInputs) -> torch.Tensor:
         return loss_of(output(policy(*batch.arguments)), batch, loss)
@@ -205,11 +203,11 @@ def make_holder(
         for batch in batches:
             yield _labelled(batch, width)
 
-    return LocalDataHolder(model, of_all, labelled)
+    return LocalDataHolder(model, of_all, labelled, resized=lambda state: other)
 
 
 def _labelled(batch: LabelledInputs, width: int) -> LabelledBatch:
-    if not batch.classes:
+    if batch.labels.is_floating_point():
         if batch.labels.numel() % width:
             raise MergeError(
                 f"Labels of the shape {tuple(batch.labels.shape)} are no rows of {width} numbers, "

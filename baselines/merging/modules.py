@@ -73,9 +73,20 @@ def recompute(
     return {name: tensor.clone() for name, tensor in tensors_of(trial).items()}
 
 
-def tensors_of(model: nn.Module) -> dict[str, torch.Tensor]:
+def tensors_of(model: nn.Module, keep_vars: bool = False) -> dict[str, torch.Tensor]:
     """Returns a state dict without extra state of other types than tensors."""
-    return _tensors(model.state_dict())
+    state = model.state_dict(keep_vars=keep_vars)
+    return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
+
+
+def misfits(model: nn.Module, state: State) -> list[str]:
+    """Returns the names of tensors that a module and a state dict do not both have in one shape."""
+    own = tensors_of(model)
+    return [
+        name
+        for name in sorted({*own, *state})
+        if name not in own or name not in state or own[name].shape != state[name].shape
+    ]
 
 
 def load_tensors(model: nn.Module, state: State) -> None:
@@ -88,7 +99,7 @@ def load_tensors(model: nn.Module, state: State) -> None:
 def tied_to(model: nn.Module) -> dict[str, tuple[str, ...]]:
     """Returns for each name all names of the same tensor (tied weights), in the model's order."""
     names: dict[int, list[str]] = {}
-    tensors = _tensors(model.state_dict(keep_vars=True))
+    tensors = tensors_of(model, keep_vars=True)
     for name, tensor in tensors.items():
         names.setdefault(id(tensor), []).append(name)
     return {name: tuple(names[id(tensor)]) for name, tensor in tensors.items()}
@@ -114,7 +125,3 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from tensors_in(item)
-
-
-def _tensors(state: Mapping[str, object]) -> dict[str, torch.Tensor]:
-    return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}

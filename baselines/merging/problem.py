@@ -15,7 +15,7 @@ from fleet_tools.baselines.merging.average import (
 )
 from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
-from fleet_tools.baselines.merging.modules import copied, load_tensors, tensors_of
+from fleet_tools.baselines.merging.modules import copied, load_tensors, misfits
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
@@ -37,6 +37,8 @@ class MergeProblem:
         affine_maps: The affine maps of the models in the order in which they are applied, for
             methods that ask data holders for moments; see `moments.affine_maps`. The last one's
             outputs are those of the model, for which data holders have labels.
+        unitwise: Names of parameters outside of these maps that are a number for each unit, which
+            acts on it alone, such as a decay; where units are chosen, each keeps its own.
         activations: For each model its units' activations on the same inputs, by free name, for
             activation matching of `git_rebasin`; see `matching.activations.record`.
         seed: Seed of everything that is drawn.
@@ -45,7 +47,7 @@ class MergeProblem:
             none. Their names are brought into the table's order, too.
         module: The architecture in which the state dicts live, for methods that run models and for
             `MergeResult.model`; its own weights do not matter, and it is not changed.
-        example: An argument of the module, or a tuple of its arguments.
+        example: Arguments of the module, a tuple; one that is given by itself becomes one.
         output: Selects the outputs from what the module returns: what permutations must not change.
         state_size: Number of first inputs of the first affine map that gates read; None for all
             that come from outside (not a recurrent layer's own state).
@@ -53,9 +55,14 @@ class MergeProblem:
             `distillation`.
         arguments_of: Returns the arguments with which models read states of a gate, (n, size), for
             `distillation`; None if the models read them as they are.
-        wide: An architecture of the models' kind as wide as all models together, for `partition`.
+        resized: An architecture of the models' kind with other numbers of hidden units, which the
+            result has: for `partition`, as many as all models together; for `compress`, at most.
+        at_width: Returns such an architecture of a given width, for the option `width` of
+            `compress`; it raises a MergeError if there is none.
         finish: Postprocesses every average before it is measured or stored, such as
             `modules.recompute`.
+        group: The free permutations of the models.
+        normalized_weights: The averaging weights, with sum 1; shape (models,).
 
     Raises:
         MergeError: There are no models, the averaging weights are invalid, or there are not as
@@ -70,6 +77,7 @@ class MergeProblem:
     data_holders: Sequence[DataHolder] = ()
     shared_data_holder: DataHolder | None = None
     affine_maps: Sequence[AffineMap] = ()
+    unitwise: Sequence[str] = ()
     activations: Sequence[Mapping[str, torch.Tensor]] = ()
     seed: int = 0
     base: State | None = None
@@ -79,22 +87,32 @@ class MergeProblem:
     state_size: int | None = None
     inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
     arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
-    wide: torch.nn.Module | None = None
+    resized: torch.nn.Module | None = None
+    at_width: Callable[[int], torch.nn.Module] | None = None
     finish: Callable[[State], State] = dict
+    group: PermutationGroup = field(init=False, compare=False)
+    normalized_weights: np.ndarray = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Checks the values, and orders the names of the models."""
         if not self.models:
             raise MergeError("A merge problem has no models. Give at least one state dict.")
         require_alike(self.models)
-        self.symmetry.group(self.models[0])
-        object.__setattr__(self, "models", tuple(map(self._in_order, self.models)))
+        object.__setattr__(self, "group", self.symmetry.group(self.models[0]))
+
+        def in_order(model: State) -> dict[str, torch.Tensor]:
+            return {name: model[name] for name in self.symmetry.axes}
+
+        object.__setattr__(self, "models", tuple(map(in_order, self.models)))
         if self.base is not None:
             _require_base_alike(self.models, self.base)
-            object.__setattr__(self, "base", self._in_order(self.base))
+            object.__setattr__(self, "base", in_order(self.base))
         if self.module is not None:
             _require_module(self.module, self.models[0])
-        normalize(self.averaging_weights, len(self.models))
+        weights = normalize(self.averaging_weights, len(self.models))
+        object.__setattr__(self, "normalized_weights", weights)
+        if self.example is not None and not isinstance(self.example, tuple):
+            object.__setattr__(self, "example", (self.example,))
         for what, given in (
             ("data holders", self.data_holders),
             ("sets of activations", self.activations),
@@ -105,16 +123,6 @@ class MergeProblem:
                     "one for each model, in the same order, or none."
                 )
 
-    @property
-    def group(self) -> PermutationGroup:
-        """The free permutations of the models."""
-        return self.symmetry.group(self.models[0])
-
-    @property
-    def normalized_weights(self) -> np.ndarray:
-        """The averaging weights, with sum 1; shape (models,)."""
-        return normalize(self.averaging_weights, len(self.models))
-
     def permuted(self, permutations: Sequence[Permutation]) -> list[dict[str, torch.Tensor]]:
         """Returns every model, permuted by its own permutation."""
         return [
@@ -122,34 +130,16 @@ class MergeProblem:
             for permutation, model in zip(permutations, self.models, strict=True)
         ]
 
-    def total(self, permutations: Sequence[Permutation]) -> WeightedSum:
-        """Returns the sum of the permuted models by their normalized weights."""
-        permuted = (  # one at a time, since copies of many models may not fit into memory
-            self.symmetry.apply(permutation, model)
-            for permutation, model in zip(permutations, self.models, strict=True)
-        )
-        return weighted_sum(permuted, self.normalized_weights.tolist())
+    def total(self, permutations: Sequence[Permutation] | None = None) -> WeightedSum:
+        """Returns the sum of the models, as they are or permuted, by their normalized weights."""
+        models: Iterable[State] = self.models
+        if permutations is not None:  # one at a time: copies of many may not fit into memory
+            models = map(self.symmetry.apply, permutations, self.models)
+        return weighted_sum(models, self.normalized_weights.tolist())
 
-    def mean(self, permutations: Sequence[Permutation]) -> dict[str, torch.Tensor]:
-        """Returns the weighted average of the permuted models."""
+    def mean(self, permutations: Sequence[Permutation] | None = None) -> dict[str, torch.Tensor]:
+        """Returns the weighted average of the models, as they are or permuted."""
         return self.total(permutations).mean(self.models[0])
-
-    def require_base(self) -> State:
-        """Returns the base.
-
-        Raises:
-            MergeError: There is none.
-        """
-        if self.base is None:
-            raise MergeError(
-                "This method needs the weights from which all models were trained, and the merge "
-                "problem has none. Give its `base` (`--base FILE` of `baselines.merge`; a fleet "
-                "with `initialization: common` has one), or use a method that needs none."
-            )
-        return self.base
-
-    def _in_order(self, model: State) -> State:
-        return {name: model[name] for name in self.symmetry.axes}
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,12 +232,7 @@ class MergeResult:
 
 
 def _require_module(module: torch.nn.Module, model: State) -> None:
-    own = tensors_of(module)
-    if differing := [
-        name
-        for name in sorted({*own, *model})
-        if name not in own or name not in model or own[name].shape != model[name].shape
-    ]:
+    if differing := misfits(module, model):
         more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
         raise ModelMismatchError(
             "The module has other names or shapes than the models to merge: "

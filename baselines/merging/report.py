@@ -61,7 +61,7 @@ def measure_merge(
     Args:
         problem: The models; their data holders answer with losses that are deterministic where no
             seed is given.
-        merged: Result of merging them, see `user_models.run`.
+        merged: Result of merging them, see `registry.merge`.
         points: Number of points on the line between two models; see `barrier.loss_barrier`.
         network: The result as a module that returns what a model does, where it is not one of the
             models' form, such as an ensemble; without it, its loss is not measured.

@@ -2,7 +2,7 @@
 
 import torch
 
-from fleet_tools.baselines.merging.buffers import VARIANCE, last_name
+from fleet_tools.baselines.merging.buffers import VARIANCE
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.merging.modules import tensors_of, tied_to
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
@@ -88,7 +88,7 @@ def _defect(name: str, value: torch.Tensor, form: State) -> str:
         return f"{name} is {_brief(value)}, not {_brief(form[name])}"
     if not bool(torch.isfinite(value).all()):
         return f"{name} holds NaN or infinity"
-    if last_name(name) == VARIANCE and bool((value < 0).any()):
+    if name.rpartition(".")[2] == VARIANCE and bool((value < 0).any()):
         return f"{name} holds variances below 0"
     return ""
 

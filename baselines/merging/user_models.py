@@ -30,6 +30,7 @@ from fleet_tools.baselines.merging.modules import (
     as_arguments,
     copied,
     keeps_statistics,
+    misfits,
     recompute,
     tensors_of,
     with_tied,
@@ -37,7 +38,6 @@ from fleet_tools.baselines.merging.modules import (
 from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-from fleet_tools.baselines.merging.soundness import require_usable
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.merging.symmetry.derive import derive
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_alike
@@ -45,6 +45,9 @@ from fleet_tools.errors import UnknownNameError
 
 _EXAMPLES = 8
 """Number of rows of the first batch by which tables are derived and checked."""
+
+_RESIZING = ("partition", "compress")
+"""Methods whose result may have other numbers of hidden units than the models."""
 
 
 def merge(
@@ -79,26 +82,12 @@ def merge(
     options = {name: value for name, value in given.items() if name not in arguments}
     options = _options(function, options)
     if not isinstance(models, MergeProblem):
-        return run(method, problem_of(models, method=method, **arguments), options)
+        return registry.merge(method, problem_of(models, method=method, **arguments), **options)
     if arguments:
         raise MergeError(
             f"{', '.join(arguments)} are given beside a merge problem. Make the problem with them."
         )
-    return run(method, models, options)
-
-
-def run(method: str | Method, problem: MergeProblem, options: Mapping[str, Any]) -> MergeResult:
-    """Merges models of a complete problem, finishes the result, and validates it.
-
-    Raises:
-        UnsoundMergeError: See `soundness.require_usable`.
-        FleetToolsError: See `registry.merge`.
-    """
-    result = registry.merge(method, problem, **options)
-    if not result.is_ensemble and result.module in (None, problem.module):
-        result = replace(result, members=(problem.finish(result.state),))
-    require_usable(result, problem, method if isinstance(method, str) else "The method")
-    return result
+    return registry.merge(method, models, **options)
 
 
 def problem_of(
@@ -122,7 +111,8 @@ def problem_of(
         models: Modules or state dicts of one architecture.
         data: For each model its own data: an iterable of batches (inputs, labels), such as a
             `DataLoader`, which is read into memory; or a data holder that answers queries.
-        model: The architecture of state dicts. For `partition`, one as wide as all models together.
+        model: The architecture of state dicts. For `partition` and `compress`, that of the result,
+            where it has other numbers of hidden units than the models.
         example: An argument of the model or a tuple of its arguments, a batch of a few different
             ones, by which the table is derived and checked; by default the first data.
         loss: loss(outputs, labels) of a batch; by default cross entropy for labels that are class
@@ -145,7 +135,7 @@ def problem_of(
         raise MergeError("Give a list of models, at least one: modules or state dicts.")
     unwrapped = [_unwrapped(each, f"model {index}") for index, each in enumerate(models)]
     states = [_state_of(each) for each in unwrapped]
-    module, wide = _architecture(unwrapped, states, model, method)
+    module, resized = _architecture(unwrapped, states, model, method)
     if module is not None:
         states = [with_tied(module, state) for state in states]
     require_alike(states)
@@ -172,7 +162,7 @@ def problem_of(
         maps = applied_maps(copied(module), *as_arguments(example))
     last = maps[-1] if maps else None
     holders = [
-        make_holder(module, pool, last, loss, output)
+        make_holder(module, pool, last, loss, output, resized)
         if module is not None and isinstance(pool, tuple)
         else pool
         for pool in pools
@@ -188,7 +178,7 @@ def problem_of(
         module=module,
         example=example,
         output=output,
-        wide=wide,
+        resized=resized,
         inputs=None if inputs is None else partial(_passes, inputs),
     )
     if not plain or module is None:
@@ -244,32 +234,26 @@ def _state_of(model: nn.Module | State) -> dict[str, torch.Tensor]:
 
 
 def _architecture(
-    models: Sequence[nn.Module | State],
-    states: Sequence[State],
-    given: nn.Module | None,
-    method: str | Method,
+    models: Sequence[nn.Module | State], states: Sequence[State], given: Any, method: str | Method
 ) -> tuple[nn.Module | None, nn.Module | None]:
-    """Returns the models' architecture, and that of the result if it is wider."""
+    """Returns the models' architecture, and that of the result if it has other sizes."""
     module = next((each for each in models if isinstance(each, nn.Module)), None)
     if given is None:
         return module, None
     unwrapped = _unwrapped(given, "`model`")
     if not isinstance(unwrapped, nn.Module):
         raise MergeError("`model` is a state dict. Give a module, the models' architecture.")
-    own, state = tensors_of(unwrapped), with_tied(unwrapped, states[0])
-    differing = [
-        name
-        for name in sorted({*own, *state})
-        if name not in own or name not in state or own[name].shape != state[name].shape
-    ]
+    state = with_tied(unwrapped, states[0])
+    differing = misfits(unwrapped, state)
     if not differing:
         return _in_precision(unwrapped, state), None
-    if method == "partition" and module is not None:
-        return module, unwrapped
-    wide = " For partition, give the narrow models as modules." if method == "partition" else ""
+    if method in _RESIZING and module is not None:
+        same_names = tensors_of(unwrapped).keys() == state.keys()
+        return module, _in_precision(unwrapped, state) if same_names else unwrapped
+    more = f" For {method}, give the models as modules." if method in _RESIZING else ""
     raise ModelMismatchError(
         f"`model` has other names or shapes than the models to merge: {', '.join(differing[:6])}. "
-        f"Make it with the same sizes.{wide}"
+        f"Make it with the same sizes.{more}"
     )
 
 

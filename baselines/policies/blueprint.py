@@ -137,6 +137,15 @@ class Blueprint(Value):
         """Returns the names of the entries of a kind, in the order in which they are read."""
         return [name for name, array in self.observation.items() if kind_of(name, array) == kind]
 
+    def with_width(self, width: int) -> "Blueprint | None":
+        """Returns the blueprint of policies whose body has another width.
+
+        Returns:
+            None if it has no width that can be changed by itself, see `PolicyConfig.with_width`.
+        """
+        config = self.config.with_width(width)
+        return None if config is None else self.model_copy(update={"config": config})
+
     def create(self, seed: int = 0) -> "PolicyNetwork | GatedNetwork":
         """Returns a new network; torch's global generator stays as it is.
 
@@ -206,6 +215,11 @@ class Blueprint(Value):
             network, example = self.create().eval(), (self.example(),)
             _DERIVED[key] = derive(network, example, output=lambda outputs: outputs[0])
         return _DERIVED[key]
+
+    def unitwise(self) -> tuple[str, ...]:
+        """Returns the names of the body's parameters that act on each unit by itself."""
+        body: Any = self.create_empty().body
+        return tuple(body.unitwise("body")) if hasattr(body, "unitwise") else ()
 
     def affine_maps(self) -> "tuple[AffineMap, ...]":
         """Returns the network's affine maps in the order in which they are applied."""

@@ -51,6 +51,14 @@ class Body(nn.Module, abc.ABC):
             inputs: Axis of the features.
         """
 
+    def unitwise(self, module: str) -> list[str]:
+        """Returns the names of parameters that are a number for each unit, which acts on it alone.
+
+        Args:
+            module: Name of the body in the network.
+        """
+        return []
+
 
 class MLPBody(Body):
     """A multilayer perceptron; its hidden state is empty.

@@ -9,6 +9,7 @@ import pydantic
 from fleet_tools.baselines.policies.part_configs import (
     BodyConfig,
     CloudsConfig,
+    DiagonalConfig,
     DiffusionHeadConfig,
     EncoderConfig,
     EnsembleConfig,
@@ -123,6 +124,22 @@ class PolicyConfig(Value):
             return self.body.memory
         return not isinstance(self.body, MLPConfig)
 
+    def with_width(self, width: int) -> Self | None:
+        """Returns the policy with another number of units in each layer of its body.
+
+        Returns:
+            None if the body is neither an MLP nor recurrent, the policy is several networks, or no
+            body has this width.
+        """
+        resizable = MLPConfig | RecurrentConfig | DiagonalConfig
+        if not isinstance(self.body, resizable) or self.gate is not None:
+            return None
+        try:
+            body = type(self.body).model_validate({**self.body.model_dump(), "width": width})
+        except pydantic.ValidationError:
+            return None
+        return self.model_copy(update={"body": body})
+
     @property
     def own_classes(self) -> list[OwnClassConfig]:
         """Its parts of classes of a user's own."""
@@ -145,6 +162,7 @@ _BODIES: dict[str, BodyConfig] = {
     "elman": RecurrentConfig(type="elman"),
     "lstm": RecurrentConfig(type="lstm"),
     "gru": RecurrentConfig(type="gru"),
+    "diagonal": DiagonalConfig(),
     "transformer": TransformerConfig(),
 }
 
@@ -178,7 +196,7 @@ def policy_config(name: str) -> PolicyConfig:
 _TYPES: dict[str, type[Value]] = {
     name: config
     for config in (
-        *(MLPConfig, RecurrentConfig, TransformerConfig, OwnClassConfig),
+        *(MLPConfig, RecurrentConfig, DiagonalConfig, TransformerConfig, OwnClassConfig),
         *(LinearHeadConfig, FlowHeadConfig, DiffusionHeadConfig),
         *(EnsembleConfig, HorizonConfig),
     )

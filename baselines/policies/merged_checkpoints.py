@@ -14,7 +14,7 @@ from fleet_tools.baselines.merging.queries.data_holder import DataHolder, LocalD
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.baselines.policies.config import GateConfig, MLPConfig, RecurrentConfig
+from fleet_tools.baselines.policies.config import GateConfig, MLPConfig
 
 _GATED = ("density_gate", "gated_refit", "distillation")
 
@@ -53,7 +53,7 @@ def checkpoint_problem(
             "Choose concatenation, which does not ask what they read."
         )
     network = blueprint.create().eval()
-    wide = _wider(blueprint, len(models)) if method == "partition" else None
+    wide = _side_by_side(blueprint, len(models)) if method == "partition" else None
     has_norms = any(map(keeps_statistics, network.modules()))
     states = blueprint.names("state")
     return MergeProblem(
@@ -71,7 +71,9 @@ def checkpoint_problem(
         state_size=sum(len(blueprint.scaling.mean[name]) for name in states) or None,
         arguments_of=None if _with_memory(blueprint) else partial(_observations, blueprint),
         inputs=partial(_read, shared) if shared is not None and _with_memory(blueprint) else None,
-        wide=None if wide is None else wide.create().eval(),
+        resized=None if wide is None else wide.create().eval(),
+        at_width=partial(_network_of_width, blueprint),
+        unitwise=blueprint.unitwise(),
         finish=dict if shared is None or not has_norms else partial(_finished, network, shared),
     )
 
@@ -94,7 +96,7 @@ def merged_checkpoint(
         if {name: each.shape for name, each in state.items()} != {
             name: each.shape for name, each in blueprint.create_empty().state_dict().items()
         }:
-            blueprint = _wider(blueprint, _times(blueprint, state)) or blueprint
+            blueprint = blueprint.with_width(_width_of(state)) or blueprint
         return Checkpoint(blueprint, state, notes or {})
     gate = result.gate
     if gate is not None and blueprint.config.encoders:
@@ -115,21 +117,45 @@ def merged_checkpoint(
     return Checkpoint(gated, in_order, notes or {})
 
 
-def _wider(blueprint: Blueprint, times: int) -> Blueprint | None:
+def network_like(blueprint: Blueprint, state: State) -> torch.nn.Module | None:
+    """Returns the network of a blueprint with the width of some weights; None if it has none.
+
+    Args:
+        blueprint: The blueprint.
+        state: The weights, perhaps of something else.
+    """
+    if (width := _width_of(state)) < 1 or (resized := blueprint.with_width(width)) is None:
+        return None
+    form = resized.create_empty().state_dict()  # which takes no memory, however wide it is
+    if {name: each.shape for name, each in form.items()} != {
+        name: each.shape for name, each in state.items()
+    }:
+        return None
+    return resized.create().eval()
+
+
+def _width_of(state: State) -> int:
+    head = state.get("head.weight")
+    return 0 if head is None or head.dim() != 2 else head.shape[1]
+
+
+def _network_of_width(blueprint: Blueprint, width: int) -> torch.nn.Module:
+    resized = blueprint.with_width(width)
+    if resized is None or blueprint.config.head.type != "linear":
+        raise MergeError(
+            f"A policy with the body {blueprint.config.body.type!r} and the head "
+            f"{blueprint.config.head.type!r} has no width that a merge could change; an MLP or a "
+            "recurrent body with a linear head has one. Leave `width` out."
+        )
+    return resized.create().eval()
+
+
+def _side_by_side(blueprint: Blueprint, times: int) -> Blueprint | None:
     """Returns a blueprint as wide as several policies together; None if blocks do not fit it."""
-    body = blueprint.config.body
-    if not isinstance(body, MLPConfig | RecurrentConfig) or blueprint.config.encoders:
-        return None
-    if blueprint.config.conditioned_on_task:
-        return None
-    wide = body.model_copy(update={"width": body.width * times})
-    config = blueprint.config.model_copy(update={"body": wide})
-    return blueprint.model_copy(update={"config": config})
-
-
-def _times(blueprint: Blueprint, state: State) -> int:
     body: Any = blueprint.config.body
-    return state["head.weight"].shape[1] // body.width
+    if blueprint.config.encoders or blueprint.config.conditioned_on_task:
+        return None
+    return blueprint.with_width(times * body.width) if hasattr(body, "width") else None
 
 
 def _with_memory(blueprint: Blueprint) -> bool:

@@ -75,6 +75,20 @@ class RecurrentConfig(ModuleConfig):
     width: Width = 512
 
 
+class DiagonalConfig(ModuleConfig):
+    """Stacked diagonal linear recurrences, each with a layer of ReLU units that reads its states.
+
+    Attributes:
+        layers: Number of layers; each reads the units of the one below.
+        width: Number of states, and of units, of each layer.
+    """
+
+    module: ClassVar[str] = "diagonal:DiagonalBody"
+    type: Literal["diagonal"] = "diagonal"
+    layers: Depth = 4
+    width: Width = 512
+
+
 class TransformerConfig(ModuleConfig):
     """Causal self-attention over the steps of an episode.
 
@@ -210,7 +224,7 @@ def _encoder_kind(config: object) -> str:
 
 
 BodyConfig = Annotated[
-    MLPConfig | RecurrentConfig | TransformerConfig | OwnClassConfig,
+    MLPConfig | RecurrentConfig | DiagonalConfig | TransformerConfig | OwnClassConfig,
     pydantic.Field(discriminator="type"),
 ]
 _OwnEncoder = Annotated[OwnClassConfig, pydantic.Tag("class")]

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 from tyro.conf import UseAppendAction, arg
@@ -76,6 +76,9 @@ class TrainingConfig(OptionGroup):
     ema_decay: Fraction = 0.0
     """Decay of the exponential moving average of the weights, which is then the policy, such as
     0.999 (Polyak and Juditsky 1992); 0 for the weights themselves."""
+    weight_decay: NonNegative = 0.0
+    """Decay of weight matrices, times the learning rate in each step and apart from its gradients,
+    such as 0.01 (AdamW, Loshchilov and Hutter 2019); biases and decays of states have none."""
     clouds: CloudAugmentation = CloudAugmentation()
     """Augmentation of point clouds."""
     images: ImageAugmentation = ImageAugmentation()
@@ -86,6 +89,14 @@ class TrainingConfig(OptionGroup):
     """Compile the network by torch.compile: minutes at the start, for faster steps on a GPU."""
     seed: Seed = 0
     """Seed of the initial weights, the validation split and the order of batches."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_no_decay(self, content: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out a decay of 0, so that hashes of configurations stay those of stored runs."""
+        written = content(self)
+        if written.get("weight_decay") == 0:
+            del written["weight_decay"]
+        return written
 
     def rate(self, epochs_done: float) -> float:
         """Returns the learning rate after a number of epochs, which may be fractional."""
@@ -131,9 +142,9 @@ class PolicyOptions(OptionGroup):
     """The policy."""
 
     architecture: str | None = None
-    """Architecture of the policy: mlp, elman, lstm, gru or transformer; with the prefix pointnet_
-    or resnet_ for point clouds or images; or the path of a PolicyConfig, FILE.json or FILE.yaml; or
-    a body of your own, module:Class."""
+    """Architecture of the policy: mlp, elman, lstm, gru, diagonal or transformer; with the prefix
+    pointnet_ or resnet_ for point clouds or images; or the path of a PolicyConfig, FILE.json or
+    FILE.yaml; or a body of your own, module:Class."""
     like: Path | None = None
     """Checkpoint of a policy whose architecture, observations and scaling are taken over, so that
     the two can be merged; its weights are not used."""

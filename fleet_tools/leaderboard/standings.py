@@ -18,7 +18,7 @@ from fleet_tools.evaluation.result import EpisodeResult, Score, Scores
 from fleet_tools.evaluation.scores import is_trial, score
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.policies.sources import Track, built_in_description
-from fleet_tools.utils.statistics import crossed_interval
+from fleet_tools.utils.crossed_statistics import crossed_interval
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SuccessRate:
     Attributes:
         rate: Mean over its training runs; None without trials.
         low, high: 95% interval: of a single training run, the one of its result; of several, see
-            `fleet_tools.utils.statistics.crossed_interval`.
+            `fleet_tools.utils.crossed_statistics.crossed_interval`.
         of_training_runs: Rate of each training run.
     """
 

@@ -18,7 +18,7 @@ from fleet_tools.envs.outcomes import (
 from fleet_tools.leaderboard.board import make_rankings
 from fleet_tools.leaderboard.standings import make_standings, rank_methods, ranks
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.utils.statistics import crossed_interval, stratified_interval, wilson_interval
+from fleet_tools.utils.statistics import wilson_interval
 
 Interval = tuple[float, float]
 
@@ -96,66 +96,6 @@ def test_training_runs_are_averaged_and_the_order_of_results_does_not_matter():
     assert total.of_training_runs == tuple(rates)
     assert total.rate == pytest.approx(np.mean([rate for rate in rates if rate is not None]))
     assert rank_methods(make_standings(submissions[::-1], SMALL)) == [standing]
-
-
-OUTCOME_TABLES = st.integers(0, 2**32 - 1).map(
-    lambda seed: [
-        (np.random.default_rng([seed, k]).random((3, 12)) < 0.6).astype(float) for k in range(2)
-    ]
-)
-
-
-@settings(max_examples=20)
-@given(OUTCOME_TABLES)
-def test_the_interval_of_several_training_runs_contains_their_mean(tables):
-    low, high = crossed_interval(tables)
-    assert 0.0 <= low <= np.mean([table.mean() for table in tables]) <= high <= 1.0
-    mirrored = crossed_interval([1.0 - table for table in tables])
-    np.testing.assert_allclose(mirrored, (1.0 - high, 1.0 - low), atol=2e-6)
-
-
-@pytest.mark.parametrize("successes", [(7, 12), (20, 3), (1, 24)])
-def test_training_runs_that_agree_tell_no_more_than_one(successes):
-    scenes = [np.arange(25) < count for count in successes]
-    expected = stratified_interval([(count, 25) for count in successes])
-    for runs in (1, 4):
-        tables = [np.repeat(row[None], runs, axis=0).astype(float) for row in scenes]
-        np.testing.assert_allclose(crossed_interval(tables), expected, atol=0.021)
-
-
-def test_training_runs_that_disagree_tell_less_than_their_scenes_alone():
-    low, high = crossed_interval([np.array([[1.0] * 40, [0.0] * 40, [1.0] * 40])])
-    pooled = stratified_interval([(80, 120)])
-    assert high - low > 3 * (pooled[1] - pooled[0])
-    # The same rate in each run by chance, in scenes that have nothing to do with each other.
-    scattered = np.array([[1.0] * 5 + [0.0] * 5, [0.0] * 5 + [1.0] * 5, [1.0, 0.0] * 5])
-    low, high = crossed_interval([scattered])
-    independent = stratified_interval([(15, 30)])
-    assert low < independent[0] and independent[1] < high
-
-
-@pytest.mark.parametrize("runs", [2, 3])
-def test_few_training_runs_that_differ_little_are_not_believed_too_much(runs):
-    generator = np.random.default_rng(4)
-    draws, covered = 300, 0
-    for _ in range(draws):
-        run = 0.3 * generator.standard_normal((runs, 1, 1))
-        scene = generator.standard_normal((1, 4, 30))
-        latent = run + scene + generator.standard_normal((runs, 4, 30))
-        low, high = crossed_interval([(latent[:, k] > 0).astype(float) for k in range(4)])
-        covered += low <= 0.5 <= high
-    assert covered / draws > 0.945
-
-
-def test_without_variation_the_interval_is_wilsons_of_the_scenes():
-    ones = np.ones((3, 20))
-    np.testing.assert_allclose(crossed_interval([ones]), (wilson_interval(20, 20)[0], 1.0))
-    assert crossed_interval([]) == (0.0, 1.0)
-    assert crossed_interval([np.full((2, 3), np.nan)]) == (0.0, 1.0)
-    missing = np.where(np.arange(20) < 5, np.nan, ones)
-    assert crossed_interval([missing])[1] == 1.0
-    low, high = crossed_interval([np.eye(2)])  # the effects of runs and of scenes are none
-    assert low < 0.3 and high > 0.7
 
 
 NOISY: dict[str, Any] = {

@@ -30,7 +30,7 @@ TWO = ("--workers", "2")
 
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     children = psutil.Process(process.pid).children()
-    return [each for each in children if "worker_process" in "".join(each.cmdline())]
+    return [each for each in children if "local_workers" in "".join(each.cmdline())]
 
 
 def busy_workers(process: subprocess.Popen[str], folder: Path) -> list[psutil.Process]:

@@ -269,9 +269,9 @@ ARCHITECTURES = {
         ),
         Symmetry.of(
             lay.conv("0", "_", "g:3 a@g", 1),
-            lay.grouped_conv("2", "g:3", "a", "b", 1),
-            lay.depthwise_conv("4", "g b@g", 1),
-            lay.conv_transpose("6", "g b@g", "_", 1, bias=False),
+            lay.conv("2", "a@g", "g:3 b@g", 1),  # in groups
+            lay.conv("4", "_", "g b@g", 1),  # depthwise
+            {"6.weight": "(g b@g) _ _"},  # transposed
         ),
         lambda: numbers(2, 2, 9),
     ),
@@ -297,7 +297,10 @@ ARCHITECTURES = {
     "pointnet": Architecture(
         PointNet,
         Symmetry.of(
-            lay.shared_mlp(["conv1", "conv2"], ["_xyz", "c1", "c2"], norms=["bn1", "bn2"]),
+            lay.conv("conv1", "_xyz", "c1", 1),
+            lay.batch_norm("bn1", "c1"),
+            lay.conv("conv2", "c1", "c2", 1),
+            lay.batch_norm("bn2", "c2"),
             lay.mlp(["fc1", "fc2"], ["c2 | _joints:4", "h", "_act"]),
         ),
         lambda: (numbers(2, 3, 8), numbers(2, 4)),

@@ -67,6 +67,33 @@ WIDE = {
 """Networks whose units differ enough to be matched exactly."""
 
 
+def resized(kind: str, factor: float) -> nn.Module:
+    """Returns a network like one of `WIDE`, with hidden layers a number of times as wide."""
+    return _resized(kind, factor).double().eval()
+
+
+def _resized(kind: str, factor: float) -> nn.Module:
+    first, second, channels = (int(factor * size) for size in (32, 24, 16))
+    if kind == "mlp":
+        return nn.Sequential(
+            nn.Linear(3, first),
+            nn.ReLU(),
+            nn.Linear(first, second),
+            nn.ReLU(),
+            nn.Linear(second, 2),
+        )
+    if kind == "conv":
+        return nn.Sequential(
+            nn.Conv2d(2, channels, 3),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(16 * channels, 2),
+        )
+    core = {"elman": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[kind]
+    return Recurrent(core(3, second, num_layers=2, batch_first=True), second)
+
+
 def noisy(state: State, scale: float, seed: int) -> dict[str, torch.Tensor]:
     """Returns a model, each number changed by about `scale` relative to itself."""
     generator = torch.Generator().manual_seed(seed)

@@ -11,6 +11,7 @@ from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.part_configs import (
     BodyConfig,
+    DiagonalConfig,
     DiffusionHeadConfig,
     FlowHeadConfig,
     HeadConfig,
@@ -69,6 +70,7 @@ BODIES: dict[str, BodyConfig] = {
     "elman": RecurrentConfig(type="elman", layers=2, width=16),
     "lstm": RecurrentConfig(type="lstm", layers=2, width=16),
     "gru": RecurrentConfig(type="gru", layers=2, width=16),
+    "diagonal": DiagonalConfig(layers=2, width=16),
     "transformer": TransformerConfig(layers=2, width=16, heads=2, feedforward=20, context=3),
 }
 

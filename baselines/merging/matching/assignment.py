@@ -55,15 +55,15 @@ class UnfoldedPair:
         shape = (*R.shape[: len(leading)], -1)
         return R.reshape(shape), W.reshape(shape)
 
-    def product(self, permutation: Indices) -> float:
-        """Returns the scalar product of the reference's tensor with the permuted one."""
-        return float((self.reference * reorder(self.tensor, self.factors, permutation)).sum())
-
 
 def unfold_models(symmetry: Symmetry, reference: State, model: State) -> list[UnfoldedPair]:
     """Returns all floating-point tensors of two models in pairs."""
+
+    def single(tensor: torch.Tensor) -> torch.Tensor:  # sums in half precision would drift
+        return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
     return [
-        UnfoldedPair(factors, _at_least_single(R), _at_least_single(W))
+        UnfoldedPair(factors, single(R), single(W))
         for (factors, R), (_, W) in zip(
             symmetry.unfold(reference), symmetry.unfold(model), strict=True
         )
@@ -71,13 +71,9 @@ def unfold_models(symmetry: Symmetry, reference: State, model: State) -> list[Un
 
 
 def total_product(pairs: Iterable[UnfoldedPair], permutation: Indices) -> float:
-    """Returns the sum of the pairs' products, <reference, P(model)>."""
-    return sum(pair.product(permutation) for pair in pairs)
-
-
-def _at_least_single(tensor: torch.Tensor) -> torch.Tensor:
-    # Sums in half precision would drift.
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    """Returns <reference, P(model)>, the sum of the pairs' products."""
+    permuted = ((pair, reorder(pair.tensor, pair.factors, permutation)) for pair in pairs)
+    return sum(float((pair.reference * tensor).sum()) for pair, tensor in permuted)
 
 
 def assign_nested(

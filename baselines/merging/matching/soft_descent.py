@@ -1,7 +1,8 @@
 """Gradient descent on soft permutations: the inner loop of Algorithm 1 and of Sinkhorn re-basin."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
 Gradient = Callable[[State], State]
 """Returns the gradient of a loss with respect to a permuted model; missing entries are zero."""
+
+Steps = Generator[State, State, dict[str, torch.Tensor]]
+"""Yields permuted models, is sent their gradients, and returns tensors by free name."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,48 @@ def descend(
     Raises:
         MergeError: `trust` is out of range.
     """
+    steps = descent_steps(symmetry, model, start, descent, generator, trust)
+    return descend_together({0: steps}, lambda permuted: [gradient(permuted[0])])[0]
+
+
+def descend_together(
+    descents: Mapping[int, Steps], gradients: Callable[[Mapping[int, State]], Sequence[State]]
+) -> dict[int, dict[str, torch.Tensor]]:
+    """Descends with several models step by step, so that all gradients of a step are asked at once.
+
+    Args:
+        descents: A descent for each model, see `descent_steps`.
+        gradients: Returns for each permuted model, in their order, its `Gradient`.
+
+    Returns:
+        The soft element of each model.
+    """
+    found: dict[int, dict[str, torch.Tensor]] = {}
+    sent: dict[int, Any] = dict.fromkeys(descents)  # None begins
+    while sent:
+        permuted: dict[int, State] = {}
+        for index, gradient in sent.items():
+            try:
+                permuted[index] = descents[index].send(gradient)
+            except StopIteration as end:
+                found[index] = end.value
+        sent = dict(zip(permuted, gradients(permuted), strict=True)) if permuted else {}
+    return {index: found[index] for index in descents}
+
+
+def descent_steps(
+    symmetry: Symmetry,
+    model: State,
+    start: Permutation,
+    descent: Descent,
+    generator: np.random.Generator,
+    trust: float | None = None,
+) -> Steps:
+    """Returns the descent of one model, with the arguments of `descend`.
+
+    Raises:
+        MergeError: `trust` is out of range.
+    """
     if trust is not None and not 0 < trust < 1:
         raise MergeError(f"The trust is {trust}. Give a number between 0 and 1, or None.")
     reference = next(iter(floating_tensors(model).values()))
@@ -110,24 +156,23 @@ def descend(
         scores[name] = noisy.to(dtype=dtype, device=reference.device)
     if not scores:
         return scores
-    if descent.projection == "through":
-        return _descend_through(symmetry, model, scores, gradient, descent)
-    return _descend_after(symmetry, model, scores, gradient, descent)
+    steps = _descend_through if descent.projection == "through" else _descend_after
+    return (yield from steps(symmetry, model, scores, descent))
 
 
 def _descend_through(
     symmetry: Symmetry,
     model: State,
     scores: dict[str, torch.Tensor],
-    gradient: Gradient,
     descent: Descent,
-) -> dict[str, torch.Tensor]:
+) -> Steps:
     scores = {name: value.requires_grad_() for name, value in scores.items()}
     optimizer = torch.optim.AdamW(list(scores.values()), lr=descent.rate)
     for _ in range(descent.steps):
         with torch.enable_grad():
             soft = soften(scores, descent.tau, descent.iterations)
-            gradients = _backpropagate(symmetry.apply(soft, model), gradient, scores)
+            permuted = symmetry.apply(soft, model)
+        gradients = yield from _gradients(permuted, scores)
         for name, value in scores.items():
             value.grad = gradients[name]
         optimizer.step()
@@ -139,21 +184,21 @@ def _descend_after(
     symmetry: Symmetry,
     model: State,
     soft: dict[str, torch.Tensor],
-    gradient: Gradient,
     descent: Descent,
-) -> dict[str, torch.Tensor]:
+) -> Steps:
     for _ in range(descent.steps):
         with torch.enable_grad():
             leaves = {name: value.detach().requires_grad_() for name, value in soft.items()}
-            gradients = _backpropagate(symmetry.apply(leaves, model), gradient, leaves)
+            permuted = symmetry.apply(leaves, model)
+        gradients = yield from _gradients(permuted, leaves)
         moved = {name: value - descent.rate * gradients[name] for name, value in soft.items()}
         soft = soften(moved, descent.tau, descent.iterations)
     return soft
 
 
-def _backpropagate(permuted: State, gradient: Gradient, leaves: State) -> dict[str, torch.Tensor]:
-    """Returns the gradient with respect to the leaves from which a permuted model was computed."""
-    outer = gradient({name: tensor.detach() for name, tensor in permuted.items()})
+def _gradients(permuted: State, leaves: State) -> Steps:
+    """Asks for the gradient of a permuted model, and returns that of the leaves that made it."""
+    outer = yield {name: tensor.detach() for name, tensor in permuted.items()}
     names = [name for name in outer if permuted[name].requires_grad]
     if not names:
         return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}

@@ -8,7 +8,7 @@ ends. If a name is quadratic, a second ascent starts from a random walk of Git R
 and the better result counts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -30,9 +30,6 @@ from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, requir
 _Pairs = Mapping[str, Sequence[UnfoldedPair]]
 """The pairs that each name permutes."""
 
-_Step = Callable[[_Pairs, Indices], tuple[Indices, float]]
-"""step(pairs, current): new index arrays of some names, and the objective's increase by them."""
-
 
 class CoordinateAscent:
     """The steps of one matching.
@@ -49,10 +46,6 @@ class CoordinateAscent:
         self._pairs = pairs
         self._products: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
         self._affected = {name: [pair for pair in pairs if pair.dims(name)] for name in group.sizes}
-
-    def objective(self, permutation: Indices) -> float:
-        """Returns <reference, P(model)>."""
-        return total_product(self._pairs, permutation)
 
     def value_per_unit(self, name: str) -> float:
         """Returns the mean contribution of a unit to the objective if the models are alike."""
@@ -95,7 +88,7 @@ class CoordinateAscent:
             # What is linear in a quadratic name determines the start of its step.
             for pairs in [linear] if len(linear) == len(known) else [linear, known]:
                 affected = {k: [pair for pair in pairs if pair.dims(k)] for k in resolved}
-                current = self._take_steps(affected, name, current, 0.0)
+                current = self.step(name, current, 0.0, affected)
         return current
 
     def random_walk(
@@ -112,7 +105,7 @@ class CoordinateAscent:
             generator: Draws the order of names in each sweep.
             sweeps: Maximum number of sweeps.
         """
-        best, highest, futile_sweeps = current, self.objective(current), 0
+        best, highest, futile_sweeps = current, total_product(self._pairs, current), 0
         names = [name for name in self._group.sizes if name not in self._group.owners]
         for _ in range(sweeps):
             for name in generator.permutation(names).tolist():
@@ -120,7 +113,7 @@ class CoordinateAscent:
                     current = current | {name: self._linearized_step(name, current)}
                 else:
                     current = self.step(name, current, 0.0)
-            value = self.objective(current)
+            value = total_product(self._pairs, current)
             futile_sweeps += 1
             if value > highest + 1e-4 * abs(highest):
                 best, highest, futile_sweeps = current, value, 0
@@ -128,42 +121,33 @@ class CoordinateAscent:
                 break
         return best
 
-    def step(self, name: str, current: Indices, threshold: float) -> Indices:
+    def step(
+        self, name: str, current: Indices, threshold: float, affected: _Pairs | None = None
+    ) -> Indices:
         """Returns the element after the steps of a name and of the names that it owns.
 
         Args:
             name: A name without an owner.
             current: The element before.
             threshold: Steps that do not increase the objective by more than this are not taken.
+            affected: The pairs that count, by name; all if None.
 
         Returns:
             `current` itself if no step is taken.
         """
-        return self._take_steps(self._affected, name, current, threshold)
+        affected, inside = affected or self._affected, self._group.owned(name)
 
-    def _take_steps(
-        self, affected: _Pairs, name: str, current: Indices, threshold: float
-    ) -> Indices:
+        def after(changed: Indices, gain: float) -> Indices:
+            return current | changed if gain > threshold else current
+
         if not affected[name]:
             return current
-        for step in self._steps(name):
-            changed, gain = step(affected, current)
-            if gain > threshold:
-                current = current | changed
-        return current
-
-    def _steps(self, name: str) -> list[_Step]:
-        inside = self._group.owned(name)
         if not inside:
-            return [lambda affected, current: self._step_alone(affected, current, name)]
-
-        def step_inside(unit: str) -> _Step:
-            return lambda affected, current: _step_inside(affected[unit], current, unit, name)
-
-        return [
-            lambda affected, current: _step_nested(affected[name], current, name, inside),
-            *map(step_inside, inside),
-        ]
+            return after(*self._step_alone(affected, current, name))
+        current = after(*_step_nested(affected[name], current, name, inside))
+        for unit in inside:
+            current = after(*_step_inside(affected[unit], current, unit, name))
+        return current
 
     def _step_alone(self, affected: _Pairs, current: Indices, name: str) -> tuple[Indices, float]:
         others = {k: v for k, v in current.items() if k != name}
@@ -251,17 +235,18 @@ def match_weights(
     """
     require_alike([reference, model])
     group = symmetry.group(model)
-    ascent = CoordinateAscent(group, unfold_models(symmetry, reference, model))
+    pairs = unfold_models(symmetry, reference, model)
+    ascent = CoordinateAscent(group, pairs)
     begin = group.tensors(group.identity() if start is None else start)
     guess = ascent.initial_guess()
-    current = guess if ascent.objective(guess) > ascent.objective(begin) else begin
+    current = guess if total_product(pairs, guess) > total_product(pairs, begin) else begin
     current = _ascend(ascent, group, current, generator, sweeps, tolerance)
     if any(map(ascent.is_quadratic, group.sizes)):
         walk = ascent.random_walk(begin, generator)
         other = _ascend(ascent, group, walk, generator, sweeps, tolerance)
-        value = ascent.objective(current)
+        value = total_product(pairs, current)
         # Up to a thousandth counts as equal: barriers were lower after the guess from the inputs.
-        if ascent.objective(other) > value + 1e-3 * abs(value):
+        if total_product(pairs, other) > value + 1e-3 * abs(value):
             current = other
     return {name: index.numpy() for name, index in current.items()}
 

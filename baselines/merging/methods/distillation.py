@@ -23,7 +23,6 @@ from fleet_tools.baselines.merging.methods.seeded_draws import (
     reordered,
 )
 from fleet_tools.baselines.merging.modules import (
-    as_arguments,
     copied,
     load_tensors,
     tensors_of,
@@ -148,7 +147,7 @@ def arguments_of(problem: MergeProblem, gate: RowGate, states: torch.Tensor) -> 
     """
     if problem.arguments_of is not None:
         return problem.arguments_of(states)
-    example = as_arguments(problem.example)
+    example = problem.example
     if problem.module is not None and len(example) == 1 and isinstance(example[0], torch.Tensor):
         (given,) = example
         rows = input_rows(copied(problem.module), problem.models[0], example, [gate.map])

@@ -16,20 +16,29 @@ at the hard ones, as section 3.1 says, while the listing initializes them once.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from fleet_tools.baselines.merging.average import WeightedSum, weighted_sum
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.matching.sinkhorn import harden
-from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradient, descend
+from fleet_tools.baselines.merging.matching.soft_descent import (
+    Descent,
+    descend_together,
+    descent_steps,
+)
 from fleet_tools.baselines.merging.methods.needs import require
 from fleet_tools.baselines.merging.methods.rebasin import match_models, require_start
 from fleet_tools.baselines.merging.methods.seeded_draws import content_order, reordered
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.data_holder import (
+    AT_ONCE,
+    DataHolder,
+    TrafficMeter,
+)
 from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
@@ -38,6 +47,9 @@ POINTS = ("interpolation", "simplex", "average")
 
 TRUST = 0.9
 """Default of `trust`."""
+
+Points = Callable[[], tuple[WeightedSum, float]]
+"""Draws the other models' part of a point, and the coefficient of the moving model."""
 
 LISTING = Descent(noise=0.0, projection="after")
 """The descent of Algorithm 1, but for numbers that the paper does not give."""
@@ -96,42 +108,41 @@ def fleet_merge(
     form, count, meter = problem.models[0], len(problem.models), TrafficMeter()
     weights = problem.normalized_weights.tolist()
     # Line 3: initialize.
-    permutations = _initial_permutations(problem, start)
+    permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
+    if start != "identity":
+        permutations[:] = match_models(problem, "weights" if start == "matching" else start)
     lowest = _pooled_loss(problem, problem.mean(permutations), meter) if monotone else math.inf
+    # A point is made of a model and of the mean, which stays until the next epoch, so that models
+    # of an epoch descend at the same time. Those of the ablations are among the models as permuted
+    # now, or else two models that move at once would only swap: there one moves after the other.
+    together = AT_ONCE if point == "interpolation" else 1
     for epoch in range(epochs):
         total = problem.total(permutations)
         mean = total.mean(form)  # line 5
         moving = np.random.default_rng((problem.seed, epoch)).permutation(count)  # line 6
-        for index in moving[:participants].tolist():
-            generator = np.random.default_rng((problem.seed, epoch, index))
-            # The mean stays until the next epoch; the points of the ablations are among the models
-            # as permuted now, or else two models that move at once would only swap.
-            own = problem.symmetry.apply(permutations[index], problem.models[index])
-            others = total.plus(own, -weights[index])
+        moving = moving[:participants].tolist()
+        for begin in range(0, len(moving), together):
+            generators = {
+                index: np.random.default_rng((problem.seed, epoch, index))
+                for index in moving[begin : begin + together]
+            }
+            points = {
+                index: _points(problem, permutations, index, point, mean, total, generator)
+                for index, generator in generators.items()
+            }
             # Lines 8 to 11, from the hard permutation (section 3.1 says so; the listing does not).
-            found: Permutation = descend(
-                problem.symmetry,
-                problem.models[index],
-                permutations[index],
-                _gradient(
-                    problem.data_holders[index],
-                    _points(problem, permutations, index, point, mean, others, generator),
-                    generator,
-                    meter,
-                ),
-                descent,
-                generator,
-                trust,
-            )
-            found = found if soft else harden(problem.group, found)  # line 12
-            moved = problem.symmetry.apply(found, problem.models[index])
-            trial = others.plus(moved, weights[index])
-            if monotone:
-                loss = _pooled_loss(problem, trial.mean(form), meter)
-                if not loss < lowest:
-                    continue
-                lowest = loss
-            permutations[index], total = found, trial
+            soft_ones = _descend(problem, permutations, points, generators, meter, descent, trust)
+            for index, found in soft_ones.items():
+                found = found if soft else harden(problem.group, found)  # line 12
+                moved = problem.symmetry.apply(found, problem.models[index])
+                others = _without(problem, permutations, index, total)
+                trial = others.plus(moved, weights[index])
+                if monotone:
+                    loss = _pooled_loss(problem, trial.mean(form), meter)
+                    if not loss < lowest:
+                        continue
+                    lowest = loss
+                permutations[index], total = found, trial
     state = problem.mean(permutations)  # line 13
     positions = np.argsort(order)
     return MergeResult.network(
@@ -167,16 +178,10 @@ def align_with_mean(
     Raises:
         MessageError: The data holder's answer is invalid.
     """
-    points = _between(mean, generator)
-    gradient = _gradient(data_holder, points, generator, TrafficMeter())
-    soft = descend(symmetry, model, start, gradient, descent, generator, trust)
-    return harden(symmetry.group(model), soft)
-
-
-def _initial_permutations(problem: MergeProblem, start: str) -> list[Permutation]:
-    if start == "identity":
-        return [problem.group.identity() for _ in problem.models]
-    return list(match_models(problem, "activations" if start == "activations" else "weights"))
+    problem = MergeProblem(symmetry, [model], data_holders=[data_holder])
+    points, meter = {0: _between(mean, generator)}, TrafficMeter()
+    found = _descend(problem, [start], points, {0: generator}, meter, descent, trust)
+    return harden(problem.group, found[0])
 
 
 def _pooled_loss(problem: MergeProblem, model: State, meter: TrafficMeter) -> float:
@@ -193,9 +198,9 @@ def _points(
     index: int,
     point: str,
     mean: State,
-    others: WeightedSum,
+    total: WeightedSum,
     generator: np.random.Generator,
-) -> Callable[[], tuple[WeightedSum, float]]:
+) -> Points:
     """Returns a function that draws the points at which a model's gradients are computed.
 
     Args:
@@ -204,13 +209,11 @@ def _points(
         index: Index of the moving model.
         point: See `fleet_merge`.
         mean: The average at the beginning of the epoch.
-        others: The sum of all models but the moving one.
+        total: The sum of all models as permuted now.
         generator: Draws the points.
-
-    Returns:
-        Draws the other models' part of a point, and the coefficient of the moving model.
     """
     if point == "average":
+        others = _without(problem, permutations, index, total)
         return lambda: (others, float(problem.normalized_weights[index]))
     if point == "interpolation":
         return _between(mean, generator)
@@ -225,9 +228,15 @@ def _points(
     return among_all
 
 
-def _between(
-    mean: State, generator: np.random.Generator
-) -> Callable[[], tuple[WeightedSum, float]]:
+def _without(
+    problem: MergeProblem, permutations: Sequence[Permutation], index: int, total: WeightedSum
+) -> WeightedSum:
+    """Returns the sum of all models but one."""
+    own = problem.symmetry.apply(permutations[index], problem.models[index])
+    return total.plus(own, -float(problem.normalized_weights[index]))
+
+
+def _between(mean: State, generator: np.random.Generator) -> Points:
     """Returns a function that draws points between the moving model and an average."""
 
     def draw() -> tuple[WeightedSum, float]:
@@ -237,21 +246,41 @@ def _between(
     return draw
 
 
-def _gradient(
-    data_holder: DataHolder,
-    draw_point: Callable[[], tuple[WeightedSum, float]],
-    generator: np.random.Generator,
+def _descend(
+    problem: MergeProblem,
+    permutations: Sequence[Permutation],
+    points: Mapping[int, Points],
+    generators: Mapping[int, np.random.Generator],
     meter: TrafficMeter,
-) -> Gradient:
-    """Returns the gradient of a model's own loss with respect to the permuted model."""
+    descent: Descent,
+    trust: float | None,
+) -> dict[int, dict[str, torch.Tensor]]:
+    """Descends with some models by their own losses; all data holders of a step are asked at once.
 
-    def gradient(moving: State) -> State:
-        others, coefficient = draw_point()
-        model = others.plus(moving, coefficient).mean(moving)  # line 9
-        answer = meter.ask(data_holder, model, int(generator.integers(2**31)))
-        return {name: coefficient * value for name, value in answer.gradient.items()}
+    Returns:
+        The soft permutation of each model that has `points`, by its index.
+    """
 
-    return gradient
+    def gradients(moving: Mapping[int, State]) -> list[State]:
+        queries, coefficients = [], []
+        for index, state in moving.items():
+            others, coefficient = points[index]()
+            model = others.plus(state, coefficient).mean(state)  # line 9
+            queries.append(LossQuery(model, int(generators[index].integers(2**31))))
+            coefficients.append(coefficient)
+        answers = meter.ask_losses([problem.data_holders[index] for index in moving], queries)
+        return [
+            {name: coefficient * value for name, value in answer.gradient.items()}
+            for coefficient, answer in zip(coefficients, answers, strict=True)
+        ]
+
+    descents = {
+        index: descent_steps(
+            problem.symmetry, problem.models[index], permutations[index], descent, generator, trust
+        )
+        for index, generator in generators.items()
+    }
+    return descend_together(descents, gradients)
 
 
 def _require_usable(

@@ -66,7 +66,7 @@ def fisher(
     if align == "weights":
         permutations = list(match_models(problem))
     models = problem.permuted(permutations)
-    diagonals = [_diagonal(gradients, index, model, samples) for index, model in enumerate(models)]
+    diagonals = _diagonals(gradients, models, samples)
     weights = problem.normalized_weights.tolist()
     return MergeResult.network(
         _weighted_average(models, diagonals, weights, floor),
@@ -75,16 +75,20 @@ def fisher(
     )
 
 
-def _diagonal(
-    gradients: DrawnGradients, index: int, model: State, samples: int
-) -> dict[str, torch.Tensor]:
-    squares = {
-        name: torch.zeros_like(tensor, dtype=torch.float64)
-        for name, tensor in floating_tensors(model).items()
-    }
+def _diagonals(
+    gradients: DrawnGradients, models: Sequence[State], samples: int
+) -> list[dict[str, torch.Tensor]]:
+    squares = [
+        {
+            name: torch.zeros_like(tensor, dtype=torch.float64)
+            for name, tensor in floating_tensors(model).items()
+        }
+        for model in models
+    ]
     for number in range(samples):
-        for name, value in gradients.ask(index, model, number).items():
-            squares[name] += value.square() / samples
+        for index, gradient in gradients.ask(dict(enumerate(models)), number):
+            for name, value in gradient.items():
+                squares[index][name] += value.square() / samples
     return squares
 
 
@@ -144,7 +148,7 @@ def fed_sgd(
     _require_usable(steps, rate, participants, len(members))
     gradients = DrawnGradients(problem)
     identities = tuple(problem.group.identity() for _ in problem.models)
-    state = problem.mean(identities)
+    state = problem.mean()
     # In float64: small steps would be lost in half precision.
     parameters = {name: tensor.detach().double() for name, tensor in learned_tensors(state).items()}
     optimizer = torch.optim.Adam(parameters.values(), rate)
@@ -152,9 +156,9 @@ def fed_sgd(
     for step in range(steps):
         drawn = np.random.default_rng((problem.seed, step)).permutation(members)[:participants]
         optimizer.zero_grad()
-        for index in sorted(drawn.tolist()):
+        for index, gradient in gradients.ask(dict.fromkeys(sorted(drawn.tolist()), state), step):
             share = weights[index] / weights[drawn].sum()
-            for name, value in gradients.ask(index, state, step).items():
+            for name, value in gradient.items():
                 if (parameter := parameters.get(name)) is not None:
                     term = share * value
                     parameter.grad = term if parameter.grad is None else parameter.grad + term

@@ -57,7 +57,7 @@ def lora(
         raise MergeError(f"The scale is {scale}. Give a finite number; 1 keeps the merged product.")
     merged = merged_products(problem.models, problem.averaging_weights, by=by, density=density)
     identities = tuple(problem.group.identity() for _ in problem.models)
-    state = problem.mean(identities)
+    state = problem.mean()
     for name, product in merged.items():
         A, B = state[name], state[_other(name)]
         state[name], state[_other(name)] = factors(scale * product, A, B)

@@ -8,7 +8,7 @@ from fleet_tools.baselines.merging.problem import MergeProblem
 
 NEEDS = {
     "base": (
-        "the weights from which all models were trained",
+        "weights from which all models were trained",
         "Give its `base` (`--base FILE` of `baselines.merge`; a fleet with `initialization: "
         "common` has one), or use a method that needs none.",
     ),

@@ -9,7 +9,6 @@ from fleet_tools.baselines.merging.ensembles import Ensemble
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.ensembles import concatenation
 from fleet_tools.baselines.merging.modules import (
-    as_arguments,
     copied,
     load_tensors,
     tensors_of,
@@ -28,8 +27,9 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
     by a network of the models' kind as wide as all of them together. No alignment is needed.
 
     Args:
-        problem: The models, their data holders with labels, affine maps, and the `wide`
-            architecture. Without one, the ensemble itself is the result.
+        problem: The models, their data holders with labels, affine maps, and a `resized`
+            architecture as wide as all models together. Without one, the ensemble itself is the
+            result.
         ridge: See `concatenation`.
 
     Raises:
@@ -38,12 +38,12 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
         MessageError: A data holder's answer is invalid.
     """
     beside = concatenation(problem, ridge=ridge)
-    if problem.wide is None:
+    if problem.resized is None:
         return beside
     last, count = problem.affine_maps[-1], len(problem.models)
     members = [last.with_matrix(each, last.matrix(each) / count) for each in beside.members]
     biases = {block.parameter for block in last.biases}
-    form = tensors_of(problem.wide)
+    form = tensors_of(problem.resized)
     state = block_diagonal(problem.symmetry, members, biases)
     if differing := [
         f"{name} is {_form(form, name)} and has to be {_form(state, name)}"
@@ -56,7 +56,7 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
         )
     state = {name: state[name] for name in form}
     _require_equal(problem, beside, state)
-    return replace(MergeResult.network(state, traffic=beside.traffic), module=problem.wide)
+    return replace(MergeResult.network(state, traffic=beside.traffic), module=problem.resized)
 
 
 def block_diagonal(
@@ -134,10 +134,10 @@ def _shared(name: str, tensors: Sequence[torch.Tensor], added: Container[str]) -
 
 def _require_equal(problem: MergeProblem, beside: MergeResult, state: State) -> None:
     """Raises an error unless the wide network computes what the ensemble does."""
-    if problem.module is None or problem.wide is None or problem.example is None:
+    if problem.module is None or problem.resized is None or problem.example is None:
         return
-    arguments = as_arguments(problem.example)
-    network = copied(problem.wide)
+    arguments = problem.example
+    network = copied(problem.resized)
     load_tensors(network, state)
     ensemble = Ensemble(problem.module, beside.members, None, problem.output)
     with torch.no_grad(), uncompiled():

@@ -50,7 +50,7 @@ Align = Callable[[int, State, Permutation], Permutation]
 def naive_average(problem: MergeProblem) -> MergeResult:
     """Returns the weighted mean of models whose units need not correspond."""
     identities = tuple(problem.group.identity() for _ in problem.models)
-    return MergeResult.network(problem.mean(identities), identities)
+    return MergeResult.network(problem.mean(), identities)
 
 
 def common_init(problem: MergeProblem) -> MergeResult:

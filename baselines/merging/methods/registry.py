@@ -39,7 +39,7 @@ from fleet_tools.baselines.merging.methods.task_vectors import dare, task_arithm
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.robust import RULES, robust_average
-from fleet_tools.baselines.merging.soundness import require_sound
+from fleet_tools.baselines.merging.soundness import require_sound, require_usable
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.utils.imports import load_user_function
 
@@ -290,7 +290,7 @@ def needs(method: str | Method) -> tuple[str, ...]:
 
 
 def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeResult:
-    """Merges models by a method, and checks the result.
+    """Merges models by a method, finishes the result, and checks it.
 
     Args:
         method: Name of the method, see `find`, or a function.
@@ -299,7 +299,7 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
 
     Raises:
         UnsoundMergeError: The merged model is not of the models' form, or not usable; see
-            `soundness.require_sound`.
+            `soundness.require_usable`.
         FleetToolsError: There is no such method, the problem lacks what it needs, or the method
             raises an error.
     """
@@ -316,4 +316,8 @@ def merge(method: str | Method, problem: MergeProblem, **options: Any) -> MergeR
     for member in result.members:
         require_sound(member, form, name)
     members = tuple(with_singular_vectors(member, form) for member in result.members)
-    return replace(result, members=members, module=module, output=problem.output)
+    result = replace(result, members=members, module=module, output=problem.output)
+    if not result.is_ensemble and module is problem.module:
+        result = replace(result, members=(problem.finish(members[0]),))
+    require_usable(result, problem, name)
+    return result

@@ -9,7 +9,6 @@ from fleet_tools.baselines.merging.average import average
 from fleet_tools.baselines.merging.methods.needs import require, require_moments
 from fleet_tools.baselines.merging.methods.rebasin import align
 from fleet_tools.baselines.merging.modules import (
-    as_arguments,
     copied,
     keeps_statistics,
     uncompiled,
@@ -140,7 +139,7 @@ def _norms_after(problem: MergeProblem) -> dict[str, str]:
         elif keeps_statistics(each):
             each.register_forward_pre_hook(read(name))
     with torch.no_grad(), uncompiled():
-        trial(*as_arguments(example))
+        trial(*example)
     return found
 
 

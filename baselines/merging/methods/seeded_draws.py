@@ -6,7 +6,7 @@ the same seeds.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -15,6 +15,7 @@ from fleet_tools.baselines.merging.average import floating_tensors
 from fleet_tools.baselines.merging.methods.needs import require
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.baselines.merging.symmetry.table import State
 
 
@@ -78,30 +79,36 @@ class DrawnGradients:
         self._digests = [digest(model) for model in problem.models]
         self._tied = tied_names(problem.models)
 
-    def ask(self, index: int, model: State, number: int) -> dict[str, torch.Tensor]:
-        """Returns the gradient of a model's loss on a draw from the data of one holder.
+    def ask(
+        self, models: Mapping[int, State], number: int
+    ) -> Iterator[tuple[int, dict[str, torch.Tensor]]]:
+        """Yields the gradients of losses, each on a draw from the data of one holder.
 
         Args:
-            index: Index of the data holder.
-            model: The model.
+            models: The model that each data holder is asked about, by the holder's index.
             number: Number of the draw. With the contents of the holder's own model in the problem,
                 it determines the seed.
 
-        Returns:
-            The gradient in float64, without parameters that do not influence the loss. A data
-            holder answers with one gradient for tied weights; here each of their names has it.
+        Yields:
+            The index, and the gradient in float64, without parameters that do not influence the
+            loss. A data holder answers with one gradient for tied weights; here each of their
+            names has it.
 
         Raises:
-            MessageError: The answer is invalid.
+            MessageError: An answer is invalid.
         """
-        seed = content_seed(self._problem.seed, number, self._digests[index])
-        answer = self.meter.ask(self._problem.data_holders[index], model, seed)
-        gradient = {name: value.double() for name, value in answer.gradient.items()}
-        for names in self._tied:
-            known = [gradient[name] for name in names if name in gradient]
-            if len(known) == 1:
-                gradient.update(dict.fromkeys(names, known[0]))
-        return gradient
+        queries = [
+            LossQuery(model, content_seed(self._problem.seed, number, self._digests[index]))
+            for index, model in models.items()
+        ]
+        holders = [self._problem.data_holders[index] for index in models]
+        for index, answer in zip(models, self.meter.ask_losses(holders, queries), strict=True):
+            gradient = {name: value.double() for name, value in answer.gradient.items()}
+            for names in self._tied:
+                known = [gradient[name] for name in names if name in gradient]
+                if len(known) == 1:
+                    gradient.update(dict.fromkeys(names, known[0]))
+            yield index, gradient
 
 
 def tied_names(models: Sequence[State]) -> list[tuple[str, ...]]:

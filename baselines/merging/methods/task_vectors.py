@@ -12,6 +12,7 @@ import torch
 from fleet_tools.baselines.merging.average import weighted_sum
 from fleet_tools.baselines.merging.buffers import learned_tensors, with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.needs import require
 from fleet_tools.baselines.merging.methods.seeded_draws import content_seed, digest
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.table import State
@@ -127,7 +128,7 @@ def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> Merg
     """
     require_finite(scale)
     identities = tuple(problem.group.identity() for _ in problem.models)
-    mean = problem.mean(identities)
+    mean = problem.mean()
     state = dict(mean)
     for name, value in _base_tensors(problem).items():
         state[name] = (value + scale * change[name]).to(mean[name])
@@ -160,7 +161,8 @@ def ties_mean(
 
 
 def _base_tensors(problem: MergeProblem) -> dict[str, torch.Tensor]:
-    learned = learned_tensors(problem.require_base())
+    require(problem, "base")
+    learned = learned_tensors(problem.base or {})
     return {name: value.detach().double() for name, value in learned.items()}
 
 

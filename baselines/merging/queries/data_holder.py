@@ -40,7 +40,7 @@ Loss = Callable[[Policy, int | None], torch.Tensor]
 
 
 AT_ONCE = 16
-"""Number of data holders that are asked for moments at the same time: theirs are in memory."""
+"""Number of data holders that are asked at the same time: their answers are in memory."""
 
 
 class DataHolder(Protocol):
@@ -66,6 +66,8 @@ class LocalDataHolder:
             relative to the root mean square of the matrix's entries. The same query gets the same
             noise, and noise is no guarantee: other queries get other noise.
         noise_seed: Seed of the noise, the holder's secret.
+        resized: Returns an architecture with the sizes of a model of other sizes, about whose
+            inputs moments are asked; None if there is none.
     """
 
     model: torch.nn.Module
@@ -73,6 +75,7 @@ class LocalDataHolder:
     batches: Batches | None = None
     noise: float = 0.0
     noise_seed: int = 0
+    resized: Callable[[State], torch.nn.Module | None] = lambda state: None
 
     def answer(self, query: DataQuery) -> DataAnswer:
         """Returns the answer to a query, whose tensors it does not change; see `DataHolder`.
@@ -95,7 +98,7 @@ class LocalDataHolder:
         # Tied weights have several names in a state dict, and one here.
         names = [name for name, _ in self.model.named_parameters()]
         known = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
-        self._require_known(query.model)
+        _require_known(query.model, self.model)
         state = {
             name: query.model[name].detach().to(tensor.device).contiguous()
             for name, tensor in known.items()
@@ -124,10 +127,13 @@ class LocalDataHolder:
                 "method that asks for losses and gradients only."
             )
         query.require_possible()
+        model = self.model
+        if _layouts(query.model) != _layouts(tensors_of(model)):
+            model = self.resized(query.model) or model
         for state in filter(None, (query.model, query.teacher, *query.beside)):
-            self._require_known(state)
+            _require_known(state, model)
         moments = measure_moments(
-            self.model,
+            model,
             self.batches(),
             query.model,
             query.maps,
@@ -143,23 +149,25 @@ class LocalDataHolder:
             moments = with_noise(moments, self.noise, seed)
         return {name: in_single_precision(each) for name, each in moments.items()}
 
-    def _require_known(self, model: State) -> None:
-        own = tensors_of(self.model)
-        differing = sorted(set(model) ^ set(own))
-        complaint = "are parameters of only one of them"
-        if not differing:
-            differing = [name for name in own if _layout(model[name]) != _layout(own[name])]
-            complaint = "have other shapes or dtypes"
-        if differing:
-            raise MessageError(
-                "The query is about another architecture than the data holder's: "
-                f"{', '.join(differing)} {complaint}. Give each data holder its model's "
-                "architecture."
-            )
+
+def _require_known(state: State, model: torch.nn.Module) -> None:
+    own = tensors_of(model)
+    differing = sorted(set(state) ^ set(own))
+    complaint = "are parameters of only one of them"
+    if not differing:
+        found, expected = _layouts(state), _layouts(own)
+        differing = [name for name in own if found[name] != expected[name]]
+        complaint = "have other shapes or dtypes"
+    if differing:
+        raise MessageError(
+            "The query is about another architecture than the data holder's: "
+            f"{', '.join(differing)} {complaint}. Give each data holder its model's architecture, "
+            "and as `resized` those of other sizes."
+        )
 
 
-def _layout(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype]:
-    return tensor.shape, tensor.dtype
+def _layouts(state: State) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
 
 
 @dataclass(frozen=True)
@@ -237,12 +245,12 @@ class TrafficMeter:
         Raises:
             DataHolderError: It answers something else.
         """
-        return self.ask_losses([data_holder], [LossQuery(model, seed, gradient)])[0]
+        return next(self.ask_losses([data_holder], [LossQuery(model, seed, gradient)]))
 
     def ask_losses(
         self, data_holders: Sequence[DataHolder], queries: Sequence[LossQuery]
-    ) -> list[LossAnswer]:
-        """Asks data holders at the same time, one query each; see `ask`."""
+    ) -> Iterator[LossAnswer]:
+        """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask`."""
         return self._answers(data_holders, queries, checked_loss)
 
     def ask_moments(
@@ -267,10 +275,7 @@ class TrafficMeter:
         maps: Sequence[AffineMap],
     ) -> Iterator[dict[str, Moments]]:
         """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask_moments`."""
-        check = partial(checked_moments, maps=maps)
-        for begin in range(0, len(data_holders), AT_ONCE):
-            some = slice(begin, begin + AT_ONCE)
-            yield from self._answers(data_holders[some], queries[some], check)
+        return self._answers(data_holders, queries, partial(checked_moments, maps=maps))
 
     def ask_pooled(
         self,
@@ -304,19 +309,22 @@ class TrafficMeter:
         data_holders: Sequence[DataHolder],
         queries: Sequence[Any],
         check: Callable[[object, Any], Any],
-    ) -> list[Any]:
-        asked = list(zip(data_holders, queries, strict=True))
+    ) -> Iterator[Any]:
+        pairs = list(zip(data_holders, queries, strict=True))
         groups = {getattr(holder, "group", None) for holder in data_holders}
-        if len(groups) == 1 and (group := groups.pop()) is not None:
-            answers, traffic = group.answer_all(asked)
-            self.traffic += traffic
-            checked = zip(asked, answers, strict=True)
-            return [_checked(check, answer, *each) for each, answer in checked]
-        answers = []
-        for holder, query in asked:
-            answers.append(_checked(check, holder.answer(query), holder, query))
-            self.traffic += Traffic(1, wire.size(query), wire.size(answers[-1]))
-        return answers
+        group = groups.pop() if len(groups) == 1 else None
+        for begin in range(0, len(pairs), AT_ONCE):
+            asked = pairs[begin : begin + AT_ONCE]
+            if group is not None:
+                answers, traffic = group.answer_all(asked)
+                self.traffic += traffic
+                for each, answer in zip(asked, answers, strict=True):
+                    yield _checked(check, answer, *each)
+                continue
+            for holder, query in asked:
+                answer = _checked(check, holder.answer(query), holder, query)
+                self.traffic += Traffic(1, wire.size(query), wire.size(answer))
+                yield answer
 
 
 def _checked(

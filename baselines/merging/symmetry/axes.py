@@ -18,6 +18,7 @@ additions of this package.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fleet_tools.baselines.merging.errors import AxisSyntaxError
 
@@ -41,7 +42,7 @@ class Factor:
     size: int | None = None
     owner: str | None = None
 
-    @property
+    @cached_property
     def fixed(self) -> bool:
         """Whether no permutation acts here."""
         return self.name.startswith("_")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch.nn.functional import one_hot
 
 from fleet_tools.baselines.merging.errors import PermutationError
 
@@ -107,7 +108,7 @@ class PermutationGroup:
     def matrices(self, permutation: Permutation) -> dict[str, torch.Tensor]:
         """Returns an element as matrices (float64 if it is hard), shapes (n, n) or (m, n, n)."""
         return {
-            name: value if value.is_floating_point() else _one_hot(value)
+            name: value if value.is_floating_point() else one_hot(value, value.shape[-1]).double()
             for name, value in self.tensors(permutation).items()
         }
 
@@ -167,10 +168,6 @@ class PermutationGroup:
                 "soft ones are no group. Project them first, or multiply the matrices yourself."
             )
         return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-
-
-def _one_hot(index: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.one_hot(index, index.shape[-1]).double()
 
 
 def _listing(names: Iterable[str]) -> str:

@@ -15,9 +15,8 @@ A residual stream adds the outputs of many layers, so all of them share one perm
 unless it is named; permuting it can make merging worse, since it couples so many layers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from fleet_tools.baselines.merging.errors import AxisSyntaxError
 
@@ -103,48 +102,6 @@ def conv(module: str, inputs: str, outputs: str, spatial: int = 2, bias: bool = 
     return {f"{module}.weight": weight} | ({f"{module}.bias": _axis(outputs)} if bias else {})
 
 
-def conv_transpose(
-    module: str, inputs: str, outputs: str, spatial: int = 2, bias: bool = True
-) -> Table:
-    """Returns the table of a `ConvTranspose1d` to `3d`: weight (in, out, kernel ...)."""
-    return conv(module, inputs, outputs, spatial, bias) | {
-        f"{module}.weight": f"{_axis(inputs)} {_axis(outputs)}{' _' * spatial}"
-    }
-
-
-def depthwise_conv(module: str, channels: str, spatial: int = 2, bias: bool = True) -> Table:
-    """Returns the table of a convolution with as many groups as channels.
-
-    Its parameters are weight (channels, 1, kernel ...) and bias (channels).
-    """
-    return conv(module, "_", channels, spatial, bias)
-
-
-def grouped_conv(
-    module: str,
-    groups: str,
-    inputs: str,
-    outputs: str,
-    spatial: int = 2,
-    bias: bool = True,
-) -> Table:
-    """Returns the table of a convolution in groups.
-
-    Groups may be reordered as a whole, and so may the channels inside each group. Its input is
-    "groups inputs@groups", and its output "groups outputs@groups".
-
-    Args:
-        module: Name of the module.
-        groups: Name of the groups with their number, such as "g:4".
-        inputs: Name of the input channels inside each group.
-        outputs: Name of the output channels inside each group.
-        spatial: Number of spatial dimensions, 1 to 3.
-        bias: Whether it has a bias.
-    """
-    owner = _name(groups)
-    return conv(module, f"{inputs}@{owner}", f"{groups} {outputs}@{owner}", spatial, bias)
-
-
 def batch_norm(module: str, channels: str, affine: bool = True, tracked: bool = True) -> Table:
     """Returns the table of a `BatchNorm1d` to `3d`, with its running statistics if `tracked`."""
     names = ["weight", "bias"] * affine + ["running_mean", "running_var"] * tracked
@@ -184,34 +141,14 @@ def mlp(modules: Sequence[str], axes: Sequence[str], bias: bool = True) -> Table
     Raises:
         AxisSyntaxError: The number of axes is not that of the modules plus one.
     """
-    return _chain(linear, modules, axes, bias=bias)
-
-
-def shared_mlp(
-    modules: Sequence[str], axes: Sequence[str], norms: Sequence[str] = (), bias: bool = True
-) -> Table:
-    """Returns the table of PointNet's shared MLP (Qi et al. 2017), `Conv1d` modules of kernel 1.
-
-    The maximum over points is taken for each channel separately, so the input of what follows is
-    axes[-1]. For shared layers that are `Linear`, use `mlp`.
-
-    Args:
-        modules: Names of the convolutions.
-        axes: Axis of the input of each, and of the output of the last.
-        norms: Names of the `BatchNorm1d` after each of the first convolutions, if any.
-        bias: Whether the convolutions have biases.
-
-    Raises:
-        AxisSyntaxError: The number of axes is not that of the modules plus one, or there are more
-            norms than modules.
-    """
-    if len(norms) > len(modules):
+    if len(axes) != len(modules) + 1:
         raise AxisSyntaxError(
-            f"{len(norms)} norms follow {len(modules)} convolutions. Give at most one for each."
+            f"{len(modules)} consecutive modules, {', '.join(modules)}, have {len(modules) + 1} "
+            f"axes, from their inputs to their outputs; given are {len(axes)}: {', '.join(axes)}."
         )
-    table = _chain(conv, modules, axes, spatial=1, bias=bias)
-    for norm, channels in zip(norms, axes[1:], strict=False):
-        table |= batch_norm(norm, channels)
+    table: Table = {}
+    for module, (inputs, outputs) in zip(modules, pairwise(axes), strict=True):
+        table |= linear(module, inputs, outputs, bias)
     return table
 
 
@@ -314,20 +251,6 @@ def transformer_encoder_layer(
         | layer_norm(f"{module}.norm1", residual, bias=bias)
         | layer_norm(f"{module}.norm2", residual, bias=bias)
     )
-
-
-def _chain(
-    layer: Callable[..., Table], modules: Sequence[str], axes: Sequence[str], **options: Any
-) -> Table:
-    if len(axes) != len(modules) + 1:
-        raise AxisSyntaxError(
-            f"{len(modules)} consecutive modules, {', '.join(modules)}, have {len(modules) + 1} "
-            f"axes, from their inputs to their outputs; given are {len(axes)}: {', '.join(axes)}."
-        )
-    table: Table = {}
-    for module, (inputs, outputs) in zip(modules, pairwise(axes), strict=True):
-        table |= layer(module, inputs, outputs, **options)
-    return table
 
 
 def _axis(text: str) -> str:

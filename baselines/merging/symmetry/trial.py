@@ -126,14 +126,14 @@ def _trial(
 
 
 def faulty_output(
-    model: nn.Module, state: State, example: Any, output: Callable[[Any], Any]
+    model: nn.Module, state: State, arguments: tuple[Any, ...], output: Callable[[Any], Any]
 ) -> str | None:
     """Returns what a model with other weights computes that is not finite; None if all is.
 
     Args:
         model: The model, which is not changed.
         state: The weights.
-        example: Its argument, or a tuple of its arguments.
+        arguments: Its arguments.
         output: Selects what has to be finite from what the model returns.
 
     Returns:
@@ -151,7 +151,6 @@ def faulty_output(
 
     for name, module in trial.named_modules():
         note(name, module)
-    arguments = as_arguments(example)
     with torch.no_grad(), uncompiled():
         try:
             outputs = output(trial(*arguments))

@@ -25,7 +25,7 @@ from fleet_tools.baselines.experiments.result import (
 )
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
-from fleet_tools.utils.statistics import crossed_interval
+from fleet_tools.utils.crossed_statistics import crossed_interval
 
 STORED = sorted(
     path.with_suffix(".yaml")
@@ -68,9 +68,10 @@ def test_the_success_rate_is_over_training_runs_and_scenes():
         {"arm": "a", "value": "1", "seed": seed, "success": {"hammer": [row]}, "fine_tuned": {}}
         for seed, row in enumerate(solved)
     ]
-    row = summarized("a", "1", cells)
-    low, high = crossed_interval([np.array(solved, float)])
-    assert row["success"] == {"rate": 0.625, "low": low, "high": high}
+    for own_scenes in (False, True):
+        row = summarized("a", "1", cells, own_scenes)
+        low, high = crossed_interval([np.array(solved, float)], own_scenes)
+        assert row["success"] == {"rate": 0.625, "low": low, "high": high}
     assert row["tasks"] == {"hammer": (5, 8)} and row["fine_tuned"] is None
 
 

@@ -293,3 +293,46 @@ def test_what_cannot_be_combined_or_imitated_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         config_of(data, **changes)
+
+
+@pytest.mark.parametrize("body", ["elman", "mlp"])
+def test_robots_are_compressed_to_a_policy_of_another_width(
+    data: Path, tmp_path: Path, body: str
+) -> None:
+    """Robots answer about a network that none of them trained, and it is stored as a policy."""
+    policy = {"body": {"type": body, "layers": 2, "width": 6}}
+    losses = []
+    for width in (3, 18):
+        last = {"last_method": "compress", "last_options": {"width": width}}
+        plan = plan_of(data, policy=policy, **last)
+        report = completed(plan, tmp_path / str(width))
+        assert report["combined"]["traffic"]["calls"] == 9
+        combined = load_checkpoint(tmp_path / str(width) / COMBINED)
+        assert combined.blueprint == plan.blueprint.with_width(width)
+        losses.append(report["combined"]["loss"])
+    beside = plan_of(data, policy=policy, last_method="concatenation")
+    expected = completed(beside, tmp_path / "beside")["combined"]["loss"]
+    assert losses[1] == pytest.approx(expected, rel=0.05)  # all units, so the same function
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "compress", "options": {"width": 4}}, "robots go on with"),
+        ({"last_method": "compress", "last_options": {"width": 25}}, "more than the 18 units"),
+        ({"last_method": "compress", "last_options": {"width": 0}}, "at least 1"),
+        (
+            {
+                "last_method": "compress",
+                "last_options": {"width": 4},
+                "policy": {"body": {"type": "transformer", "width": 8, "heads": 2}},
+            },
+            "this body is transformer",
+        ),
+    ],
+)
+def test_widths_that_cannot_be_made_are_refused_before_robots_train(
+    data: Path, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        config_of(data, **({"policy": MLP} | changes))

@@ -253,6 +253,26 @@ def test_a_robot_whose_answer_is_invalid_during_alignment_is_left_out(data: Path
     reason = result.robots[0].left_out
     assert reason is not None and "gradient 'actions'" in reason
     queried = [robot for robot, sent, _ in transport.exchanges if isinstance(sent, LossQuery)]
-    last = max(index for index, robot in enumerate(queried) if robot == 0)
-    assert sorted(queried[last + 1 :]) == [1] * 3 + [2] * 3  # the others began again
+    assert sorted(queried[:6]) == [0, 0, 1, 1, 2, 2]  # all robots of a step are asked at once
+    again = [sorted(queried[begin : begin + 2]) for begin in range(6, len(queried), 2)]
+    assert again == [[1, 2]] * 3  # the others began again
     assert result.robots[0].messages == 3
+
+
+def test_a_robot_answers_about_moments_of_its_policy_at_another_width_and_of_nothing_else(
+    data: Path,
+) -> None:
+    plan = plan_of(data)
+    robot = FleetRobot(plan.assignments[0])
+    narrow = plan.blueprint.with_width(4)
+    assert narrow is not None
+    weights = narrow.create(1).state_dict()
+    found: Any = robot.answer(MomentQuery(weights, ("head",), "labels"))
+    assert found["head"].inputs.shape == (1, 5, 5) and found["head"].targets.shape == (1, 5, 6)
+    vast = weights | {"head.weight": torch.zeros(6, 100_000)}  # nothing of this size is made
+    other = weights | {"body.core.weight_hh_l0": torch.zeros(12, 5)}
+    for each in (vast, other, weights | {"head.weight": torch.zeros(())}):
+        with pytest.raises(MessageError, match="other shapes"):
+            robot.answer(MomentQuery(each, ("head",), "labels"))
+    with pytest.raises(MessageError, match="other shapes"):
+        robot.answer(LossQuery(weights, None, False))

@@ -81,7 +81,7 @@ def test_statistics_are_counted_and_do_not_grow_with_the_data(data: Path, tmp_pa
 
 
 def test_the_base_is_needed_to_refit_it(data: Path) -> None:
-    with pytest.raises(MergeError, match="needs the weights from which"):
+    with pytest.raises(MergeError, match="no weights from which"):
         run_rounds(plan_of(data, policy=MLP, method="head_refit", options={"of": "base"}))
 
 

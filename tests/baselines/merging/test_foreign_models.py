@@ -17,7 +17,6 @@ from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.merging.moments.rows import applied_maps
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-from fleet_tools.baselines.merging.user_models import run
 
 OWN = "examples.own_method.matched_median:matched_median"
 QUICK = {
@@ -92,7 +91,7 @@ def test_units_are_found(kind):
 def test_every_method_makes_a_usable_model_or_says_why_not(method, kind):
     models = [ZOO[kind].weights(seed) for seed in range(3)]
     try:
-        merged = run(method, problem_of(kind, models), QUICK.get(method, {})).model
+        merged = merge(method, problem_of(kind, models), **QUICK.get(method, {})).model
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             found = merged(ZOO[kind].example)
     except FleetToolsError:

@@ -13,6 +13,7 @@ import torch
 from support.fleet_cases import plan_of, write_data
 
 from fleet_tools.baselines import merge
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.registry import merge as merge_by
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -105,6 +106,29 @@ def test_ensembles_are_checkpoints_that_act_as_the_result_does(
     torch.testing.assert_close(acted, expected, rtol=1e-3, atol=1e-4)
     again = acting(merged_checkpoint(of_both, result), observations)
     torch.testing.assert_close(again, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("width", [4, 9])
+def test_policies_are_compressed_to_one_of_another_width(
+    body: str, width: int, folders: list[Path], tmp_path: Path, capsys: Any
+) -> None:
+    """The program's file holds a common policy of that width, as good as its report says."""
+    code, output = run(tmp_path, folders, body, "compress", "--json", "--option", f"width={width}")
+    report, stored = json.loads(capsys.readouterr().out), load_checkpoint(output)
+    of_both = blueprint(folders, body)
+    assert code == 0 and report["members"] == 1 and report["traffic"]["calls"] == 6
+    assert stored.blueprint == of_both.with_width(width)
+    assert report["parameters"] == sum(each.numel() for each in stored.weights.values())
+    assert report["after"]["loss"] < min(report["losses"])
+    code, output = run(tmp_path, folders, body, "compress", "--option", "width=13")
+    assert code == 2 and "from 1 to 12" in capsys.readouterr().err
+    transformer = {"type": "transformer", "width": 6, "layers": 1, "heads": 2, "feedforward": 8}
+    other = plan_of(folders[0], policy={"body": transformer}).blueprint
+    problem = checkpoint_problem(other, [other.create().state_dict()] * 2)
+    assert problem.at_width is not None and other.with_width(4) is None
+    with pytest.raises(MergeError, match="the body 'transformer'"):
+        problem.at_width(4)
 
 
 def test_what_does_not_fit_is_refused(folders: list[Path], tmp_path: Path, capsys: Any) -> None:

@@ -75,11 +75,12 @@ def checkpoint(blueprint: Blueprint, seed: int) -> Checkpoint:
     return Checkpoint(blueprint, network.state_dict())
 
 
-GATES = [None, GateConfig(members=2), GateConfig(members=2, sharpness=0.0)]
+GATED, MEAN = GateConfig(members=2), GateConfig(members=2, sharpness=0.0)
 
 
-@pytest.mark.parametrize("gate", GATES, ids=["one", "gated", "mean"])
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(
+    ("body", "gate"), [*((body, None) for body in BODIES), ("mlp", GATED), ("gru", MEAN)]
+)
 @given(
     seed=st.integers(0, 99),
     task=st.permutations(range(3)),

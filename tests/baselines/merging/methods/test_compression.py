@@ -1,6 +1,7 @@
 """Compression of several networks side by side into one of their size."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,26 +10,35 @@ torch = pytest.importorskip("torch")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.merging_cases import WIDE, make_data_holder, make_problem
+from support.merging_cases import WIDE, make_data_holder, make_problem, resized
 
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.compression import _greedy
+from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_tools.baselines.merging.methods.unit_selection import greedy
+from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.query import LossQuery, MomentQuery
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.baselines.merging.user_models import merge as merge_models
 
 KINDS = ("mlp", "elman", "gru", "lstm")
 
 
 @torch.no_grad()
-def problem_of(kind: str, seeds: tuple[int, ...]) -> MergeProblem:
-    """Returns a problem of networks whose own outputs are the labels of their data."""
+def problem_of(kind: str, seeds: tuple[int, ...], factor: float | None = None) -> MergeProblem:
+    """Returns a problem of networks whose own outputs are the labels of their data.
+
+    With a factor, one network of other widths is to be made, about which data holders answer, too.
+    """
     architecture, models, holders = WIDE[kind], [], []
     for seed in seeds:
         network, inputs = architecture.build(seed).eval(), inputs_of(kind, len(models))
         models.append(network.state_dict())
         holders.append(make_data_holder(architecture, network(inputs), inputs))
-    return make_problem(architecture, models, holders)
+    if factor is None:
+        return make_problem(architecture, models, holders)
+    target = resized(kind, factor)
+    holders = [replace(each, resized=lambda state: target) for each in holders]
+    return make_problem(architecture, models, holders, resized=target)
 
 
 def inputs_of(kind: str, seed: int):
@@ -77,16 +87,142 @@ def test_order_and_permutations_of_the_models_do_not_matter(kind):
 def test_it_is_nearer_to_the_labels_than_the_average(kind):
     problem = problem_of(kind, (1, 2, 3))
 
-    @torch.no_grad()
     def error(method: str, **options) -> float:
-        model = merge(method, problem, **options).model
-        batches = [batch for holder in problem.data_holders for batch in holder.batches()]
-        outputs = [model(batch.arguments[0]).flatten(0, -2) for batch in batches]
-        labels = [batch.labels for batch in batches]
-        return float((torch.cat(outputs) - torch.cat(labels)).square().mean())
+        return error_of(merge(method, problem, **options), problem)
 
     assert error("compress") < error("naive_average")
     assert error("compress") < 1.1 * error("compress", choice="variance")
+
+
+@torch.no_grad()
+def error_of(merged: MergeResult, problem: MergeProblem) -> float:
+    """Returns the mean squared error on the data of all."""
+    holders: Any = problem.data_holders
+    batches = [batch for holder in holders for batch in holder.batches()]
+    outputs = [merged.model(batch.arguments[0]).flatten(0, -2) for batch in batches]
+    return float(
+        (torch.cat(outputs) - torch.cat([each.labels for each in batches])).square().mean()
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_wide_as_all_together_it_is_their_concatenation(kind):
+    """All units are chosen, so that nothing is left to fit."""
+    problem = problem_of(kind, (1, 2, 3), 3)
+    merged, beside = (
+        merge("compress", problem, ridge=1e-8),
+        merge("concatenation", problem, ridge=1e-8),
+    )
+    assert not merged.is_ensemble and merged.module is problem.resized
+    inputs = inputs_of(kind, 99)
+    with torch.no_grad():
+        torch.testing.assert_close(merged.model(inputs), beside.model(inputs), rtol=1e-3, atol=1e-3)
+    network = resized(kind, 3)
+    network.load_state_dict(merged.state)  # which anyone can load
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_network_of_other_widths_is_nearer_to_the_labels_the_wider_it_is(kind):
+    errors = []
+    for factor in (0.25, 0.5, 1.5, 2.5):
+        problem = problem_of(kind, (1, 2, 3), factor)
+        errors.append(error_of(merge("compress", problem), problem))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] < error_of(merge("naive_average", problem_of(kind, (1, 2, 3))), problem)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_models_own_widths_are_the_default_to_the_bit(kind):
+    given, default = (
+        merge("compress", problem_of(kind, (1, 2), factor)).state for factor in (1, None)
+    )
+    assert all(torch.equal(given[name], tensor) for name, tensor in default.items())
+
+
+def test_any_models_are_compressed_to_a_model_that_is_given():
+    architecture = WIDE["gru"]
+    models = [architecture.build(seed).eval() for seed in range(3)]
+    data = []
+    for seed, model in enumerate(models):
+        inputs = inputs_of("gru", seed)
+        data.append([(inputs, model(inputs).detach())])
+    target = resized("gru", 0.5).float()  # it is made as precise as the models
+    merged = merge_models("compress", models, data=data, model=target)
+    assert merged.model.state_dict()["core.weight_hh_l1"].shape == (36, 12)
+    assert merged.parameters < sum(each.numel() for each in models[0].state_dict().values())
+    held = error_of(merged, problem_of("gru", (0, 1, 2)))
+    average = error_of(
+        merge("naive_average", problem_of("gru", (0, 1, 2))), problem_of("gru", (0, 1, 2))
+    )
+    assert held < average
+
+
+class Relu(torch.nn.Module):
+    """An Elman network of the same tensors with another activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = torch.nn.RNN(3, 30, num_layers=2, batch_first=True, nonlinearity="relu")
+        self.head = torch.nn.Linear(30, 2)
+
+    def forward(self, x):
+        return self.head(self.core(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (lambda: resized("gru", 0.5), "none of the models' kind"),
+        (lambda: resized("mlp", 0.5), "none of the models' kind"),
+        (lambda: Relu().double(), "another activation"),
+        (lambda: resized("elman", 0.5).float(), "float32"),
+        (lambda: resized("elman", 2.5), "60 units 'h0', and all models together have 48"),
+    ],
+    ids=["cell", "layers", "activation", "precision", "width"],
+)
+def test_networks_of_another_kind_and_too_wide_ones_are_refused_before_anyone_is_asked(
+    target, words
+):
+    class Silent:
+        def answer(self, query: object):
+            raise AssertionError(query)
+
+    problem = problem_of("elman", (1, 2))
+    problem = replace(problem, resized=target(), data_holders=[Silent(), Silent()])
+    with pytest.raises(MergeError, match=words):
+        merge("compress", problem)
+
+
+def test_a_width_needs_to_be_possible():
+    problem = problem_of("elman", (1, 2), 0.5)
+    for width, words in ((0, "from 1 to 48"), (49, "from 1 to 48"), (12, "as `model`")):
+        with pytest.raises(MergeError, match=words):
+            merge("compress", problem, width=width)
+    named = replace(problem, resized=None, at_width=lambda width: resized("elman", width / 24))
+    merged, expected = merge("compress", named, width=12), merge("compress", problem)
+    assert all(torch.equal(merged.state[name], each) for name, each in expected.state.items())
+
+
+def test_a_data_holder_answers_about_the_sizes_that_it_knows_alone():
+    holder: Any = problem_of("elman", (1, 2), 0.5).data_holders[0]
+    network: Any = resized("elman", 0.5)
+    query = MomentQuery(network.state_dict(), ("head",), "labels")
+    found = holder.answer(query)["head"]
+    (batch,) = holder.batches()
+    with torch.no_grad():
+        units = network.core(batch.arguments[0])[0].flatten(0, 1)
+    rows = torch.nn.functional.pad(units, (0, 1), value=1.0)
+    torch.testing.assert_close(found.inputs[0], rows.T @ rows / len(rows), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        found.targets[0], rows.T @ batch.labels / len(rows), rtol=1e-5, atol=1e-6
+    )
+    for other in (resized("elman", 2), resized("gru", 0.5)):
+        with pytest.raises(MessageError, match="other shapes"):
+            holder.answer(replace(query, model=other.state_dict()))
+    with pytest.raises(MessageError, match="other shapes"):  # nor beside those of other sizes
+        holder.answer(replace(query, beside=(WIDE["elman"].build(1).state_dict(),)))
+    with pytest.raises(MessageError, match="other shapes"):
+        holder.answer(LossQuery(network.state_dict(), None))
 
 
 @settings(max_examples=20)
@@ -106,7 +242,7 @@ def test_the_first_units_are_those_of_least_squares_tried_one_by_one(seed, count
             return float((residual**2).sum())
 
         tried.append(min((unit for unit in range(7) if unit not in tried), key=left))
-    found = _greedy([(G, G @ wanted)], count)
+    found = greedy([(G, G @ wanted)], count)
 
     # The damping of 0.1% may exchange units that explain equally much.
     def explained(units: list[int]) -> float:

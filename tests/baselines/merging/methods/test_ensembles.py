@@ -11,8 +11,8 @@ pytest.importorskip("torch")
 import torch
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
-from support.architectures import Architecture, Recurrent
-from support.merging_cases import WIDE, make_data_holder, make_problem
+from support.architectures import Architecture
+from support.merging_cases import WIDE, make_data_holder, make_problem, resized
 from torch import nn
 
 from fleet_tools.baselines.merging.errors import MergeError
@@ -119,35 +119,9 @@ def test_a_last_layer_is_least_squares_on_all_units_by_another_route():
     assert not problem.models[0].keys() - result.members[0].keys()
 
 
-def wider(kind: str, times: int) -> nn.Module:
-    """Returns a network as wide as several of `WIDE` together."""
-    return _wider(kind, times).double().eval()
-
-
-def _wider(kind: str, times: int) -> nn.Module:
-    if kind == "mlp":
-        return nn.Sequential(
-            nn.Linear(3, 32 * times),
-            nn.ReLU(),
-            nn.Linear(32 * times, 24 * times),
-            nn.ReLU(),
-            nn.Linear(24 * times, 2),
-        )
-    if kind == "conv":
-        return nn.Sequential(
-            nn.Conv2d(2, 16 * times, 3),
-            nn.BatchNorm2d(16 * times),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(256 * times, 2),
-        )
-    core = {"elman": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[kind]
-    return Recurrent(core(3, 24 * times, num_layers=2, batch_first=True), 24 * times)
-
-
 @pytest.mark.parametrize("kind", ["mlp", "conv", "elman", "lstm", "gru"])
 def test_a_partition_is_one_network_of_the_function_of_the_ensemble(kind):
-    problem = problem_of(kind, wide=wider(kind, 3))
+    problem = problem_of(kind, resized=resized(kind, 3))
     merged, beside = merge("partition", problem), merge("concatenation", problem)
     assert not merged.is_ensemble and beside.is_ensemble
     inputs = inputs_of(WIDE[kind], 7)
@@ -155,7 +129,7 @@ def test_a_partition_is_one_network_of_the_function_of_the_ensemble(kind):
         computed(merged, inputs), computed(beside, inputs), rtol=1e-3, atol=1e-4
     )
     # As a state dict of the wide network, which anyone can load.
-    network = wider(kind, 3)
+    network = resized(kind, 3)
     network.load_state_dict(merged.state)
     with torch.no_grad():
         torch.testing.assert_close(network(inputs), computed(merged, inputs))
@@ -188,11 +162,11 @@ def test_a_wide_network_that_mixes_the_units_of_all_is_refused():
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.out(self.layer(self.into(x)))
 
-    problem = problem_of("transformer", 2, wide=Attending().double().eval())
+    problem = problem_of("transformer", 2, resized=Attending().double().eval())
     with pytest.raises(MergeError, match="LayerNorm"):
         merge("partition", problem)
     with pytest.raises(MergeError, match=r"has to be \(96, 3\)|has to be"):
-        merge("partition", problem_of("mlp", 3, wide=wider("mlp", 2)))
+        merge("partition", problem_of("mlp", 3, resized=resized("mlp", 2)))
 
 
 @pytest.mark.parametrize("teacher", ["density_gate", "concatenation", "mean"])

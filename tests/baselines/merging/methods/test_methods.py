@@ -15,7 +15,7 @@ from fleet_tools.baselines.merging.average import average, flatten
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.matching.activations import record
 from fleet_tools.baselines.merging.matching.sinkhorn import soften
-from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
+from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend, descent_steps
 from fleet_tools.baselines.merging.methods import fleet_merge as fleet_merge_module
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
 from fleet_tools.baselines.merging.methods.needs import needs_of
@@ -157,14 +157,14 @@ def test_every_epoch_of_fleet_merge_begins_near_what_is_permuted_already(monkeyp
     problem = different_models(3)
     weights = []
 
-    def spy(symmetry, model, start, gradient, descent, generator, trust):
+    def spy(symmetry, model, start, descent, generator, trust):
         still = replace(descent, steps=0, noise=0.0)
-        soft = descend(symmetry, model, start, gradient, still, generator, trust)
+        soft = descend(symmetry, model, start, lambda _: {}, still, generator, trust)
         entries = (soft[k].gather(1, torch.as_tensor(v).unsqueeze(1)) for k, v in start.items())
         weights.extend(float(each.mean()) for each in entries)
-        return descend(symmetry, model, start, gradient, descent, generator, trust)
+        return descent_steps(symmetry, model, start, descent, generator, trust)
 
-    monkeypatch.setattr(fleet_merge_module, "descend", spy)
+    monkeypatch.setattr(fleet_merge_module, "descent_steps", spy)
     for start in ("identity", "matching"):
         fleet_merge(problem, descent=Descent(steps=2, rate=5.0), start=start, epochs=2)
         assert len(weights) == 12 and min(weights) > 0.89
@@ -420,7 +420,7 @@ def test_what_a_method_needs_is_known_before_it_runs(method):
 
 def test_a_method_of_ones_own_says_what_it_needs():
     def own(problem):
-        return MergeResult.network(problem.require_base())
+        return MergeResult.network(problem.base)
 
     own.needs = ("base",)  # pyright: ignore[reportFunctionMemberAccess]
     assert needs_of(own) == ("base",)

@@ -213,12 +213,37 @@ def test_holders_of_a_group_are_asked_at_once_with_the_same_answers():
     queries = [LossQuery(MLP.build(seed).state_dict(), seed) for seed in range(3)]
     together, apart = TrafficMeter(), TrafficMeter()
     members: Any = [Member(each, group) for each in local]
-    answers = together.ask_losses(members, queries)
+    answers = list(together.ask_losses(members, queries))
     for query, holder, answer in zip(queries, local, answers, strict=True):
         alone = apart.ask(holder, query.model, query.seed)
         assert alone.loss == answer.loss
         assert all(torch.equal(each, answer.gradient[n]) for n, each in alone.gradient.items())
     assert group.asked == [3] and together.traffic == apart.traffic
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "sizes"),
+    [
+        ("fleet_merge", {"epochs": 2, "descent": DESCENT}, [4] * 6),
+        ("fleet_merge", {"epochs": 2, "descent": DESCENT, "participants": 2}, [2] * 6),
+        ("fleet_merge_monotone", {"epochs": 1, "descent": DESCENT}, [4] * 8),
+        ("fleet_merge_average", {"epochs": 1, "descent": DESCENT}, [1] * 12),
+        ("fisher", {"samples": 3}, [4] * 3),
+        ("fed_sgd", {"steps": 3, "participants": 3}, [3] * 3),
+    ],
+)
+def test_all_holders_of_a_step_are_asked_at_once(method, options, sizes):
+    """Models that move by the others' present permutations move in turn."""
+    models = [MLP.build(seed).state_dict() for seed in range(4)]
+    group, local = Group(), [make_data_holder(MLP, (1 + i) * numbers(40, 2)) for i in range(4)]
+    members: Any = [Member(each, group) for each in local]
+    together, apart = (
+        merge(method, MergeProblem(MLP.symmetry, models, data_holders=holders), **options)
+        for holders in (members, local)
+    )
+    assert all(torch.equal(each, apart.state[name]) for name, each in together.state.items())
+    assert together.traffic == apart.traffic
+    assert group.asked == sizes
 
 
 @pytest.mark.parametrize("garbage", [b"", b"pickle", pickle.dumps({"loss": 1.0})])

@@ -20,7 +20,6 @@ from fleet_tools.baselines.merging.symmetry.layers import (
     linear,
     lstm,
     mlp,
-    shared_mlp,
 )
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
@@ -128,11 +127,9 @@ def test_a_model_with_its_own_precision_is_checked_in_it():
     check(MLP, Single(*network()), numbers(4, 3))
 
 
-def test_wrong_numbers_of_axes_and_norms_are_refused():
+def test_wrong_numbers_of_axes_are_refused():
     with pytest.raises(AxisSyntaxError, match=r"0, 2, have 3 axes, .* given are 2: _, h"):
         mlp(["0", "2"], ["_", "h"])
-    with pytest.raises(AxisSyntaxError, match="2 norms follow 1 convolutions"):
-        shared_mlp(["0"], ["_", "c"], norms=["1", "2"])
 
 
 def deep_convolutions(blocks: int, width: int) -> tuple[nn.Sequential, dict[str, str]]:

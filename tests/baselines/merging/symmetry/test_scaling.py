@@ -63,7 +63,7 @@ RELU = {
         Words,
         Symmetry.of(
             lay.embedding("words", "e"),
-            lay.conv_transpose("up", "e", "u", 1),
+            {"up.weight": "e u _", "up.bias": "u"},
             lay.linear("out", "u", "_"),
         ),
         lambda: torch.tensor([[0, 1, 2], [4, 3, 3]]),

@@ -1,0 +1,139 @@
+"""Success rates of an experiment's arms over training runs and scenes, and their differences."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fleet_tools.baselines.experiments.form import Experiment
+from fleet_tools.utils.crossed_statistics import (
+    crossed_interval,
+    crossed_paired_difference,
+    crossed_paired_interval,
+    crossed_paired_p_value,
+)
+from fleet_tools.utils.statistics import is_equivalent
+
+Successes = Mapping[str, Sequence[Sequence[int]]]
+"""By task, a row for each policy, with 1 for each scene of a success and 0 for the others."""
+
+SuccessBySeed = Mapping[int, Successes]
+
+
+def success_rate(seeds: Sequence[Successes], own_scenes: bool) -> dict[str, float] | None:
+    """Returns the mean over tasks of success rates, and its interval; None without rollouts.
+
+    Several policies of a seed, such as those of single robots, count by their mean.
+
+    Args:
+        seeds: Successes of each seed.
+        own_scenes: Whether each seed was judged in scenes of its own.
+    """
+    strata = _tables(seeds, _tasks(seeds))
+    if not strata:
+        return None
+    low, high = crossed_interval(strata, own_scenes)
+    rate = float(np.mean([np.nanmean(table) for table in strata]))
+    return {"rate": round(rate, 6), "low": low, "high": high}
+
+
+def compared(
+    one: SuccessBySeed, other: SuccessBySeed, own_scenes: bool, margin: float | None
+) -> dict[str, Any] | None:
+    """Returns how the success rates of two arms differ, paired by seed and scene.
+
+    Args:
+        one: Successes of one arm, by seed.
+        other: Those of the arm that it is compared with.
+        own_scenes: Whether each seed was judged in scenes of its own.
+        margin: The least difference that matters, if there is such a thing.
+
+    Returns:
+        The "difference" of the mean over tasks of success rates, "low" and "high" of its 95%
+        interval, the two-sided "p" of no difference, the number of "seeds" that both have, and the
+        "verdict"; None without such seeds, or where tasks or scenes are not the same.
+    """
+    seeds = sorted(set(one) & set(other))
+    pair = [[arm[seed] for seed in seeds] for arm in (one, other)]
+    tasks = _tasks(pair[0])
+    if tasks != _tasks(pair[1]):
+        return None
+    tables = [_tables(arm, tasks) for arm in pair]
+    if not all(_same_scenes(*each) for each in zip(*pair, strict=True)):
+        return None
+    strata = [first - second for first, second in zip(*tables, strict=True)]
+    difference = crossed_paired_difference(strata)
+    if difference is None:
+        return None
+    low, high = crossed_paired_interval(strata, own_scenes)
+    return {
+        "difference": round(difference, 6),
+        "low": low,
+        "high": high,
+        "p": float(f"{crossed_paired_p_value(strata, own_scenes=own_scenes):.4g}"),
+        "seeds": len(seeds),
+        "verdict": _verdict(low, high, margin),
+    }
+
+
+def with_comparisons(
+    experiment: Experiment,
+    rows: Iterable[Mapping[str, Any]],
+    cells: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Returns the rows of a result, with what each arm is compared with as "against", by name.
+
+    Args:
+        experiment: The experiment; rows have no such key where it compares nothing.
+        rows: Rows, whose former comparisons are left out.
+        cells: What was measured.
+    """
+    kept = [{name: each[name] for name in each if name != "against"} for each in rows]
+    if not experiment.against:
+        return kept
+    found: dict[tuple[str, str], dict[int, Successes]] = {}
+    for cell in cells:
+        if success := cell.get("success"):
+            found.setdefault((cell["arm"], cell["value"]), {})[cell["seed"]] = success
+    for row in kept:
+        arm, value = row["arm"], row["value"]
+        pairs = {
+            other: (found.get((arm, value), {}), found.get((other, value), {}))
+            for other in experiment.against
+            if other != arm
+        }
+        row["against"] = {
+            other: compared(*pair, experiment.own_scenes, experiment.against[other])
+            for other, pair in pairs.items()
+        }
+    return kept
+
+
+def _verdict(low: float, high: float, margin: float | None) -> str:
+    words = ["higher"] * (low > 0) + ["lower"] * (high < 0)
+    if margin is not None and is_equivalent((low, high), margin):
+        words.append(f"equivalent within {100 * margin:g} points")
+    return ", ".join(words) or "not told apart"
+
+
+def _tasks(seeds: Sequence[Successes]) -> list[str]:
+    return sorted({task for successes in seeds for task in successes})
+
+
+def _same_scenes(one: Successes, other: Successes) -> bool:
+    return all(
+        {len(row) for row in one[task]} == {len(row) for row in other[task]}
+        for task in set(one) & set(other)
+    )
+
+
+def _tables(seeds: Sequence[Successes], tasks: Sequence[str]) -> list[np.ndarray]:
+    """Returns for each task (seeds, scenes): the mean of the seed's policies, NaN without any."""
+    tables = []
+    for task in tasks:
+        means = [np.mean(rows, axis=0) if (rows := each.get(task)) else [] for each in seeds]
+        table = np.full((len(seeds), max(map(len, means))), np.nan)
+        for row, mean in zip(table, means, strict=True):
+            row[: len(mean)] = mean
+        tables.append(table)
+    return tables

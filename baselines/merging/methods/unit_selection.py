@@ -1,0 +1,64 @@
+"""Which units explain best what is read of them: forward selection on second moments.
+
+Units are chosen one after another (Chen, Billings and Luo 1989), without solving for each that is
+tried: what a chosen unit explains is taken from the moments of all others.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+_DAMPING = 1e-3
+"""Part of a unit's own variance that is added to what is left of it, in the forward selection."""
+
+Candidates = tuple[np.ndarray, np.ndarray]
+"""Covariances of units with one another, (n, n), and with what is read of them, (n, k)."""
+
+
+def candidates_of(
+    second: torch.Tensor, parts: Sequence[list[int]], wanted: torch.Tensor
+) -> list[Candidates]:
+    """Returns the candidates of one map: a set for each time that it reads the units.
+
+    Args:
+        second: Second moments of what it reads.
+        parts: For each time that it reads the units, their rows.
+        wanted: Its matrix.
+    """
+    found, variance = [], 0.0
+    for rows in parts:
+        mean = second[rows, -1]
+        covariance = second[rows][:, rows] - mean.outer(mean)
+        products = covariance @ wanted[rows]
+        found.append((covariance, products))
+        variance += float((wanted[rows] * products).sum())
+    scale = max(variance, 1e-24) ** 0.5  # so that what each map above reads counts the same
+    return [(covariance.numpy(), (each / scale).numpy()) for covariance, each in found]
+
+
+def greedy(candidates: Sequence[Candidates], count: int) -> list[int]:
+    """Returns a number of units, each of which explains most of what those before leave.
+
+    A unit explains sum_k C_jk^2 / G_jj of what is read, where the covariances G of units and C with
+    what is read are those without what the units before explain.
+    """
+    left = [(G.copy(), C.copy(), _DAMPING * np.diagonal(G) + 1e-12) for G, C in candidates]
+    order: list[int] = []
+    for _ in range(count):
+        gains = [(C**2).sum(1) / (np.diagonal(G) + damping) for G, C, damping in left]
+        gain = np.sum(gains, axis=0)
+        gain[order] = -1.0
+        best = int(np.argmax(gain))
+        order.append(best)
+        for G, C, damping in left:
+            explained = G[:, best] / (G[best, best] + damping[best])
+            C -= np.outer(explained, C[best])
+            G -= np.outer(explained, G[best])
+    return order
+
+
+def by_variance(candidates: Sequence[Candidates], count: int) -> list[int]:
+    """Returns the units of largest variance, a control."""
+    variance = sum(np.diagonal(G) for G, _ in candidates)
+    return np.argsort(-np.asarray(variance), kind="stable")[:count].tolist()
