@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import wrappers
+from support.collected import write_quick_task
 from support.environments import bits, press, press_until_sliding, with_velocity
 from support.processes import run_python
 from support.shares import crossed
@@ -141,6 +142,17 @@ def test_a_task_file_that_has_changed_is_not_continued_silently(tmp_path: Path) 
     own_task(tmp_path, "hammer", success_duration_s=0.8)
     with pytest.raises(ConfigError, match="has changed"):
         pickle.loads(content)
+
+
+def test_copies_have_held_success_as_long(tmp_path: Path) -> None:
+    task = write_quick_task(tmp_path, success_duration_s=0.8)
+    env = EnvSpec.of(task=str(task), tool="claw", object="round_nail").make_tool_use()
+    env.reset(seed=0)
+    for _ in range(3):
+        assert env.step(np.zeros(6, np.float32))[2] is False
+    for each in (copy.deepcopy(env), pickled(env), env):
+        ends = [each.step(np.zeros(6, np.float32))[2] for _ in range(2)]
+        assert ends == [False, True]
 
 
 def learner(env: gymnasium.Env) -> Policy:

@@ -142,6 +142,7 @@ def test_stored_episode_is_shown_again(quick_task, tmp_path, capsys):
     assert "from attempt 7" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # of Ctrl-C: tests/utils/test_cli.py; of what is shown: above
 def test_live_view_plays_until_ctrl_c(quick_task):
     command = [sys.executable, "-m", "fleet_tools.view", "--task", quick_task, "--policy", "zero"]
     with subprocess.Popen(

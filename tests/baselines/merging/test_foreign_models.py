@@ -33,11 +33,11 @@ QUICK = {
 VARIANTS = {"common_init", "sinkhorn_rebasin_midpoint", "sinkhorn_data"}
 VARIANTS |= {name for name in METHODS if name.startswith("fleet_merge_") and "soft" not in name}
 CASES = [
-    pytest.param(name, kind, marks=[pytest.mark.slow] if name in VARIANTS or (k + n) % 3 else [])
+    pytest.param(name, kind, marks=[pytest.mark.slow] if name in VARIANTS or (k + n) % 6 else [])
     for k, kind in enumerate(ZOO)
     for n, name in enumerate((*METHODS, OWN))
 ]
-"""Quick are all methods but variants, each on a third of the models, and all models."""
+"""Quick are all methods but variants, each on a sixth of the models, and all models."""
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:Guards may run slower")  # Python 3.13.0, compiled

@@ -123,6 +123,7 @@ def test_a_fleet_is_trained_and_merged(folder, tmp_path, capsys):
     assert "merged policy, reach-v3" in capsys.readouterr().out
 
 
+@pytest.mark.slow  # a fleet and its rollouts: above
 def test_policies_of_a_task_are_evaluated_in_their_own_alone(folder, tmp_path, capsys):
     config = {
         "data": [str(folder / task) for task in TASKS.split(",")],
