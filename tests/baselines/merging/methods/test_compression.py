@@ -279,7 +279,7 @@ def test_norms_are_refused_by_name(kind):
         merge("compress", problem_of(kind, (1, 2)))
 
 
-def convolutions(channels: int) -> torch.nn.Module:
+def convolutions(channels: int):
     return torch.nn.Sequential(
         torch.nn.Conv2d(2, channels, 3),
         torch.nn.ReLU(),
