@@ -57,12 +57,14 @@ class Task(Value):
     epochs: CountOrZero
 
 
-def read_task(text: str) -> Task:
+def read_task(text: Any) -> Task:
     """Returns the task in the configuration of a message.
 
     Raises:
         MessageError: It holds none.
     """
+    if not isinstance(text, str):
+        raise MessageError(f"A protected message holds no task, but a {type(text).__name__}.")
     try:
         return parse(Task, loads(text), "A message over Flower")
     except (ValueError, FleetToolsError) as error:
@@ -105,7 +107,7 @@ def train_protected(message: Any, context: Any) -> Any:
     common = flower("common")
     given = compat.recorddict_to_fitins(message.content, keep_input=True)
     arrays = common.parameters_to_ndarrays(given.parameters)
-    task = read_task(str(given.config.get(TASK)))
+    task = read_task(given.config.get(TASK))
     reference = arrays[0] if len(arrays) == 1 else np.zeros(0)
     update = common.FitRes(
         common.Status(common.Code.OK, ""),

@@ -86,17 +86,19 @@ def test_programs_end_as_after_a_full_disk(capsys):
 JOBS = """
     import contextlib, sys
     from pathlib import Path
-    from fleet_tools.parallel import workers
+    from fleet_tools.parallel import cluster, workers
 
     def make():
         import time
         return lambda job: (time.sleep(0.3), job)[1]
 
     jobs = iter(range(10**6))
-    run = workers.run(lambda: next(jobs, None), make, count=2, timeout_s=60)
-    with contextlib.closing(run):
-        for job, result in run:
-            print(job, result, flush=True)
+    with cluster.connected(2, None) as ray:
+        address = ray.get_runtime_context().gcs_address
+        run = workers.run(lambda: next(jobs, None), make, count=2, timeout_s=60, address=address)
+        with contextlib.closing(run):
+            for job, result in run:
+                print(job, result, flush=True)
 """
 
 

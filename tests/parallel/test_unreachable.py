@@ -36,17 +36,17 @@ def make(work: Callable[[int], int]) -> Callable[[int], int]:
 
 def results_of_robots(folder: Path) -> list[int]:
     """Returns 0 for each robot that answers on a host as it does in this process."""
-    from support.fleet_cases import local, plan_of, request, write_data
+    from support.fleet_cases import exchanged, local, plan_of, request, write_data
 
     from fleet_tools.baselines.federated.ray_transport import RayTransport
 
     plan = plan_of(write_data(folder / "data"), robots=JOBS, split={"by": "nothing"})
     messages = dict.fromkeys(range(JOBS), request(plan))
-    expected = dict(local(plan).exchange(messages))
+    expected = exchanged(local(plan).exchange(messages))
     with contextlib.closing(
         RayTransport(plan.assignments, at_once=1, timeout_s=100.0)
     ) as transport:
-        answers = dict(transport.exchange(messages))
+        answers = exchanged(transport.exchange(messages))
     return [int(answers[robot] != expected[robot]) for robot in range(JOBS)]
 
 
