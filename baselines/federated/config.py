@@ -15,6 +15,7 @@ from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.config.values import (
+    STORED_IF_SET,
     Count,
     CountOrZero,
     NonNegative,
@@ -140,7 +141,7 @@ class FleetConfig(Value):
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1
     training: TrainingConfig = TrainingConfig()
     merge_every: Count | None = None
-    equal_steps: bool = False
+    equal_steps: Annotated[bool, STORED_IF_SET] = False
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     server: ServerConfig | None = None
     proximal: NonNegative = 0.0
@@ -262,13 +263,6 @@ class FleetConfig(Value):
                 f"{self.merge_every}; give one of its divisors"
             )
         return self
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_unequal_steps(self, serialize: Any) -> dict[str, Any]:
-        content = serialize(self)
-        if not self.equal_steps:  # fleets are stored under hashes of this, most from before the key
-            content.pop("equal_steps", None)
-        return content
 
     @property
     def epochs_per_round(self) -> int:

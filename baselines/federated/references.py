@@ -105,12 +105,8 @@ def widened(policy: PolicyConfig, layout: Layout, action: ArraySpec, times: int)
             "the reference out, or give an arm of one robot with a policy of your choice."
         )
 
-    def wide(units: int) -> PolicyConfig:
-        body = policy.body.model_dump() | {"width": units * step}
-        return PolicyConfig.model_validate(policy.model_dump() | {"body": body})
-
     def count(units: int) -> int:
-        network = Blueprint.of(wide(units), layout, action).create_empty()
+        network = Blueprint.of(policy.of_width(units * step), layout, action).create_empty()
         return sum(each.numel() for each in network.parameters())
 
     step = getattr(policy.body, "heads", 1)  # which divide the width
@@ -127,4 +123,4 @@ def widened(policy: PolicyConfig, layout: Layout, action: ArraySpec, times: int)
     while low + 1 < high:
         middle = (low + high) // 2
         low, high = (middle, high) if count(middle) <= most else (low, middle)
-    return wide(low)
+    return policy.of_width(low * step)

@@ -26,7 +26,7 @@ from fleet_tools.baselines.policies.part_configs import (
     ResNet18Config,
     TransformerConfig,
 )
-from fleet_tools.config.values import Count, NonNegative, Value, load_yaml, parse
+from fleet_tools.config.values import STORED_IF_SET, Count, NonNegative, Value, load_yaml, parse
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.storage.strict_json import load
 from fleet_tools.utils.imports import trust
@@ -74,7 +74,7 @@ class PolicyConfig(Value):
     clouds: CloudsConfig | None = None
     images: ImagesConfig | None = None
     reads: tuple[str, ...] = ()
-    task_hidden: bool = False
+    task_hidden: Annotated[bool, STORED_IF_SET] = False
     head: HeadConfig = LinearHeadConfig()
     chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
     execution: ExecutionConfig = EnsembleConfig()
@@ -104,13 +104,6 @@ class PolicyConfig(Value):
             )
         return self
 
-    @pydantic.model_serializer(mode="wrap")
-    def _without_known_task(self, serialize: Any) -> dict[str, Any]:
-        content = serialize(self)
-        if not self.task_hidden:  # checkpoints have digests of this, most from before the key
-            content.pop("task_hidden", None)
-        return content
-
     @property
     def conditioned_on_task(self) -> bool:
         """Whether the body is told the task in another way than by features."""
@@ -135,9 +128,17 @@ class PolicyConfig(Value):
         if not isinstance(self.body, resizable) or self.gate is not None:
             return None
         try:
-            body = type(self.body).model_validate({**self.body.model_dump(), "width": width})
+            return self.of_width(width)
         except pydantic.ValidationError:
             return None
+
+    def of_width(self, width: int) -> Self:
+        """Returns the policy with another width of its body.
+
+        Raises:
+            pydantic.ValidationError: No body of this type has this width.
+        """
+        body = type(self.body).model_validate({**self.body.model_dump(), "width": width})
         return self.model_copy(update={"body": body})
 
     @property

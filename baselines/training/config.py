@@ -2,13 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import pydantic
 from tyro.conf import UseAppendAction, arg
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.values import Count, NonNegative, Number, Positive, Seed
+from fleet_tools.config.values import STORED_IF_SET, Count, NonNegative, Number, Positive, Seed
 from fleet_tools.utils.libraries import require
 from fleet_tools.utils.option_parser import KeyValue
 
@@ -76,7 +76,7 @@ class TrainingConfig(OptionGroup):
     ema_decay: Fraction = 0.0
     """Decay of the exponential moving average of the weights, which is then the policy, such as
     0.999 (Polyak and Juditsky 1992); 0 for the weights themselves."""
-    weight_decay: NonNegative = 0.0
+    weight_decay: Annotated[NonNegative, STORED_IF_SET] = 0.0
     """Decay of weight matrices, times the learning rate in each step and apart from its gradients,
     such as 0.01 (AdamW, Loshchilov and Hutter 2019); biases and decays of states have none."""
     clouds: CloudAugmentation = CloudAugmentation()
@@ -89,14 +89,6 @@ class TrainingConfig(OptionGroup):
     """Compile the network by torch.compile: minutes at the start, for faster steps on a GPU."""
     seed: Seed = 0
     """Seed of the initial weights, the validation split and the order of batches."""
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_no_decay(self, content: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out a decay of 0, so that hashes of configurations stay those of stored runs."""
-        written = content(self)
-        if written.get("weight_decay") == 0:
-            del written["weight_decay"]
-        return written
 
     def rate(self, epochs_done: float) -> float:
         """Returns the learning rate after a number of epochs, which may be fractional."""

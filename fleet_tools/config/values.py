@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import operator
 import typing
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -34,6 +35,9 @@ Count = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=
 CountOrZero = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Field(ge=0)]
 OddCount = Annotated[Count, pydantic.AfterValidator(_odd)]
 """Number of evenly spaced points on a line, which include both ends and the middle."""
+STORED_IF_SET = pydantic.Field(exclude_if=operator.not_)
+"""For a field with the default 0 or False, which is not written: so configurations without it keep
+their digests, and the runs that are stored under these."""
 SEEDS_END = 2**128
 """All seeds are below it."""
 Seed = Annotated[CountOrZero, pydantic.Field(lt=SEEDS_END)]
