@@ -206,8 +206,9 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
     """
     if arm not in ("single", *_OF_TASKS, *OF_SINGLE):
         return by_task((_beyond_merging(report) or report)["rollouts"])
-    robots = _best(report["robots"]) if arm == "best_single" else report["robots"]
-    robots = [robot for robot in robots if robot.get("rollouts")]
+    robots = _tried(report)
+    if arm == "best_single":
+        robots = _best(robots)
     rows: SceneSuccesses = {}
     for task in dict.fromkeys(task for robot in robots for task in robot["rollouts"]):
         tried = [robot for robot in robots if task in robot["rollouts"]]
@@ -220,14 +221,18 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
     return rows
 
 
-def _best(robots: Sequence[Report]) -> Sequence[Report]:
-    """Returns the robot whose policy has the highest mean over tasks; none without rollouts."""
+def _tried(report: Report) -> list[Report]:
+    """Returns the robots whose policies were rolled out."""
+    return [robot for robot in report["robots"] if robot.get("rollouts")]
+
+
+def _best(robots: Sequence[Report]) -> list[Report]:
+    """Returns the robot whose policy has the highest mean over tasks; none of none."""
 
     def solved(robot: Report) -> float:
         return sum(each["successes"] / each["episodes"] for each in robot["rollouts"].values())
 
-    tried = [robot for robot in robots if robot.get("rollouts")]
-    return [max(tried, key=solved)] if tried else []
+    return [max(robots, key=solved)] if robots else []
 
 
 def _episodes_of(task: str, robot: Report) -> int:
@@ -270,5 +275,5 @@ def _loss(report: Report, arm: str) -> float | None:
         return final["loss"]
     if arm not in ("single", "best_single"):
         return report["held_out"]["loss"]
-    robots = report["robots"] if arm == "single" else _best(report["robots"])
+    robots = report["robots"] if arm == "single" else _best(_tried(report))
     return float(np.mean([robot["held_out_loss"] for robot in robots])) if robots else None
