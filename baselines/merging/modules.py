@@ -79,6 +79,11 @@ def tensors_of(model: nn.Module, keep_vars: bool = False) -> dict[str, torch.Ten
     return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
+def form_of(tensor: torch.Tensor) -> str:
+    """Returns the dtype and the shape of a tensor, for messages."""
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
 def misfits(model: nn.Module, state: State) -> list[str]:
     """Returns the names of tensors that a module and a state dict do not both have in one shape."""
     own = tensors_of(model)

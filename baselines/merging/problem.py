@@ -15,7 +15,7 @@ from fleet_tools.baselines.merging.average import (
 )
 from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
-from fleet_tools.baselines.merging.modules import copied, load_tensors, misfits
+from fleet_tools.baselines.merging.modules import copied, load_tensors, misfits, uncompiled
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
@@ -140,6 +140,13 @@ class MergeProblem:
     def mean(self, permutations: Sequence[Permutation] | None = None) -> dict[str, torch.Tensor]:
         """Returns the weighted average of the models, as they are or permuted."""
         return self.total(permutations).mean(self.models[0])
+
+    def outputs(self, module: torch.nn.Module, state: State) -> Any:
+        """Returns what a module with some weights computes of the example; it is not changed."""
+        network = copied(module)
+        load_tensors(network, state)
+        with torch.no_grad(), uncompiled():
+            return self.output(network(*self.example))
 
 
 @dataclass(frozen=True, eq=False)

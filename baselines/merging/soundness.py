@@ -4,7 +4,7 @@ import torch
 
 from fleet_tools.baselines.merging.buffers import VARIANCE
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
-from fleet_tools.baselines.merging.modules import tensors_of, tied_to
+from fleet_tools.baselines.merging.modules import form_of, tensors_of, tied_to
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.baselines.merging.symmetry.trial import faulty_output
@@ -85,13 +85,9 @@ def _defect(name: str, value: torch.Tensor, form: State) -> str:
     if not isinstance(value, torch.Tensor):
         return f"{name} is a {type(value).__name__}"
     if (value.shape, value.dtype) != (form[name].shape, form[name].dtype):
-        return f"{name} is {_brief(value)}, not {_brief(form[name])}"
+        return f"{name} is {form_of(value)}, not {form_of(form[name])}"
     if not bool(torch.isfinite(value).all()):
         return f"{name} holds NaN or infinity"
     if name.rpartition(".")[2] == VARIANCE and bool((value < 0).any()):
         return f"{name} holds variances below 0"
     return ""
-
-
-def _brief(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

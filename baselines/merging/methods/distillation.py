@@ -14,7 +14,7 @@ from fleet_tools.baselines.merging.methods.ensembles import (
     density_gate,
     gated_refit,
 )
-from fleet_tools.baselines.merging.methods.needs import require
+from fleet_tools.baselines.merging.methods.needs import required
 from fleet_tools.baselines.merging.methods.rebasin import match_models
 from fleet_tools.baselines.merging.methods.seeded_draws import (
     content_order,
@@ -84,9 +84,7 @@ def distillation(
             f"{states} states in batches of {batch}, {steps} steps and the rate {rate} train "
             "nothing. Give at least one state, batches of at least 1, and a rate above 0."
         )
-    require(problem, "module")
-    module = problem.module
-    assert module is not None  # or the requirement had failed
+    module: torch.nn.Module = required(problem, "module")
     order = content_order(problem.models)
     problem = reordered(problem, order)
     taught = _TEACHERS[teacher](problem)

@@ -10,7 +10,7 @@ import torch
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.needs import require_moments
-from fleet_tools.baselines.merging.modules import copied, load_tensors, uncompiled
+from fleet_tools.baselines.merging.modules import copied
 from fleet_tools.baselines.merging.moments.affine_maps import RECURRENT, AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.measurement import Moments, solve
@@ -132,11 +132,9 @@ def require_head(problem: MergeProblem) -> None:
     if problem.module is None or problem.example is None:
         return
     last, model = problem.affine_maps[-1], problem.models[0]
-    trial, arguments = copied(problem.module), problem.example
-    load_tensors(trial, model)
-    read = input_rows(trial, model, arguments, [last.name])[last.name].double()
-    with torch.no_grad(), uncompiled():
-        outputs = problem.output(trial(*arguments))
+    module, example = copied(problem.module), problem.example
+    read = input_rows(module, model, example, [last.name])[last.name].double()
+    outputs = problem.outputs(problem.module, model)
     computed = torch.nn.functional.pad(read, (0, 1), value=1.0) @ last.matrix(model)
     computed = computed.transpose(0, 1).flatten(1)
     if (

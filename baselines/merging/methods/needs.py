@@ -1,6 +1,7 @@
 """What a method needs of a merge problem, as data: checked before anything is computed or asked."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap, require_measurable
@@ -56,10 +57,24 @@ def require(problem: MergeProblem, *needs: str) -> None:
             the affine maps are too large.
     """
     for need in needs:
-        value = getattr(problem, need)
-        if value is None or (isinstance(value, tuple | list) and not value):
-            what, remedy = NEEDS[need]
-            raise MergeError(f"The merge problem has no {what} ({need}). {remedy}")
+        required(problem, need)
+
+
+def required(problem: MergeProblem, need: str) -> Any:
+    """Returns what is needed of a problem.
+
+    Args:
+        problem: The problem.
+        need: A name of `NEEDS`.
+
+    Raises:
+        MergeError: It is missing; see `require`.
+    """
+    value = getattr(problem, need)
+    if value is None or (isinstance(value, tuple | list) and not value):
+        what, remedy = NEEDS[need]
+        raise MergeError(f"The merge problem has no {what} ({need}). {remedy}")
+    return value
 
 
 def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:

@@ -8,12 +8,7 @@ import torch
 from fleet_tools.baselines.merging.ensembles import Ensemble
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.ensembles import concatenation
-from fleet_tools.baselines.merging.modules import (
-    copied,
-    load_tensors,
-    tensors_of,
-    uncompiled,
-)
+from fleet_tools.baselines.merging.modules import form_of, tensors_of, uncompiled
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.axes import Axis
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
@@ -136,12 +131,10 @@ def _require_equal(problem: MergeProblem, beside: MergeResult, state: State) -> 
     """Raises an error unless the wide network computes what the ensemble does."""
     if problem.module is None or problem.resized is None or problem.example is None:
         return
-    arguments = problem.example
-    network = copied(problem.resized)
-    load_tensors(network, state)
     ensemble = Ensemble(problem.module, beside.members, None, problem.output)
     with torch.no_grad(), uncompiled():
-        expected, found = ensemble(*arguments), problem.output(network(*arguments))
+        expected = ensemble(*problem.example)
+    found = problem.outputs(problem.resized, state)
     if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max())):
         raise MergeError(
             "The wide network computes something else than the models side by side, since a layer "
@@ -155,6 +148,4 @@ def _size(product: tuple) -> int:
 
 
 def _form(state: State, name: str) -> str:
-    if name not in state:
-        return "missing"
-    return f"{str(state[name].dtype).removeprefix('torch.')} {tuple(state[name].shape)}"
+    return form_of(state[name]) if name in state else "missing"

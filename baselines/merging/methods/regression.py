@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.needs import require, require_moments
+from fleet_tools.baselines.merging.methods.needs import require_moments, required
 from fleet_tools.baselines.merging.methods.rebasin import align
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target, combine, solve
@@ -194,9 +194,7 @@ def head_refit(
     require_moments(problem, problem.affine_maps[-1:])
     if of not in ("average", "base"):
         raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
-    if of == "base":
-        require(problem, "base")
-    base = problem.base if of == "base" else None
+    base: State | None = required(problem, "base") if of == "base" else None
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)
     begin = robust_state(problem, permutations, rule, byzantine) if base is None else base

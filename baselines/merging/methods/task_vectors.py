@@ -12,7 +12,7 @@ import torch
 from fleet_tools.baselines.merging.average import weighted_sum
 from fleet_tools.baselines.merging.buffers import learned_tensors, with_singular_vectors
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.needs import require
+from fleet_tools.baselines.merging.methods.needs import required
 from fleet_tools.baselines.merging.methods.seeded_draws import content_seed, digest
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.symmetry.table import State
@@ -161,8 +161,7 @@ def ties_mean(
 
 
 def _base_tensors(problem: MergeProblem) -> dict[str, torch.Tensor]:
-    require(problem, "base")
-    learned = learned_tensors(problem.base or {})
+    learned = learned_tensors(required(problem, "base"))
     return {name: value.detach().double() for name, value in learned.items()}
 
 

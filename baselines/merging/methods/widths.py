@@ -9,12 +9,7 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.merging.errors import MergeError, SymmetryError
-from fleet_tools.baselines.merging.modules import (
-    copied,
-    load_tensors,
-    tensors_of,
-    uncompiled,
-)
+from fleet_tools.baselines.merging.modules import form_of, tensors_of
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.symmetry.axes import Axis, Factor
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
@@ -126,7 +121,8 @@ class ResultForm:
         except SymmetryError as error:
             raise MergeError(f"{_OTHER_KIND}: {error} {_REMEDY}") from None
         if differing := [
-            f"{name} is {_form(state[name])} and has to be {_form(models[0][name])} but for widths"
+            f"{name} is {form_of(state[name])} and has to be {form_of(models[0][name])} but for "
+            "widths"
             for name in own
             if state[name].dtype != models[0][name].dtype or _fixed(axes[name]) != _fixed(own[name])
         ]:
@@ -166,10 +162,6 @@ def _fixed(axes: Sequence[Axis]) -> list[list[list[int | None]]]:
     return [[[each.size if each.fixed else None for each in p] for p in axis] for axis in axes]
 
 
-def _form(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-
-
 def _require_same_function(problem: MergeProblem, form: ResultForm, same: ResultForm) -> None:
     """Raises an error unless both architectures compute the same of units that both have.
 
@@ -187,13 +179,10 @@ def _require_same_function(problem: MergeProblem, form: ResultForm, same: Result
         here, there = (_entries(axes[name], common) for axes in (same.axes, form.axes))
         for state, entries in zip(alone, (here, there), strict=True):
             state[name][entries] = tensor[here]
-    arguments, outputs = problem.example, []
+    outputs = []
     for each, state in zip((problem.module, module), alone, strict=True):
-        network = copied(each)
-        load_tensors(network, state)
         try:
-            with torch.no_grad(), uncompiled():
-                outputs.append(problem.output(network(*arguments)))
+            outputs.append(problem.outputs(each, state))
         except Exception as error:
             raise MergeError(
                 f"{_OTHER_KIND}: it fails on their example ({type(error).__name__}: {error}). "
