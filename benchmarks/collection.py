@@ -18,6 +18,7 @@ from console import print_now
 from fleet_tools.config.tasks import task_names
 from fleet_tools.config.values import Count
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.parallel import local_workers
 from fleet_tools.utils import cli
 from fleet_tools.utils.machine import machine_name
 
@@ -145,7 +146,7 @@ def worker_memory(pid: int) -> list[int]:
     memory = []
     try:
         for child in psutil.Process(pid).children(recursive=True):
-            if "local_workers" in "".join(child.cmdline()):
+            if local_workers.__name__ in "".join(child.cmdline()):
                 memory.append(child.memory_info().rss)
     except psutil.Error:  # a process has just ended
         return []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from console import print_now, table_head, table_row
+from console import report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.utils import cli
@@ -141,13 +141,7 @@ def _covers(design: Design, outcomes: list[np.ndarray], rate: float) -> bool:
 
 
 def _measure_all(options: ErrorOptions) -> int:
-    print_now(options, table_head(_COLUMNS))
-    rows = []
-    for row in _rows(options):
-        rows.append(row)
-        print_now(options, table_row(["" if each is None else str(each) for each in row.values()]))
-    if options.json_output:
-        options.report({"rows": rows}, str)
+    report_rows(options, _COLUMNS, _rows(options))
     return cli.OK
 
 

@@ -27,6 +27,25 @@ def table_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def report_rows(
+    options: cli.Options, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Prints a table, each row as soon as it is measured; or all of them as JSON at the end.
+
+    Args:
+        options: Options of the program.
+        columns: Names of the columns.
+        rows: Cells by column; None shows nothing.
+    """
+    print_now(options, table_head(columns))
+    measured = []
+    for row in rows:
+        measured.append(row)
+        print_now(options, table_row(["" if each is None else str(each) for each in row.values()]))
+    if options.json_output:
+        options.report({"rows": measured}, str)
+
+
 AGREEMENT_COLUMNS = ("episodes", "same bits", "same outcome", "within", "largest distance")
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from console import print_now, table_head, table_row
+from console import report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.utils import cli
@@ -56,13 +56,7 @@ class CoverageOptions(cli.Options):
 
 
 def _measure_all(options: CoverageOptions) -> int:
-    print_now(options, table_head(_COLUMNS))
-    rows = []
-    for row in _rows(options):
-        rows.append(row)
-        print_now(options, table_row(["" if each is None else str(each) for each in row.values()]))
-    if options.json_output:
-        options.report({"rows": rows}, str)
+    report_rows(options, _COLUMNS, _rows(options))
     return cli.OK
 
 

@@ -23,14 +23,14 @@ from support.processes import run_command
 
 from fleet_tools import collect
 from fleet_tools.dataset import Dataset
-from fleet_tools.parallel import cluster
+from fleet_tools.parallel import cluster, local_workers
 
 TWO = ("--workers", "2")
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     children = psutil.Process(process.pid).children()
-    return [each for each in children if "local_workers" in "".join(each.cmdline())]
+    return [each for each in children if local_workers.__name__ in "".join(each.cmdline())]
 
 
 def busy_workers(process: subprocess.Popen[str], folder: Path) -> list[psutil.Process]:
