@@ -93,7 +93,7 @@ class FreeBody:
         """Applies a force, N, from now on, at a height above the foot, m."""
         push = ExternallyAppliedSpatialForce()
         push.body_index = self._body.index()
-        push.p_BoBq_B = self.p_BFoot + above * _UP
+        push.p_BoBq_B = self.p_BFoot + above * _UP  # pyright: ignore[reportAttributeAccessIssue]
         push.F_Bq_W = SpatialForce(np.zeros(3), force)
         port = self._simulation.world.plant.get_applied_spatial_force_input_port()
         port.FixValue(self._context, [push])
