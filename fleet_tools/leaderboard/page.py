@@ -106,7 +106,7 @@ def _table(ranking: Ranking, heading: str, names: Sequence[str]) -> Iterator[str
     yield f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{heading}">'
     yield '<table class="sortable"><thead>'
     yield (
-        '<tr class="groups"><td colspan="3"></td>'
+        '<tr class="groups"><td colspan="4"></td>'
         f'<th scope="colgroup" colspan="{len(tasks)}">Tools</th>'
         f'<th scope="colgroup" colspan="{len(splits)}">Splits</th>'
         f'<td colspan="{2 + has_reruns(ranking)}"></td></tr><tr>'
@@ -135,6 +135,7 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
             f'<th scope="row" class="method" data-value="{escape(standing.label)}">'
             f"{name}{small}</th>",
             _success_rate(overall.total if overall else None),
+            _letters(ranking.letters.get(standing.label, "")),
             *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
             *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
             _success_once(overall.success_once if overall else None),
@@ -154,6 +155,10 @@ def _success_once(rate: float | None) -> str:
 
 def _rank(rank: int | None) -> str:
     return _cell(rank, "" if rank is None else str(rank), "rank")
+
+
+def _letters(letters: str) -> str:
+    return f'<td class="letters" data-value="{letters}">{letters}</td>'
 
 
 def _verified(again: Reruns | None) -> str:
