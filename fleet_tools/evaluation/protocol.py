@@ -1,5 +1,8 @@
 """Protocols: YAML files that fix the tasks, splits and scene seeds of an evaluation.
 
+A file can hold several, its levels (`fleet_tools.evaluation.levels`). A level is a protocol like
+any other, with a digest of its own: a level that is added leaves the results of the others valid.
+
 Tasks are the package's, by their names, and a user's own, by the paths of their files. A protocol
 that has been read names all of them, and holds the files of the user's own, so that results hold
 them, too; its hash covers what they say, and not where they lie.
@@ -16,17 +19,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 
+from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
-from fleet_tools.config.values import Count, MisfitError, Value
+from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ResultError, require_name, shown
+from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
 from fleet_tools.registration import CUSTOM_ID
+from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.splits import EVALUATION
 from fleet_tools.storage.provenance import TaskFile, read_task_file
 
 if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
+
+NOMINAL = "nominal"
+"""Name of the level in which nothing is harder than in training."""
 
 OWN_TASK = "A task of your own is given by the path of its YAML file."
 
@@ -82,18 +91,24 @@ class ProtocolFile(Value):
 
     Attributes:
         name, version: Identifier.
+        level: Name among the levels of the same version; "" for a protocol without others.
         description: Purpose.
         tasks: Names of tasks of the package, and paths of task files, relative to this file.
         randomization: See `fleet_tools.sim.scene.sample_scene`.
         splits: Scenes of each split; see `fleet_tools.sim.splits`.
+        sensors: Depth cameras of all policies; None if whoever evaluates chooses them.
+        disturbances: What its scenes have beside those of the tasks.
     """
 
     name: str
     version: Count
+    level: Annotated[str, STORED_IF_SET] = ""
     description: str
     tasks: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     randomization: Literal["on", "off"] | dict[str, bool] = "on"
     splits: Annotated[dict[str, Scenes], pydantic.Field(min_length=1)]
+    sensors: Annotated[SensorName | None, STORED_IF_SET] = None
+    disturbances: Annotated[Disturbances | None, STORED_IF_SET] = None
 
     @pydantic.model_validator(mode="after")
     def _no_scene_twice(self) -> Self:
@@ -135,8 +150,28 @@ class Protocol(ProtocolFile):
 
     @property
     def title(self) -> str:
-        """Name and version."""
-        return f"{self.name} v{self.version}"
+        """Name, version and level."""
+        return f"{self.name} v{self.version}" + (f", {self.level}" if self.level else "")
+
+    @property
+    def level_name(self) -> str:
+        """Name of the level, `NOMINAL` for a protocol without others."""
+        return self.level or NOMINAL
+
+    def scene(self, task: TaskConfig, trial: Trial) -> Scene:
+        """Draws the scene of a trial.
+
+        Args:
+            task: The trial's task, perhaps with the robot's numbers.
+            trial: One of its trials.
+        """
+        return disturbed_scene(
+            task,
+            trial.seed,
+            self.disturbances,
+            split=trial.split,
+            randomization=self.randomization,
+        )
 
     def trials(
         self, task: str | None = None, split: str | None = None, scenes: int | None = None
