@@ -12,7 +12,7 @@ import pydantic
 from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.values import Count, MisfitError, Value, parse
 from fleet_tools.evaluation.disturbances import Disturbances
-from fleet_tools.evaluation.protocol import ProtocolFile, Scenes
+from fleet_tools.evaluation.protocol import AnyScenes, ProtocolFile
 
 
 class OtherProtocol(Value):
@@ -27,7 +27,7 @@ class Level(Value):
 
     description: str
     """What is harder."""
-    splits: Annotated[dict[str, Scenes], pydantic.Field(min_length=1)]
+    splits: Annotated[dict[str, AnyScenes], pydantic.Field(min_length=1)]
     """Scenes of each split; see `fleet_tools.sim.splits`."""
     sensors: SensorName | None = None
     """Depth cameras of all policies; None if whoever evaluates chooses them."""
@@ -67,7 +67,7 @@ class LevelsFile(Value):
         taken: dict[int, str] = {}
         for name, level in self.levels.items():
             scenes = level.splits.values() if isinstance(level, Level) else ()
-            for seed in (seed for each in scenes for seed in each.seeds()):
+            for seed in (seed for each in scenes for seed in each.all_seeds()):
                 if (other := taken.setdefault(seed, name)) != name:
                     raise MisfitError(f"levels.{name}", f"it shares the seed {seed} with {other!r}")
         return self

@@ -49,6 +49,9 @@ def _of_evaluation(seed: int) -> int:
     return seed
 
 
+EvaluationSeed = Annotated[int, pydantic.AfterValidator(_of_evaluation)]
+
+
 class Scenes(Value):
     """The scenes of a split, the same number for each task.
 
@@ -58,11 +61,61 @@ class Scenes(Value):
     """
 
     scenes: Count
-    first_seed: Annotated[int, pydantic.AfterValidator(_of_evaluation)]
+    first_seed: EvaluationSeed
 
-    def seeds(self) -> range:
-        """Returns the seeds of all scenes, in order."""
+    def seeds(self, task: str = "") -> range:
+        """Returns the seeds of all scenes of any task, in order."""
         return range(self.first_seed, self.first_seed + self.scenes)
+
+    def all_seeds(self) -> range:
+        """Returns the seeds of all tasks."""
+        return self.seeds()
+
+
+class ListedScenes(Value):
+    """The scenes of a split, one by one, as many for each task.
+
+    Attributes:
+        listed: Seeds of each task's scenes, in order, by its name.
+    """
+
+    listed: Annotated[dict[str, tuple[EvaluationSeed, ...]], pydantic.Field(min_length=1)]
+
+    @pydantic.model_validator(mode="after")
+    def _as_many_different_ones(self) -> Self:
+        for task, seeds in self.listed.items():
+            if not 0 < len(seeds) == len(set(seeds)) == self.scenes:
+                raise MisfitError(f"listed.{task}", "each task needs as many seeds, all different")
+        return self
+
+    @property
+    def scenes(self) -> int:
+        """Number of scenes of each task."""
+        return len(next(iter(self.listed.values())))
+
+    def seeds(self, task: str) -> tuple[int, ...]:
+        """Returns the seeds of the scenes of a task, in order.
+
+        Raises:
+            UnknownNameError: None are listed for it.
+        """
+        require_name("task with listed scenes", task, self.listed)
+        return self.listed[task]
+
+    def all_seeds(self) -> frozenset[int]:
+        """Returns the seeds of all tasks."""
+        return frozenset(seed for seeds in self.listed.values() for seed in seeds)
+
+
+def _kind_of_scenes(data: object) -> str:
+    listed = isinstance(data, ListedScenes) or (isinstance(data, Mapping) and "listed" in data)
+    return "listed" if listed else "counted"
+
+
+AnyScenes = Annotated[
+    Annotated[ListedScenes, pydantic.Tag("listed")] | Annotated[Scenes, pydantic.Tag("counted")],
+    pydantic.Discriminator(_kind_of_scenes),
+]
 
 
 class Trial(Value):
@@ -106,7 +159,7 @@ class ProtocolFile(Value):
     description: str
     tasks: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     randomization: Literal["on", "off"] | dict[str, bool] = "on"
-    splits: Annotated[dict[str, Scenes], pydantic.Field(min_length=1)]
+    splits: Annotated[dict[str, AnyScenes], pydantic.Field(min_length=1)]
     sensors: Annotated[SensorName | None, STORED_IF_SET] = None
     disturbances: Annotated[Disturbances | None, STORED_IF_SET] = None
 
@@ -114,13 +167,25 @@ class ProtocolFile(Value):
     def _no_scene_twice(self) -> Self:
         if len(set(self.tasks)) < len(self.tasks):
             raise MisfitError("tasks", f"a task is given twice: {list(self.tasks)}")
+        counted = [(k, each) for k, each in self.splits.items() if isinstance(each, Scenes)]
         end, before = EVALUATION.start, None
-        for name, scenes in sorted(self.splits.items(), key=lambda item: item[1].first_seed):
+        for name, scenes in sorted(counted, key=lambda item: item[1].first_seed):
             if scenes.first_seed < end:
                 raise MisfitError("splits", f"the splits {before!r} and {name!r} share seeds")
             end, before = scenes.seeds().stop, name
             _of_evaluation(scenes.seeds()[-1])
+        for name, listed in self.splits.items():
+            if isinstance(listed, ListedScenes):
+                self._require_own(name, listed)
         return self
+
+    def _require_own(self, split: str, scenes: ListedScenes) -> None:
+        """Checks that a split lists scenes that no other split has."""
+        for task, seeds in scenes.listed.items():
+            for other, theirs in self.splits.items():
+                known = isinstance(theirs, Scenes) or task in theirs.listed
+                if other != split and known and not set(seeds).isdisjoint(theirs.seeds(task)):
+                    raise MisfitError("splits", f"the splits {split!r} and {other!r} share seeds")
 
 
 class Protocol(ProtocolFile):
@@ -198,7 +263,7 @@ class Protocol(ProtocolFile):
             if task in (None, of_task)
             for of_split, its_scenes in self.splits.items()
             if split in (None, of_split)
-            for index, seed in enumerate(its_scenes.seeds()[:scenes])
+            for index, seed in enumerate(its_scenes.seeds(of_task)[:scenes])
         ]
 
     def own_file(self, task: str) -> TaskFile | None:

@@ -174,8 +174,9 @@ def _checked(file: ProtocolFile, path: Path) -> Protocol:
     protocol = _with_tasks(file, tasks, str(path))
     for name in protocol.tasks:
         task = protocol.load_task(name)
-        for split in protocol.splits:
+        for split, scenes in protocol.splits.items():
             model_pairs(task, split)
+            scenes.seeds(name)  # raises if it lists none for this task
     return protocol
 
 

@@ -208,6 +208,57 @@ def test_the_file_survives_a_round_trip():
     )
 
 
+# --- Listed scenes --------------------------------------------------------------------------
+
+LISTED = {"hammer": [FIRST + 7, FIRST + 3], "spatula": [FIRST + 3, FIRST + 9]}
+
+
+def with_splits(**splits: Any) -> dict[str, Any]:
+    return change(("levels", "shaken", "splits"), splits)
+
+
+def test_listed_scenes_are_those_of_each_task_in_their_order(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(with_splits(train={"listed": LISTED}), sort_keys=False))
+    protocol = load_protocol(str(path), "shaken")
+    assert parse(Protocol, protocol.model_dump(mode="json"), "it") == protocol
+    for task, seeds in LISTED.items():
+        trials = protocol.trials(task)
+        assert [trial.seed for trial in trials] == seeds
+        assert [trial.index for trial in trials] == [0, 1]
+        for trial in trials:
+            assert protocol.scene(TASKS[task], trial).seed == trial.seed
+    assert len(protocol.trials(scenes=1)) == 2
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ({"train": {"listed": {}}}, "listed"),
+        ({"train": {"listed": {"hammer": [FIRST]}}}, "task with listed scenes: 'spatula'"),
+        ({"train": {"listed": {"hammer": [FIRST], "spatula": []}}}, "as many seeds"),
+        ({"train": {"listed": {"hammer": [FIRST, FIRST], "spatula": [1, 2]}}}, "for training"),
+        (
+            {"train": {"listed": {"hammer": [FIRST, FIRST], "spatula": [FIRST, FIRST + 1]}}},
+            "all different",
+        ),
+        (
+            {"train": {"listed": LISTED}, "unseen_tools": {"listed": LISTED}},
+            "'train' and 'unseen_tools' share seeds",
+        ),
+        (
+            {"train": {"listed": LISTED}, "unseen_tools": {"scenes": 4, "first_seed": FIRST}},
+            "share seeds",
+        ),
+    ],
+)
+def test_listed_scenes_that_do_not_fit_are_refused(tmp_path, splits, message):
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(with_splits(**splits)))
+    with pytest.raises((ConfigError, UnknownNameError), match=message):
+        load_levels(str(path))
+
+
 # --- Evaluations ----------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.evaluated import FIRST
 from support.submitted import (
     SMALL,
     evaluation_with,
@@ -30,7 +31,6 @@ from fleet_tools.leaderboard.submissions import Submission, read_submissions
 from fleet_tools.leaderboard.texts import as_markdown, as_text, summary
 from fleet_tools.leaderboard.wording import policies_text
 
-FIRST = SMALL.splits["train"].first_seed
 PUSHES = {"hand_pushes": [{"start_s": 1, "duration_s": 0.2, "horizontal_N": 20}]}
 
 
