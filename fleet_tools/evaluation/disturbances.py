@@ -110,11 +110,13 @@ class Disturbances(Value):
     """What a level changes in the scenes of a task."""
 
     tool_mass_scale: Annotated[Distribution | None, STORED_IF_SET] = None
-    """Replaces the task's distribution, as the next ones do; see
-    `fleet_tools.config.randomization.Randomization`."""
+    """Factor of the tool's mass and inertia, instead of the task's distribution."""
     object_mass_scale: Annotated[Distribution | None, STORED_IF_SET] = None
+    """Factor of the object's mass and inertia, likewise."""
     tool_friction_scale: Annotated[Distribution | None, STORED_IF_SET] = None
+    """Factor of the tool's coefficient of friction, likewise."""
     object_friction_scale: Annotated[Distribution | None, STORED_IF_SET] = None
+    """Factor of the object's coefficient of friction, likewise."""
     joint_resistance: Annotated[dict[str, Distribution], STORED_IF_SET] = {}
     """By joint, N or N m; a task takes those of the joints whose resistance it draws."""
     hand_pushes: Annotated[tuple[RandomHandPush, ...], _Some, STORED_IF_SET] = ()
