@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 from fleet_tools.config.cameras import IDEAL, SENSORS
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
+from fleet_tools.leaderboard.letters import method_letters
 from fleet_tools.leaderboard.result_folders import Rejection
 from fleet_tools.leaderboard.standings import (
     LeaderboardTrack,
@@ -68,12 +69,14 @@ class Ranking:
         protocol: Their protocol, a level.
         standings: The methods, the best first.
         sensors: Their depth cameras; results with others are in other rankings.
+        letters: Letters by label of the method: methods that share one cannot be told apart.
     """
 
     kind: RankingKind
     protocol: Protocol
     standings: Sequence[Standing]
     sensors: str = IDEAL
+    letters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,13 @@ def _rankings(submissions: Sequence[Submission], protocol: Protocol) -> list[Ran
             [each for each in standings if not each.verified and each.sensors == sensors]
         )
     return [
-        Ranking(kind, protocol, of_kind, sensors)
+        Ranking(
+            kind,
+            protocol,
+            of_kind,
+            sensors,
+            letters={} if kind == "unverified" else method_letters(of_kind, protocol),
+        )
         for (kind, sensors), of_kind in by_kind.items()
         if of_kind
     ]

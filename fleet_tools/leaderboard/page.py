@@ -108,11 +108,10 @@ def _across(board: Board) -> Iterator[str]:
         cells = f"<td>{escape(HEADINGS[row.track])}</td>"
         cells += f'<th scope="row">{name}</th><td>{escape(policies_text(row.some))}</td>'
         for standing in row.standings:
-            if standing is None or standing.overall is not None:
-                overall = standing.overall if standing else None
-                cells += _success_rate(overall.total if overall else None)
-            else:
+            if standing is not None and standing.overall is None:
                 cells += f"<td>{escape(part_text(standing))}</td>"
+            else:
+                cells += _success_rate(standing and standing.overall and standing.overall.total)
         yield f"<tr>{cells}</tr>"
     yield "</tbody></table></div></section>"
 
@@ -154,7 +153,7 @@ def _table(ranking: Ranking, heading: str, names: Sequence[str]) -> Iterator[str
     yield f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{heading}">'
     yield '<table class="sortable"><thead>'
     yield (
-        '<tr class="groups"><td colspan="3"></td>'
+        '<tr class="groups"><td colspan="4"></td>'
         f'<th scope="colgroup" colspan="{len(tasks)}">Tools</th>'
         f'<th scope="colgroup" colspan="{len(splits)}">Splits</th>'
         f'<td colspan="{3 + has_reruns(ranking)}"></td></tr><tr>'
@@ -183,6 +182,7 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
             f'<th scope="row" class="method" data-value="{escape(standing.label)}">'
             f"{name}{small}</th>",
             _success_rate(overall.total if overall else None),
+            _letters(ranking.letters.get(standing.label, "")),
             *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
             *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
             f'<td data-value="{standing.policies}">{escape(policies_text(standing))}</td>',
@@ -203,6 +203,10 @@ def _success_once(rate: float | None) -> str:
 
 def _rank(rank: int | None) -> str:
     return _cell(rank, "" if rank is None else str(rank), "rank")
+
+
+def _letters(letters: str) -> str:
+    return f'<td class="letters" data-value="{letters}">{letters}</td>'
 
 
 def _verified(again: Reruns | None) -> str:

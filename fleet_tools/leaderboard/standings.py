@@ -261,8 +261,13 @@ def _standing(label: str, runs: Sequence[TrainingRun], protocol: Protocol) -> St
     )
 
 
+def covering_runs(runs: Sequence[TrainingRun], protocol: Protocol) -> list[TrainingRun]:
+    """Returns those training runs that cover all tasks."""
+    return [run for run in runs if len(run.scores.tasks) == len(protocol.tasks)]
+
+
 def _overall(runs: Sequence[TrainingRun], protocol: Protocol) -> Overall | None:
-    runs = [run for run in runs if len(run.scores.tasks) == len(protocol.tasks)]
+    runs = covering_runs(runs, protocol)
     if not runs:
         return None
     pairs = [(task, split) for task in protocol.tasks for split in protocol.splits]
@@ -296,13 +301,17 @@ def _success_rate(
     if len(runs) == 1:
         low, high = rates[0].low, rates[0].high
     else:
-        low, high = crossed_interval([_outcomes(runs, pairs) for pairs in strata])
+        low, high = crossed_interval([outcome_table(runs, pairs) for pairs in strata])
     of_training_runs = tuple(rate.rate for rate in rates)
     return SuccessRate(_mean(of_training_runs), low, high, of_training_runs)
 
 
-def _outcomes(runs: Sequence[TrainingRun], pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Returns (runs, scenes): 1 success, 0 failure, NaN where the simulator failed."""
+def outcome_table(runs: Sequence[TrainingRun], pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """Returns outcomes in the scenes of some pairs of task and split.
+
+    Returns:
+        (runs, scenes): 1 success, 0 failure, NaN where the simulator failed.
+    """
     rows = [
         {
             episode.key: float(episode.success) if is_trial(episode) else np.nan

@@ -124,6 +124,7 @@ def _row(ranking: Ranking, standing: Standing) -> list[str]:
         str(overall.rank) if overall and overall.rank else "",
         "<br>".join(map(_plain, [standing.label, *notes(standing)])),
         _success_rate(overall.total if overall else None),
+        ranking.letters.get(standing.label, ""),
         *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
         *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
         _plain(policies_text(standing)),
@@ -202,7 +203,8 @@ def summary(board: Board, page: Path | None) -> dict[str, Any]:
             for each in board.levels
         ],
         "methods": [
-            _plain_method(each) | {"ranking": ranking.kind}
+            _plain_method(each)
+            | {"ranking": ranking.kind, "letters": ranking.letters.get(each.label, "")}
             for ranking in board.rankings
             for each in ranking.standings
         ],
@@ -274,7 +276,9 @@ def _terminal_lines(ranking: Ranking) -> list[str]:
             rank = str(standing.overall.rank or "-")
             total = f"{percent(rate.rate)} ({interval(rate)})"
         again = reruns(standing)
+        letters = ranking.letters.get(standing.label)
         notes = [
+            f"letters {letters}" if letters else "",
             training_run_note(standing),
             reruns_text(again) if again else "",
         ]

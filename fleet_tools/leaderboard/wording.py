@@ -18,8 +18,11 @@ READING = (
     "interval of a tool or of a split is Wilson's. The total is the mean over all pairs of tool "
     "and split, and its interval is of the same score test for such a mean.",
     "The rank of a method is 1 plus the number of methods of its track whose whole interval of the "
-    "total lies above its own, so methods that cannot be told apart share a rank. A method without "
-    "results of every tool has no total and no rank.",
+    "total lies above its own. A method without results of every tool has no total and no rank.",
+    "Methods that share a letter cannot be told apart, and methods that share none differ. Each "
+    "pair of methods of a track is compared scene by scene, by the means over their training "
+    "runs: the letters are about the policies as they were trained. In all pairs together, the "
+    "probability that two are told apart that are equal is at most 5% (Holm 1979).",
     "For a method that was trained several times, each number is the mean over its training runs, "
     "and its interval is wider the more they differ: other training runs would differ, too.",
     "Errors are episodes that ended by an error: of the policy, which raised one or returned no "
@@ -143,7 +146,7 @@ def column_names(ranking: Ranking) -> list[str]:
     """Returns the names of the table's columns; "verified" only where results are."""
     verified = ["verified"] if has_reruns(ranking) else []
     return [
-        *("rank", "method", "total"),
+        *("rank", "method", "total", "letters"),
         *ranking.protocol.tasks,
         *ranking.protocol.splits,
         *("policies", "success once", "errors"),

@@ -111,8 +111,8 @@ def test_the_same_results_give_the_same_bytes():
 def test_every_method_has_a_row_with_its_rank_and_numbers(page):
     _, names, *rows = page.rows
     assert names == [
-        "Rank", "Method", "Total", "Hammer", "Knife", "Train", "Unseen tools", "Policies",
-        "Success once", "Errors", "Verified",
+        "Rank", "Method", "Total", "Letters", "Hammer", "Knife", "Train", "Unseen tools",
+        "Policies", "Success once", "Errors", "Verified",
     ]  # fmt: skip
     standings = board().standings
     for standing, cells in zip(standings, rows, strict=False):
@@ -126,9 +126,9 @@ def test_every_method_has_a_row_with_its_rank_and_numbers(page):
     assert [standing.name for standing in standings] == [
         "expert", "only_knives", "trained", "zero", "no_hammer",
     ]  # fmt: skip
-    assert rows[0][7] == "one for all tools" and rows[4][7] == "one for knife"
-    assert rows[0][10] == "4 of 4"
-    assert rows[4][2:4] == ["no result", "no result"]
+    assert rows[0][8] == "one for all tools" and rows[4][8] == "one for knife"
+    assert rows[0][11] == "4 of 4"
+    assert rows[4][2:5] == ["no result", "", "no result"]
     assert "3 training runs" in rows[2][1]
 
 
@@ -282,7 +282,7 @@ def test_a_name_is_never_more_than_text(name):
     assert "<script" not in text
     assert text.count("](") == 1 and f"]({Path('..', SUBMITTING_PAGE)})" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| 1 |"))
-    assert len(re.findall(r"(?<!\\)\|", row)) == 12
+    assert len(re.findall(r"(?<!\\)\|", row)) == 13
 
 
 # --- In a browser ---------------------------------------------------------------------------
@@ -320,7 +320,7 @@ CLICK = """(() => {
 
 @needs_chromium
 def test_a_click_sorts_and_a_second_one_reverses_the_order_and_a_phone_shows_it(tmp_path):
-    clicks = ",".join(CLICK % column for column in (4, 2, 2, 1))
+    clicks = ",".join(CLICK % column for column in (5, 2, 2, 1))
     expression = f"JSON.stringify([d.documentElement.scrollWidth,{clicks}])"
     page = as_html(board(**EVERYTHING))
     width, knives, _, totals, names = json.loads(measured(tmp_path, page, 390, expression))
@@ -328,7 +328,7 @@ def test_a_click_sorts_and_a_second_one_reverses_the_order_and_a_phone_shows_it(
     standings = {standing.name: standing for standing in board().standings}
     *order, direction, column = knives
     rates = [standings[name].tasks["knife"].rate or 0.0 for name in order]
-    assert (rates, direction, column) == (sorted(rates, reverse=True), "descending", 4)
+    assert (rates, direction, column) == (sorted(rates, reverse=True), "descending", 5)
     *order, last, direction, column = totals
     rates = [overall(standings[name]).total.rate or 0.0 for name in order]
     assert (rates, direction, column) == (sorted(rates), "ascending", 2)
@@ -378,7 +378,7 @@ def test_all_columns_are_seen_at_a_width_of_1280(tmp_path):
         submission(evaluation_with(lambda trial: POLICY_ERROR, "raising", TOOL_USE)),
     ]
     (ranking,) = make_rankings(submissions, [TOOL_USE])
-    assert len(column_names(ranking)) == 15
+    assert len(column_names(ranking)) == 16
     page = as_html(Board([RankedLevel(TOOL_USE, DIGEST)], [ranking]))
     widths = "(e => e.scrollWidth+' '+e.clientWidth)(d.querySelector('.scroll'))"
     scroll_bar = 15
