@@ -108,11 +108,10 @@ def _across(board: Board) -> Iterator[str]:
         cells = f"<td>{escape(HEADINGS[row.track])}</td>"
         cells += f'<th scope="row">{name}</th><td>{escape(policies_text(row.some))}</td>'
         for standing in row.standings:
-            if standing is None or standing.overall is not None:
-                overall = standing.overall if standing else None
-                cells += _success_rate(overall.total if overall else None)
-            else:
+            if standing is not None and standing.overall is None:
                 cells += f"<td>{escape(part_text(standing))}</td>"
+            else:
+                cells += _success_rate(standing and standing.overall and standing.overall.total)
         yield f"<tr>{cells}</tr>"
     yield "</tbody></table></div></section>"
 

@@ -112,8 +112,7 @@ def test_every_method_has_a_row_with_its_rank_and_numbers(page):
     _, names, *rows = page.rows
     assert names == [
         "Rank", "Method", "Total", "Letters", "Hammer", "Knife", "Train", "Unseen tools",
-        "Policies",
-        "Success once", "Errors", "Verified",
+        "Policies", "Success once", "Errors", "Verified",
     ]  # fmt: skip
     standings = board().standings
     for standing, cells in zip(standings, rows, strict=False):
@@ -379,7 +378,7 @@ def test_all_columns_are_seen_at_a_width_of_1280(tmp_path):
         submission(evaluation_with(lambda trial: POLICY_ERROR, "raising", TOOL_USE)),
     ]
     (ranking,) = make_rankings(submissions, [TOOL_USE])
-    assert len(column_names(ranking)) == 15
+    assert len(column_names(ranking)) == 16
     page = as_html(Board([RankedLevel(TOOL_USE, DIGEST)], [ranking]))
     widths = "(e => e.scrollWidth+' '+e.clientWidth)(d.querySelector('.scroll'))"
     scroll_bar = 15
