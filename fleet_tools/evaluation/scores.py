@@ -342,7 +342,9 @@ def needed_text(told: AnytimeVerdict) -> str:
         return ""
     if told.needed is None:
         return f", more than {MOST_SCENES:,} scenes for a verdict"
-    return f", about {told.needed} more scenes for a verdict"
+    left = told.requested - told.scenes
+    enough = "" if told.needed <= left else f" ({left} left)"
+    return f", about {told.needed} more scenes for a verdict{enough}"
 
 
 def _table(rows: list[list[str]]) -> Iterator[str]:
