@@ -11,7 +11,7 @@ from fleet_tools.config.values import parse
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
-from fleet_tools.evaluation.protocol_file import load_protocol, protocol_names
+from fleet_tools.evaluation.protocol_file import load_levels, load_protocol, protocol_names
 from fleet_tools.sim.splits import EVALUATION, SPLITS, TRAINING
 
 SCENES = st.builds(
@@ -51,11 +51,11 @@ def test_seeds_are_exact_as_double_precision_numbers():
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_protocols_of_the_package_cover_its_tasks(name):
-    protocol = load_protocol(name)
-    assert set(protocol.tasks) == set(task_names())
-    assert f"v{protocol.version}" == name
-    for task in protocol.tasks:
-        assert len(protocol.trials(task)) == 120
+    for level, protocol in load_levels(name).items():
+        assert set(protocol.tasks) == set(task_names())
+        assert f"v{protocol.version}" == ("v2" if level == "nominal" else name)
+        for task in protocol.tasks:
+            assert len(protocol.trials(task)) == (120 if level == "nominal" else 60)
 
 
 def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first():

@@ -75,7 +75,7 @@ def rate(successes: int, name: str, failed: int = 0, seed: int | None = None):
 
 def test_methods_are_told_apart_by_holms_procedure_on_all_pairs():
     successes = {"best": 20, "good": 18, "fair": 14, "poor": 4}
-    (ranking,) = make_rankings([rate(k, name) for name, k in successes.items()], MANY)
+    (ranking,) = make_rankings([rate(k, name) for name, k in successes.items()], [MANY])
     pairs = [*combinations(successes, 2)]
     p_values = [
         paired_p_value([(successes[one] - successes[other], 0, 20)] * len(MANY.tasks))
@@ -90,7 +90,7 @@ def test_methods_are_told_apart_by_holms_procedure_on_all_pairs():
 
 def test_training_runs_count_by_their_mean_and_scenes_without_a_trial_not_at_all():
     runs = [rate(k, "trained", seed=k) for k in (10, 11, 12)]
-    (ranking,) = make_rankings([*runs, rate(11, "once"), rate(20, "solved", failed=2)], MANY)
+    (ranking,) = make_rankings([*runs, rate(11, "once"), rate(20, "solved", failed=2)], [MANY])
     assert ranking.letters["trained"] == ranking.letters["once"] == "b"
     assert ranking.letters["solved"] == "a"
 
@@ -100,6 +100,6 @@ def test_methods_without_rank_or_total_have_no_letters(same_outcome):
     partial = evaluation_with(lambda trial: SUCCESS, name="partial", tasks=["knife"])
     whole = evaluation_with(lambda trial: SUCCESS, name="whole")
     (ranking,) = make_rankings(
-        [submission(each, same_outcome=same_outcome) for each in (partial, whole)], SMALL
+        [submission(each, same_outcome=same_outcome) for each in (partial, whole)], [SMALL]
     )
     assert ranking.letters == ({"whole": "a"} if same_outcome else {})
