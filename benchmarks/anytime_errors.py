@@ -98,8 +98,15 @@ def _counts(
 
 def _verdicts(counts: np.ndarray, margin: float | None) -> np.ndarray:
     """Returns (draws, looks): the verdict at each look by itself."""
-    distinct, where = np.unique(counts.reshape(-1, 3), axis=0, return_inverse=True)
-    told = [anytime_verdict((int(a), int(b), int(n)), margin) for a, b, n in distinct]
+    first, second, scenes = np.moveaxis(counts, 2, 0)
+    if margin is None:  # scenes in which both end alike do not count, so that many looks are alike
+        scenes = first + second
+    size = SCENES + 1
+    distinct, where = np.unique((first * size + second) * size + scenes, return_inverse=True)
+    columns = distinct // size**2, distinct // size % size, distinct % size
+    told = [
+        anytime_verdict((int(a), int(b), int(n)), margin) for a, b, n in zip(*columns, strict=True)
+    ]
     return np.array(told)[where].reshape(counts.shape[:2])
 
 

@@ -71,7 +71,7 @@ def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.anytime import AnytimeComparison
     from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
     from fleet_tools.evaluation.run import describe, run_trials
-    from fleet_tools.evaluation.scores import as_text, compare, needed_text
+    from fleet_tools.evaluation.scores import as_text, compare
     from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
     started = time.perf_counter()
@@ -104,8 +104,7 @@ def _evaluate(options: EvaluateOptions) -> int:
             def after_each(episode: "EpisodeResult") -> None:
                 nonlocal told
                 told = test and test.look(writer.records)
-                note = f"e-value {told.e_value:.3g}{needed_text(told)}" if told else ""
-                bar.update(episode.outcome, note)
+                bar.update(episode.outcome, note=told.progress if told else "")
 
             def decided() -> bool:
                 return options.stop and told is not None and told.decided

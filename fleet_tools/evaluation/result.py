@@ -19,6 +19,7 @@ from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import Document
+from fleet_tools.utils.anytime_statistics import MOST_SCENES
 from fleet_tools.utils.statistics import NOT_TOLD_APART
 
 SCHEMA_VERSION = 1
@@ -168,6 +169,26 @@ class AnytimeVerdict(Value):
     def decided(self) -> bool:
         """Whether there is a verdict."""
         return self.verdict != NOT_TOLD_APART
+
+    @property
+    def progress(self) -> str:
+        """E-value and scenes still needed, such as "e-value 3.1, about 48 more scenes needed"."""
+        told = f"e-value {self.e_value:.3g}"
+        if self.decided or not self.scenes:
+            return told
+        if self.needed is None:
+            return f"{told}, more than {MOST_SCENES:,} scenes needed for a verdict"
+        left = self.requested - self.scenes
+        enough = "" if self.needed <= left else f" ({left} left)"
+        return f"{told}, about {self.needed} more scenes needed for a verdict{enough}"
+
+    def __str__(self) -> str:
+        """Returns verdict, scenes, difference with its interval, and progress."""
+        by = "" if self.difference is None else f", by {self.difference:+.1%}"
+        return (
+            f"{self.verdict} after {self.scenes} of {self.requested} scenes{by} ({self.low:+.1%} "
+            f"to {self.high:+.1%}), {self.progress}"
+        )
 
 
 class Result(CarriesModels, Document):

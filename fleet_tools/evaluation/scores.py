@@ -18,7 +18,6 @@ from fleet_tools.evaluation.result import (
     Scores,
 )
 from fleet_tools.sim.own_models import other_models
-from fleet_tools.utils.anytime_statistics import MOST_SCENES
 from fleet_tools.utils.libraries import incomparable_drake
 from fleet_tools.utils.statistics import (
     Counts,
@@ -293,7 +292,12 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
             ]
         )
         if comparison.anytime is not None:
-            lines += ["", *_anytime(comparison.anytime, stopped is not None)]
+            lines += ["", f"At any time: {comparison.anytime}"]
+        if stopped:
+            lines.append(
+                "Interval and p of the table are for a number of scenes that is fixed beforehand, "
+                "which this one was not; those of the last line but one hold whenever one stops."
+            )
     return "\n".join(lines)
 
 
@@ -321,28 +325,6 @@ def _compared(d: SuccessDifference) -> list[str]:
         str(d.only_second),
         f"{d.p_value:.2g}",
     ]
-
-
-def _anytime(told: AnytimeVerdict, stopped: bool) -> Iterator[str]:
-    by = "" if told.difference is None else f", by {told.difference:+.1%}"
-    yield (
-        f"At any time: {told.verdict} after {told.scenes} of {told.requested} scenes{by} "
-        f"({told.low:+.1%} to {told.high:+.1%}), e-value {told.e_value:.3g}{needed_text(told)}"
-    )
-    if stopped:
-        yield (
-            "Interval and p of the table are for a number of scenes that is fixed beforehand, "
-            "which this one was not; those of the last line hold whenever one stops."
-        )
-
-
-def needed_text(told: AnytimeVerdict) -> str:
-    """Returns how many scenes are still needed, such as ", about 48 more scenes for a verdict"."""
-    if told.decided or not told.scenes:
-        return ""
-    if told.needed is None:
-        return f", more than {MOST_SCENES:,} scenes for a verdict"
-    return f", about {told.needed} more scenes for a verdict"
 
 
 def _table(rows: list[list[str]]) -> Iterator[str]:

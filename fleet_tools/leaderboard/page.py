@@ -175,6 +175,7 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
     overall = standing.overall
     small = "".join(f"<small>{escape(note)}</small>" for note in notes(standing))
     errors, splits = error_counts(standing), overall.splits if overall else {}
+    letters = ranking.letters.get(standing.label, "")
     return "".join(
         [
             "<tr>",
@@ -182,7 +183,7 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
             f'<th scope="row" class="method" data-value="{escape(standing.label)}">'
             f"{name}{small}</th>",
             _success_rate(overall.total if overall else None),
-            _letters(ranking.letters.get(standing.label, "")),
+            f'<td class="letters" data-value="{letters}">{letters}</td>',
             *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
             *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
             f'<td data-value="{standing.policies}">{escape(policies_text(standing))}</td>',
@@ -203,10 +204,6 @@ def _success_once(rate: float | None) -> str:
 
 def _rank(rank: int | None) -> str:
     return _cell(rank, "" if rank is None else str(rank), "rank")
-
-
-def _letters(letters: str) -> str:
-    return f'<td class="letters" data-value="{letters}">{letters}</td>'
 
 
 def _verified(again: Reruns | None) -> str:
