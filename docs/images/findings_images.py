@@ -1,0 +1,194 @@
+"""Draws the figures of "What we found": `python docs/images/findings_images.py`.
+
+They are `findings_success.png`, success rates by method, `findings_bytes.png`, the same over the
+bytes that all robots together send and receive, and `findings_memory.png`, the same methods with
+networks without memory, with memory, and on point clouds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter, PercentFormatter, StrMethodFormatter
+
+from fleet_tools.baselines.experiments.form import Experiment
+from fleet_tools.baselines.experiments.result import Row, read_result
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+PANELS = {
+    "Fleet-Tools, MLP": "one_network_mlp",
+    "Fleet-Tools, Elman": "one_network_elman",
+    "Meta-World MT10, MLP": "metaworld_one_network_mlp",
+    "Meta-World MT10, Elman": "metaworld_one_network_elman",
+}
+"""Stems of experiments, by the title of their panel."""
+
+INPUTS = {
+    "state, MLP": ("one_network_mlp", "metaworld_one_network_mlp"),
+    "state, Elman network (memory)": ("one_network_elman", "metaworld_one_network_elman"),
+    "point clouds, PointNet and MLP": ("one_merge_clouds",),
+}
+"""Stems of experiments on Fleet-Tools and on Meta-World, by what policies read and are."""
+
+KINDS = {
+    "one network of one robot's size": "C0",
+    "the robots' networks together": "C1",
+    "control": "0.55",
+    "trained on all data": "black",
+}
+"""Colours by the kind of policy."""
+
+_TOGETHER = ("concatenation", "density_gate", "gated_refit", "oracle_routing")
+_POOLED = ("joint", "joint_wide", "joint_ensemble")
+
+
+def main(folder: Path = Path(__file__).parent) -> None:
+    """Writes the figures.
+
+    Args:
+        folder: Their folder.
+    """
+    results = {title: read_result(EXPERIMENTS / f"{stem}.json") for title, stem in PANELS.items()}
+    with style.context("default"):
+        for name, draw in (("success", success_figure), ("bytes", bytes_figure)):
+            draw(results).savefig(folder / f"findings_{name}.png", dpi=150)
+        memory_figure().savefig(folder / "findings_memory.png", dpi=150)
+
+
+def success_figure(results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) -> Figure:
+    """Returns success rates with their intervals: a panel for each experiment."""
+    rows = [row for _, result in results.values() for row in rolled_out(result["rows"])]
+    names = list(dict.fromkeys(row["arm"] for row in rows))
+    names.sort(key=lambda name: list(KINDS).index(kind_of(name, results)))
+    figure = Figure((2.4 + 2.3 * len(results), 1.4 + 0.24 * len(names)), layout="constrained")
+    panels = figure.subplots(1, len(results), squeeze=False, sharey=True)[0]
+    for (title, (_, result)), axes in zip(results.items(), panels, strict=True):
+        for row in rolled_out(result["rows"]):
+            rate = row["success"]
+            errors = [[rate["rate"] - rate["low"]], [rate["high"] - rate["rate"]]]
+            color = KINDS[kind_of(row["arm"], results)]
+            position = names.index(row["arm"])
+            axes.errorbar(
+                rate["rate"], position, xerr=errors, fmt="o", color=color, capsize=3, markersize=4
+            )
+            if row["arm"] == "joint":
+                axes.axvline(rate["rate"], color="black", linewidth=0.8, linestyle=":")
+        axes.set_title(title, fontsize="medium")
+        axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(-0.03, 1.03)
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.set_xlabel("success rate")
+        axes.grid(alpha=0.3)
+    add_legend(figure)
+    return figure
+
+
+def bytes_figure(results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) -> Figure:
+    """Returns success rates over the megabytes of a merge; the dotted line is the robots' data."""
+    figure = Figure((10.5, 8.4), layout="constrained")
+    panels = figure.subplots(2, (len(results) + 1) // 2, squeeze=False, sharey=True).flat
+    for (title, (experiment, result)), axes in zip(results.items(), panels, strict=True):
+        rows = [row for row in rolled_out(result["rows"]) if row["arm"] in experiment.arms]
+        for row in rows:
+            position = (row["bytes"] / 1e6, row["success"]["rate"])
+            axes.plot(*position, "o", color=KINDS[kind_of(row["arm"], results)], markersize=5)
+        label_points(axes, [(r["arm"], r["bytes"] / 1e6, r["success"]["rate"]) for r in rows])
+        for row in rows[:1]:
+            axes.axvline(row["data_at_home"] / 1e6, color="black", linestyle=":", linewidth=1)
+        for row in rolled_out(result["rows"]):
+            if row["arm"] == "joint":
+                axes.axhline(row["success"]["rate"], color="black", linewidth=0.8)
+        axes.set_title(title, fontsize="medium")
+        axes.set_xscale("log")
+        axes.set_xlim(0.05, 2e4)
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(-0.05, 1.05)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.set_xlabel("transferred MB")
+        axes.grid(alpha=0.3)
+        axes.label_outer()
+    add_legend(figure, columns=2)
+    return figure
+
+
+def memory_figure() -> Figure:
+    """Returns success rates of the same methods by what policies read and are: a panel by arena."""
+    names = ("least_squares", "partition", "compress", "concatenation", "density_gate", "joint")
+    figure = Figure((11.0, 3.4), layout="constrained")
+    arenas = ("Fleet-Tools", "Meta-World MT10")
+    panels = figure.subplots(1, len(arenas), sharey=True, squeeze=False)[0]
+    handles = []
+    for number, (inputs, stems) in enumerate(INPUTS.items()):
+        color = f"C{number}"
+        handles.append(Line2D([], [], color=color, marker="o", label=inputs))
+        for stem, axes in zip(stems, panels, strict=False):
+            rows = {row["arm"]: row["success"] for row in reversed(rolled_out(rows_of(stem)))}
+            for place, name in enumerate(names):
+                if rate := rows.get(name):
+                    errors = [[rate["rate"] - rate["low"]], [rate["high"] - rate["rate"]]]
+                    place += 0.22 * (number - 1)
+                    axes.errorbar(
+                        place, rate["rate"], yerr=errors, fmt="o", color=color, markersize=5
+                    )
+    for title, axes in zip(arenas, panels, strict=True):
+        axes.set_title(title, fontsize="medium")
+        axes.set_xticks(
+            range(len(names)), [name.replace("_", "\n") for name in names], fontsize="small"
+        )
+        axes.set_ylim(-0.03, 1.03)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("success rate")
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(INPUTS), frameon=False)
+    return figure
+
+
+def rows_of(stem: str) -> Sequence[Row]:
+    """Returns the rows of an experiment's stored result."""
+    return read_result(EXPERIMENTS / f"{stem}.json")[1]["rows"]
+
+
+def label_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
+    """Writes names beside points, and further down where several lie at one place."""
+    taken: list[tuple[float, float]] = []
+    for name, x, y in sorted(points, key=lambda each: -each[2]):
+        place = y
+        while any(abs(place - other) < 0.055 and x / 6 < at < x * 6 for at, other in taken):
+            place -= 0.055
+        taken.append((x, place))
+        axes.annotate(
+            name.replace("_", " "), (x, place), (5, -3), textcoords="offset points", fontsize=6.5
+        )
+
+
+def rolled_out(rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows with success rates, without robots alone, whose rate is another thing."""
+    return [row for row in rows if row.get("success") and row["arm"] != "single"]
+
+
+def kind_of(arm: str, results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) -> str:
+    """Returns the kind of an arm or reference, of `KINDS`."""
+    if arm in _POOLED:
+        return "trained on all data"
+    if arm in _TOGETHER:
+        return "the robots' networks together"
+    if any(arm in each.controls or arm in each.references for each, _ in results.values()):
+        return "control"
+    return "one network of one robot's size"
+
+
+def add_legend(figure: Figure, columns: int = 4) -> None:
+    """Adds what colours mean."""
+    marks = [Line2D([], [], color=color, marker="o", linestyle="") for color in KINDS.values()]
+    figure.legend(marks, list(KINDS), loc="outside lower center", ncols=columns, frameon=False)
+
+
+if __name__ == "__main__":
+    main()
