@@ -156,14 +156,12 @@ def _rim(p: ScrewParams) -> PartDescription:
         (p.base_height, None, bevel),
         (p.base_height, inner, 0.0),
     ]
-    corners = 5 if p.base_corners == SQUARE else ROUND
     rings = []
     for z, radius, inset in profile:
-        section = _section(p, inset) if radius is None else circle(radius)
-        outline = section.outline(corners)
+        outline = _rim_outline(p, inset) if radius is None else _radial(p, radius)
         rings.append(np.column_stack([outline, np.full(len(outline), z)]))
-    half = round(p.base / math.sqrt(2), 6) if p.base_corners == ROUND else p.base
-    half = max(half, round(inner + 0.006, 6))
+    half = p.base if p.base_corners == SQUARE else p.base / math.sqrt(2)
+    half = round(max(half, inner + 0.006), 6)
     inner = round(inner, 6)
     low, high = p.seat, p.base_height
     collision = (
@@ -173,6 +171,32 @@ def _rim(p: ScrewParams) -> PartDescription:
         box((-half, -inner, low), (-inner, inner, high)),
     )
     return PartDescription("rim", _closed_ring(rings), p.base_material, collision)
+
+
+def _directions(p: ScrewParams) -> np.ndarray:
+    """Returns unit vectors to the points of the rim's outline, (n, 2)."""
+    if p.base_corners == SQUARE:
+        outline = _section(p).outline(5)
+        return outline / np.linalg.norm(outline, axis=1, keepdims=True)
+    angles = np.radians(np.arange(0.0, 360.0, 11.25))  # the corners of an octagon are among them
+    return np.column_stack([np.cos(angles), np.sin(angles)])
+
+
+def _radial(p: ScrewParams, radius: float) -> np.ndarray:
+    """Returns points on a circle, (n, 2), each in the direction of one of the rim's outline."""
+    return radius * _directions(p)
+
+
+def _rim_outline(p: ScrewParams, inset: float) -> np.ndarray:
+    """Returns points around the block, (n, 2), moved inwards."""
+    if p.base_corners == SQUARE:
+        return _section(p, inset).outline(5)
+    directions, radius = _directions(p), p.base - inset
+    if p.base_corners == ROUND:
+        return radius * directions
+    sides = np.radians(np.arange(0.0, 360.0, 45.0))
+    along = directions @ np.array([np.cos(sides), np.sin(sides)])  # along the sides' normals
+    return radius * directions / along.max(axis=1, keepdims=True)
 
 
 def _closed_ring(rings: list[np.ndarray]) -> Solid:
