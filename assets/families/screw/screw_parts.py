@@ -14,7 +14,6 @@ import numpy as np
 from fleet_tools.assets.model_description import BRASS, PINE, STEEL, Material, PartDescription
 from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.solids import (
-    Section,
     Solid,
     box,
     circle,
@@ -130,88 +129,50 @@ def screw_parts(
     Returns:
         The parts of the block, and those of the screw.
     """
-    return (_block(params), _rim(params)), (_head(params), _thread(params))
-
-
-def _section(p: ScrewParams, inset: float = 0.0) -> Section:
-    half = p.base - inset
-    return Section(half, half, 0.003) if p.base_corners == SQUARE else circle(half)
+    return (_block(params),), (_head(params), _thread(params))
 
 
 def _block(p: ScrewParams) -> PartDescription:
-    """Makes the block up to the seat of the head."""
-    corners = 5 if p.base_corners == SQUARE else p.base_corners
-    visual = section_loft([(0.0, _section(p)), (p.seat, _section(p))], corners)
-    collision = frusta([(0.0, _section(p)), (p.seat, _section(p))], min(p.base_corners, OCTAGONAL))
-    return PartDescription("block", visual, p.base_material, collision)
-
-
-def _rim(p: ScrewParams) -> PartDescription:
-    """Makes the block around the head: nothing reaches the head's side."""
-    inner, bevel = p.head + FIT, 0.0015
-    profile = [
-        (p.seat, inner, 0.0),
-        (p.seat, None, 0.0),
-        (p.base_height - bevel, None, 0.0),
-        (p.base_height, None, bevel),
-        (p.base_height, inner, 0.0),
+    """Makes the block; nothing reaches the side of the head in its hole."""
+    bevel, hole = 0.0015, round(p.head + FIT, 6)
+    rings = [
+        np.zeros((1, 3)),
+        _outline(p.base, p.base_corners, 0.0),
+        _outline(p.base, p.base_corners, p.base_height - bevel),
+        _outline(p.base - bevel, p.base_corners, p.base_height),
+        _outline(hole, ROUND, p.base_height),
+        _outline(hole, ROUND, p.seat),
+        np.array([[0.0, 0.0, p.seat]]),
     ]
-    rings = []
-    for z, radius, inset in profile:
-        outline = _rim_outline(p, inset) if radius is None else _radial(p, radius)
-        rings.append(np.column_stack([outline, np.full(len(outline), z)]))
     half = p.base if p.base_corners == SQUARE else p.base / math.sqrt(2)
-    half = round(max(half, inner + 0.006), 6)
-    inner = round(inner, 6)
+    half = round(max(half, hole + 0.006), 6)  # of the largest square within the block
     low, high = p.seat, p.base_height
+    below = rectangle(p.base, p.base) if p.base_corners == SQUARE else circle(p.base)
     collision = (
-        box((-half, inner, low), (half, half, high)),
-        box((-half, -half, low), (half, -inner, high)),
-        box((inner, -inner, low), (half, inner, high)),
-        box((-half, -inner, low), (-inner, inner, high)),
+        *frusta([(0.0, below), (p.seat, below)], min(p.base_corners, OCTAGONAL)),
+        box((-half, hole, low), (half, half, high)),
+        box((-half, -half, low), (half, -hole, high)),
+        box((hole, -hole, low), (half, hole, high)),
+        box((-half, -hole, low), (-hole, hole, high)),
     )
-    return PartDescription("rim", _closed_ring(rings), p.base_material, collision)
+    return PartDescription("block", loft(rings), p.base_material, collision)
 
 
-def _directions(p: ScrewParams) -> np.ndarray:
-    """Returns unit vectors to the points of the rim's outline, (n, 2)."""
-    if p.base_corners == SQUARE:
-        outline = _section(p).outline(5)
-        return outline / np.linalg.norm(outline, axis=1, keepdims=True)
-    angles = np.radians(np.arange(0.0, 360.0, 11.25))  # the corners of an octagon are among them
-    return np.column_stack([np.cos(angles), np.sin(angles)])
+def _outline(half: float, corners: int, z: float) -> np.ndarray:
+    """Returns points around the block or its hole, (48, 3), the same angles for each shape.
 
-
-def _radial(p: ScrewParams, radius: float) -> np.ndarray:
-    """Returns points on a circle, (n, 2), each in the direction of one of the rim's outline."""
-    return radius * _directions(p)
-
-
-def _rim_outline(p: ScrewParams, inset: float) -> np.ndarray:
-    """Returns points around the block, (n, 2), moved inwards."""
-    if p.base_corners == SQUARE:
-        return _section(p, inset).outline(5)
-    directions, radius = _directions(p), p.base - inset
-    if p.base_corners == ROUND:
-        return radius * directions
-    sides = np.radians(np.arange(0.0, 360.0, 45.0))
-    along = directions @ np.array([np.cos(sides), np.sin(sides)])  # along the sides' normals
-    return radius * directions / along.max(axis=1, keepdims=True)
-
-
-def _closed_ring(rings: list[np.ndarray]) -> Solid:
-    """Returns the surface of a ring: rings of points around it, the last one next to the first."""
-    n = len(rings[0])
-    triangles = []
-    for i in range(len(rings)):
-        below, above = i * n, (i + 1) % len(rings) * n
-        for k in range(n):
-            m = (k + 1) % n
-            triangles += [
-                (below + k, below + m, above + k),
-                (below + m, above + m, above + k),
-            ]
-    return Solid(np.concatenate(rings), np.array(triangles))
+    Args:
+        half: Half the width, m.
+        corners: `ROUND`, `OCTAGONAL` or `SQUARE`.
+        z: Height, m.
+    """
+    angles = np.radians(np.arange(0.0, 360.0, 7.5))
+    directions = np.column_stack([np.cos(angles), np.sin(angles)])
+    reach = np.ones(len(angles))
+    if corners != ROUND:
+        sides = np.radians(np.arange(0.0, 360.0, 45.0 if corners == OCTAGONAL else 90.0))
+        reach = (directions @ np.array([np.cos(sides), np.sin(sides)])).max(axis=1)
+    return np.column_stack([half * directions / reach[:, None], np.full(len(angles), z)])
 
 
 def _half_octagon(radius: float, y: float, z: float) -> np.ndarray:
@@ -226,9 +187,7 @@ def _half_disc(radius: float, y: float, z: float, points: int = 13) -> np.ndarra
     """Returns points around the part of a disc beyond a y, (points, 3)."""
     start = math.asin(y / radius)
     angles = np.linspace(start, math.pi - start, points)
-    return np.column_stack(
-        [radius * np.cos(angles), radius * np.sin(angles), np.full(points, z)]
-    )
+    return np.column_stack([radius * np.cos(angles), radius * np.sin(angles), np.full(points, z)])
 
 
 def _mirrored(solid: Solid) -> Solid:

@@ -9,9 +9,7 @@ from fleet_tools.assets.families import Family, HandAlignment, Meaning, behind, 
 from fleet_tools.assets.families.screw.screw_parts import ROOM
 from fleet_tools.assets.families.screwdriver.screwdriver_parts import (
     BIT_STEEL,
-    BLADE,
     FLANK,
-    TIP,
     ScrewdriverParams,
     screwdriver_parts,
 )

@@ -194,5 +194,3 @@ def _grip(p: ScrewdriverParams) -> PartDescription:
     visual = loft([section_ring(section, x, 4) for x, section in profile])
     collision = [section_ring(rectangle(p.grip_z, GRIP), x, 1) for x in (p.butt_x, p.nose_x)]
     return PartDescription("grip", along_x(visual), p.grip, (along_x(loft(collision)),))
-
-
