@@ -1,6 +1,7 @@
 """Makes the pictures of tools and objects, from their models: `python docs/images/model_images.py`.
 
-Names of tasks after it make theirs alone. Each task has one, `TASK_models.webp`: its tools, and below them its objects.
+Each task has one, `TASK_models.webp`: its tools, and below them its objects. Names of tasks after
+the command make theirs alone.
 """
 
 import sys

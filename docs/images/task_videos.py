@@ -1,7 +1,8 @@
 """Makes the videos of the tasks, from real runs: `python docs/images/task_videos.py`.
 
-Names of tasks after it make theirs alone. Each task has one, `TASK.webp`: the expert in a scene of each of three splits, drawn by its seed but
-for the tints, without which the models have the colours of their files.
+Each task has one, `TASK.webp`: the expert in a scene of each of three splits, drawn by its seed but
+for the tints, without which the models have the colours of their files. Names of tasks after the
+command make theirs alone.
 """
 
 import sys
