@@ -11,8 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Self
 
+import pydantic
+
+from fleet_tools.config.values import Positive
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.parallel.interrupts import deferred_interrupt
@@ -34,7 +37,7 @@ class EvaluateOptions(cli.Options):
     It says at its start whether the result can enter the leaderboard, and if not, why.
 
     Exit codes:
-    0: all requested episodes are there.
+    0: all requested episodes are there, or --stop ended it.
     1: some of them ended by an error of the policy, the simulator or a worker, or the disk is full
        or gone.
     2: it cannot begin.
@@ -44,16 +47,31 @@ class EvaluateOptions(cli.Options):
     evaluation: EvaluationConfig
     output: Path
     """Folder of the result."""
-    compare: Path | None = None
-    """Folder of another result, to compare scene by scene."""
+    against: Path | None = None
+    """Folder of another result that has all requested scenes, to compare scene by scene. Scenes are
+    run in an order that mixes tasks and splits and follows from the protocol, and the comparison
+    may be looked at after any of them."""
+    margin: Annotated[Positive, pydantic.Field(lt=1)] = 0.1
+    """The least difference of success rates that matters, for the verdict of equivalence within
+    it."""
+    stop: bool = False
+    """Stop as soon as the comparison has a verdict. Such a result is incomplete, and cannot enter
+    the leaderboard; the same command without --stop completes it."""
     workers: WorkerOptions = WorkerOptions()
+
+    @pydantic.model_validator(mode="after")
+    def _stops_by_a_comparison(self) -> Self:
+        if self.stop and self.against is None:
+            raise ValueError("--stop is for a comparison; give --against a result")
+        return self
 
 
 def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.admission import admission
+    from fleet_tools.evaluation.anytime import AnytimeComparison
     from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
     from fleet_tools.evaluation.run import describe, run_trials
-    from fleet_tools.evaluation.scores import as_text, compare, require_comparable
+    from fleet_tools.evaluation.scores import as_text, compare, needed_text
     from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
     started = time.perf_counter()
@@ -61,15 +79,17 @@ def _evaluate(options: EvaluateOptions) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
         policy, described, trials = describe(config, options.command_line)
     requested = {trial.key for trial in trials}
-    other = load_evaluation(options.compare) if options.compare else None
-    if other is not None:
-        require_comparable(described, other.result)
-    failure = None
+    test = failure = stopped = None
+    if options.against is not None:
+        other = load_evaluation(options.against)
+        test = AnytimeComparison.of(described, other, trials, options.margin)
+        trials = test.trials
     with EvaluationWriter(options.output, described) as writer:
         before = len(writer.records)
         entry = admission(described, {*requested, *(each.key for each in writer.records)})
         if not options.quiet:
-            print(entry, file=sys.stderr)
+            print(f"{entry}{' If --stop ends it, it cannot.' * options.stop}", file=sys.stderr)
+        told = test and test.look(writer.records)
         with (
             TallyBar(
                 len(trials),
@@ -80,21 +100,34 @@ def _evaluate(options: EvaluateOptions) -> int:
             deferred_interrupt() as interrupted,
             contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
         ):
+
+            def after_each(episode: "EpisodeResult") -> None:
+                nonlocal told
+                told = test and test.look(writer.records)
+                note = f"e-value {told.e_value:.3g}{needed_text(told)}" if told else ""
+                bar.update(episode.outcome, note)
+
+            def decided() -> bool:
+                return options.stop and told is not None and told.decided
+
             try:
                 run_trials(
                     writer,
                     policy,
                     trials,
                     options.workers,
-                    after_each=lambda episode: bar.update(episode.outcome),
-                    stop=interrupted,
+                    after_each=after_each,
+                    stop=lambda: interrupted() or decided(),
                 )
             except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
                 failure = error
-            evaluation = writer.finish()
+            if decided() and requested - {each.key for each in writer.records}:
+                stopped = told
+                entry = admission(described, {each.key for each in writer.records})
+            evaluation = writer.finish(stopped)
         now = len(writer.records) - before
     result, scores = evaluation.result, evaluation.result.scores
-    comparison = compare(evaluation, other) if other else None
+    comparison = test and compare(evaluation, test.other).model_copy(update={"anytime": told})
     done = [episode for episode in evaluation.episodes if episode.key in requested]
     causes = failure_causes(
         done, lambda episode: f"{episode.task} {episode.split} (seed {episode.seed})"
@@ -109,6 +142,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         "done": len(done),
         "done_now": now,
         "complete": result.complete,
+        "stopped": stopped is not None,
         "leaderboard": {"can_enter": entry.can_enter, **dataclasses.asdict(entry)},
         "outcomes": dict(Counter(episode.outcome for episode in done)),
         "causes": causes,
@@ -126,7 +160,7 @@ def _evaluate(options: EvaluateOptions) -> int:
             ]
         ),
     )
-    return _code(trials, done, failure, interrupted())
+    return _code(trials, done, failure, interrupted() and stopped is None)
 
 
 def _code(

@@ -12,7 +12,7 @@ from fleet_tools.utils.crossed_statistics import (
     crossed_paired_interval,
     crossed_paired_p_value,
 )
-from fleet_tools.utils.statistics import is_equivalent
+from fleet_tools.utils.statistics import is_equivalent, verdict_words
 
 Successes = Mapping[str, Sequence[Sequence[int]]]
 """By task, a row for each policy, with 1 for each scene of a success and 0 for the others."""
@@ -110,10 +110,8 @@ def with_comparisons(
 
 
 def _verdict(low: float, high: float, margin: float | None) -> str:
-    words = ["higher"] * (low > 0) + ["lower"] * (high < 0)
-    if margin is not None and is_equivalent((low, high), margin):
-        words.append(f"equivalent within {100 * margin:g} points")
-    return ", ".join(words) or "not told apart"
+    equivalent = margin is not None and is_equivalent((low, high), margin)
+    return verdict_words((low > 0) - (high < 0), margin if equivalent else None)
 
 
 def _tasks(seeds: Sequence[Successes]) -> list[str]:

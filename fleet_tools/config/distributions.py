@@ -122,6 +122,15 @@ def _pose(reach_m: float) -> dict[str, Range]:
 
 _FACTOR = Range(0.01, 100.0)
 _TINT = Range(0.001, 10.0)
+_TIME = Range(0, 100_000, " s")
+
+
+def _force(name: str, unit: str) -> dict[str, Range]:
+    return {"start_s": _TIME, "duration_s": _TIME, name: Range(-1000.0, 1000.0, unit)}
+
+
+DISTURBANCES = ("push", "hand_forces", "object_forces")
+"""Fields of a scene that no task file draws."""
 
 RANGES: dict[str, Any] = {
     "initial_joints_rad": Range(-10.0, 10.0, " rad"),
@@ -136,7 +145,9 @@ RANGES: dict[str, Any] = {
     "tool_tint": _TINT,
     "object_tint": _TINT,
     "table_tint": _TINT,
-    "push": {"time_s": Range(0, 100_000, " s"), "translation_m": Range(-10.0, 10.0, " m")},
+    "push": {"time_s": _TIME, "translation_m": Range(-10.0, 10.0, " m")},
+    "hand_forces": _force("force_N", " N"),
+    "object_forces": _force("force_N_per_kg", " N/kg"),
 }
 """By field of a scene, the range of all numbers in it; by entry or by key where they differ.
 
@@ -176,8 +187,7 @@ def _numbers(given: Any, allowed: Any, place: tuple = ()) -> Iterator[tuple[tupl
                 yield place, number, allowed
         case tuple():
             for i, each in enumerate(given):
-                inner = allowed if isinstance(allowed, Range) else allowed[i]
-                yield from _numbers(each, inner, (*place, i))
+                yield from _numbers(each, allowed, (*place, i))
         case dict():
             for name, each in given.items():
                 yield from _numbers(each, allowed, (*place, name))

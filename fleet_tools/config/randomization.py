@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 
 from fleet_tools.config.distributions import (
+    DISTURBANCES,
     RANGES,
     Distribution,
     NameChoice,
@@ -149,7 +150,7 @@ class Randomization(Value):
         """Whether something is what the robot's file says."""
         return isinstance(self.initial_joints_rad, str) or MOUNT in self.cameras.values()
 
-    _in_range = pydantic.field_validator(*(name for name in RANGES if name != "push"))(
+    _in_range = pydantic.field_validator(*(name for name in RANGES if name not in DISTURBANCES))(
         require_range
     )
 

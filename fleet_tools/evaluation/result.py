@@ -6,12 +6,12 @@ Every number follows from the episodes, and every episode from its seed and its 
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import pydantic
 
-from fleet_tools.config.values import NonNegative, Number, Value
+from fleet_tools.config.values import STORED_IF_SET, NonNegative, Number, Value
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
@@ -19,6 +19,7 @@ from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.sim.own_models import CarriesModels
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import Document
+from fleet_tools.utils.statistics import NOT_TOLD_APART
 
 SCHEMA_VERSION = 1
 
@@ -131,6 +132,44 @@ class Scores(Value):
     strata: dict[str, dict[str, Score]]
 
 
+class AnytimeVerdict(Value):
+    """What a comparison that may be looked at after any scene tells, and whether it has ended.
+
+    All numbers are of the scenes until the verdict; later ones do not change it. They hold however
+    often one looks, see `fleet_tools.utils.anytime_statistics`.
+
+    Attributes:
+        against: Name of the policy that the evaluated one is compared with.
+        verdict: See `fleet_tools.utils.statistics.verdict_words`.
+        scenes: Number of scenes that count: whole blocks, from the first one on.
+        requested: Number of scenes of all blocks.
+        block: Number of scenes of a block: one of each pair of task and split.
+        e_value: Evidence against equal success rates; 20 is a verdict.
+        difference: Difference of the success rates; None without scenes.
+        low, high: Its 95% confidence sequence.
+        margin: Margin of equivalence, if one was given.
+        needed: Estimated number of scenes still needed for a verdict; None if it is not known, or
+            above `MOST_SCENES` in all.
+    """
+
+    against: str
+    verdict: str
+    scenes: pydantic.NonNegativeInt
+    requested: pydantic.NonNegativeInt
+    block: pydantic.NonNegativeInt
+    e_value: NonNegative
+    difference: Number | None
+    low: Number
+    high: Number
+    margin: Number | None
+    needed: pydantic.NonNegativeInt | None
+
+    @property
+    def decided(self) -> bool:
+        """Whether there is a verdict."""
+        return self.verdict != NOT_TOLD_APART
+
+
 class Result(CarriesModels, Document):
     """The content of `result.json`; models of a user's own tasks lie beside it.
 
@@ -145,6 +184,8 @@ class Result(CarriesModels, Document):
         command: Command that made or last resumed it.
         complete: Whether all episodes of the protocol are there.
         scores: Scores of the episodes that are there; None before the end, or after a kill.
+        stopped: The verdict that stopped it before all requested scenes; its rates and their
+            intervals are biased by that.
     """
 
     error = ResultError
@@ -159,6 +200,7 @@ class Result(CarriesModels, Document):
     command: str
     complete: bool = False
     scores: Scores | None = None
+    stopped: Annotated[AnytimeVerdict | None, STORED_IF_SET] = None
 
     @pydantic.model_validator(mode="after")
     def _right_digest(self) -> Self:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import SCHEMA_VERSION, EpisodeResult, Evaluation, Result
+from fleet_tools.evaluation.result import (
+    SCHEMA_VERSION,
+    AnytimeVerdict,
+    EpisodeResult,
+    Evaluation,
+    Result,
+)
 from fleet_tools.evaluation.scores import score
 from fleet_tools.storage.record_folder import FolderKind, RecordWriter
 
@@ -98,12 +104,17 @@ class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
             self.close()
             raise
 
-    def finish(self) -> Evaluation:
-        """Stores the scores of the present episodes, and returns the evaluation."""
+    def finish(self, stopped: AnytimeVerdict | None = None) -> Evaluation:
+        """Stores the scores of the present episodes, and returns the evaluation.
+
+        Args:
+            stopped: The verdict that stopped it, if one did.
+        """
         protocol, episodes = self.result.protocol, self._in_order()
         update = {
             "complete": len(episodes) == len(protocol.trials()),
             "scores": score(protocol, episodes),
+            "stopped": stopped,
         }
         result = self.result.model_copy(update=update)
         self.replace_document(result)

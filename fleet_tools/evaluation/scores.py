@@ -8,8 +8,18 @@ from fleet_tools.config.values import Number, Value
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Rate, Result, Score, Scores
+from fleet_tools.evaluation.result import (
+    AnytimeVerdict,
+    EpisodeResult,
+    Evaluation,
+    Rate,
+    Result,
+    Score,
+    Scores,
+)
 from fleet_tools.sim.own_models import other_models
+from fleet_tools.utils.anytime_statistics import MOST_SCENES
+from fleet_tools.utils.libraries import incomparable_drake
 from fleet_tools.utils.statistics import (
     Counts,
     paired_difference,
@@ -111,6 +121,7 @@ class Comparison(Value):
             simulator failed.
         total: Difference over all scenes.
         tasks: Difference over the scenes of each task.
+        anytime: What may be told after any scene, where the evaluation was made for it.
     """
 
     first: str
@@ -118,6 +129,7 @@ class Comparison(Value):
     left_out: pydantic.NonNegativeInt
     total: SuccessDifference
     tasks: dict[str, SuccessDifference]
+    anytime: AnytimeVerdict | None = None
 
 
 def compare(first: Evaluation, second: Evaluation) -> Comparison:
@@ -127,7 +139,7 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
         ResultError: They are of different protocols, or of different scenes.
     """
     require_comparable(first.result, second.result)
-    pairs, left_out = _pairs(first.episodes, second.episodes)
+    pairs, left_out = paired(first.episodes, second.episodes)
     return Comparison(
         first=first.result.policy.label,
         second=second.result.policy.label,
@@ -145,7 +157,7 @@ def require_comparable(first: Result, second: Result) -> None:
     """Checks that two results are of the same scenes.
 
     Raises:
-        ResultError: They are of different protocols, task files, robots or models.
+        ResultError: They are of different protocols, task files, robots, models or physics.
     """
     if first.policy.robot != second.policy.robot:
         raise ResultError(
@@ -160,22 +172,28 @@ def require_comparable(first: Result, second: Result) -> None:
             f"({second.protocol_digest}). Only results of the same protocol and task files can be "
             "compared."
         )
-    if first.policy.robot != second.policy.robot:
-        raise ResultError(
-            f"{first.policy.label!r} and {second.policy.label!r} were evaluated on different "
-            "robots, whose scenes begin with other joint positions, and cannot be compared scene "
-            "by scene."
-        )
     if differing := other_models(first.models, second.models):
         raise ResultError(
             f"{first.policy.name!r} and {second.policy.name!r} were evaluated with different "
             f"models: {differing}. Only results of the same models can be compared."
         )
+    releases = [result.packages.get("drake") for result in (first, second)]
+    other_physics = {*map(incomparable_drake, (first.packages, second.packages))} - {None}
+    if releases[0] != releases[1] and other_physics:
+        raise ResultError(
+            f"{first.policy.name!r} was evaluated with Drake {releases[0]}, {second.policy.name!r} "
+            f"with {releases[1]}, whose physics may differ: {'; '.join(map(str, other_physics))}."
+        )
 
 
-def _pairs(
-    first: Sequence[EpisodeResult], second: Sequence[EpisodeResult]
-) -> tuple[list[Pair], int]:
+def paired(first: Episodes, second: Episodes) -> tuple[list[Pair], int]:
+    """Returns the pairs of episodes in the same scenes, and the number of scenes without a pair.
+
+    Those in which the simulator failed are no pairs.
+
+    Raises:
+        ResultError: Episodes of the same trial began in different scenes.
+    """
     firsts, seconds = ({episode.key: episode for episode in side} for side in (first, second))
     pairs = [(firsts[key], seconds[key]) for key in firsts if key in seconds]
     for one, other in pairs:
@@ -227,13 +245,18 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
         result: The result, with scores.
         comparison: Its comparison with another one, for a second table.
     """
-    scores, protocol = result.scores, result.protocol
-    state = "complete" if result.complete else "incomplete"
+    scores, protocol, stopped = result.scores, result.protocol, result.stopped
+    state = "complete" if result.complete else "stopped early" if stopped else "incomplete"
     lines = [
         f"{result.policy.label}, protocol {protocol.title} ({result.protocol_digest}), {state}"
     ]
     if scores is None:
         return lines[0]
+    if stopped:
+        lines.append(
+            "A verdict stopped it, so that rates and intervals of this table are biased, and it is "
+            "no result of the protocol. The same command without --stop completes it."
+        )
     lines += _table(
         [
             ["task", "split", "success", "95% interval", "success once", "errors"],
@@ -269,6 +292,8 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
                 ["total", *_compared(comparison.total)],
             ]
         )
+        if comparison.anytime is not None:
+            lines += ["", *_anytime(comparison.anytime, stopped is not None)]
     return "\n".join(lines)
 
 
@@ -296,6 +321,28 @@ def _compared(d: SuccessDifference) -> list[str]:
         str(d.only_second),
         f"{d.p_value:.2g}",
     ]
+
+
+def _anytime(told: AnytimeVerdict, stopped: bool) -> Iterator[str]:
+    by = "" if told.difference is None else f", by {told.difference:+.1%}"
+    yield (
+        f"At any time: {told.verdict} after {told.scenes} of {told.requested} scenes{by} "
+        f"({told.low:+.1%} to {told.high:+.1%}), e-value {told.e_value:.3g}{needed_text(told)}"
+    )
+    if stopped:
+        yield (
+            "Interval and p of the table are for a number of scenes that is fixed beforehand, "
+            "which this one was not; those of the last line hold whenever one stops."
+        )
+
+
+def needed_text(told: AnytimeVerdict) -> str:
+    """Returns how many scenes are still needed, such as ", about 48 more scenes for a verdict"."""
+    if told.decided or not told.scenes:
+        return ""
+    if told.needed is None:
+        return f", more than {MOST_SCENES:,} scenes for a verdict"
+    return f", about {told.needed} more scenes for a verdict"
 
 
 def _table(rows: list[list[str]]) -> Iterator[str]:

@@ -46,7 +46,8 @@ damaged: a file that is missing, truncated, or has content that no evaluation wr
 schema: an unknown schema version.
 protocol: another protocol, or other task files.
 physics: a release of Drake whose episodes are not known to end alike.
-incomplete: missing episodes of a covered task, or no scores, as of an interrupted evaluation.
+incomplete: missing episodes of a covered task, or no scores, as of an interrupted evaluation; or
+    stopped by a verdict.
 episodes: none, repeated or unknown episodes, or other seeds than the protocol's.
 scenes: other scenes than the seeds draw.
 scores: scores that do not follow from the episodes.
@@ -135,6 +136,11 @@ def _missing(result: Result, episodes: Sequence[EpisodeResult]) -> Iterator[str]
         "missing episodes of the covered tasks",
         missing_keys(result.protocol, {episode.key for episode in episodes}),
     )
+    if result.stopped:
+        yield (
+            f"it was stopped by a verdict, {result.stopped.verdict!r} against "
+            f"{result.stopped.against!r}; the same evaluation without --stop completes it"
+        )
     if result.scores is None:
         yield "the scores are missing; the same evaluation, run again, adds them"
 

@@ -79,6 +79,7 @@ class ObjectMotion:
 
     Attributes:
         bodies: Body index of each link.
+        p_LLcm: (links, 3), centre of mass of each link in its frame, m.
         link_mechanism: Mechanism of each link, or `FIXED`.
         num_mechanisms: Number of mechanisms.
         coordinate_mechanism: Mechanism of each coordinate: the joints with one degree of freedom,
@@ -90,6 +91,7 @@ class ObjectMotion:
         links = [plant.get_body(index) for index in plant.GetBodyIndices(instance)]
         joints = [plant.get_joint(index) for index in plant.GetJointIndices(instance)]
         self.bodies = [int(body.index()) for body in links]
+        self.p_LLcm = np.array([body.default_com() for body in links])
         self.link_mechanism = _mechanisms(plant, links, joints)
         self.num_mechanisms = max(self.link_mechanism, default=FIXED) + 1
 

@@ -17,6 +17,7 @@ from pydrake.geometry import FrameId, FramePoseVector
 from pydrake.multibody.plant import ContactResults, MultibodyPlant
 from pydrake.multibody.tree import BodyIndex, ModelInstanceIndex
 from pydrake.systems.framework import (
+    BasicVector,
     Context,
     DiagramBuilder,
     DiscreteValues,
@@ -56,7 +57,8 @@ class PartMotionMeter(LeafSystem):
     last for `READING_STEPS`; where contact begins or ends is exact.
 
     Input ports: the plant's `contact_results` and `geometry_pose`, the generalized contact forces
-    of the arm, `arm_contact`, and the state of the object, `object_state`.
+    of the arm, `arm_contact`, and the state of the object, `object_state`. Its parameters are the
+    external forces on the object.
 
     Args:
         plant: The finalized plant.
@@ -97,6 +99,8 @@ class PartMotionMeter(LeafSystem):
         ends = np.cumsum([math.prod(shape) for shape in self._shapes])
         self._slices = _State(*map(slice, [0, *ends], ends))
         self.DeclareDiscreteState(int(ends[-1]))
+        forces = BasicVector(3 * len(self._object.bodies))
+        self._external = int(self.DeclareNumericParameter(forces))
 
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
         # their indices.
@@ -156,20 +160,36 @@ class PartMotionMeter(LeafSystem):
         state.coordinates[:] = self._object.coordinates(state.poses, self._object_state(context))
         context.SetDiscreteState(values)
 
+    def set_external_forces(self, context: Context, forces: np.ndarray) -> None:
+        """Says what else pushes the object from now on; it is counted among everything else.
+
+        Args:
+            context: Context of this system.
+            forces: (links, 3), force at the centre of mass of each link, N, in the world.
+        """
+        parameter = context.get_mutable_numeric_parameter(self._external)
+        if not np.array_equal(parameter.value(), forces.ravel()):
+            parameter.SetFromVector(forces.ravel())
+            values = context.get_discrete_state_vector().CopyToVector()
+            values[self._slices.age] = READING_STEPS  # forces are read again in the next step
+            context.SetDiscreteState(values)
+
     def _update(self, context: Context, values: np.ndarray) -> None:
         """Advances the state, `values`, to the present, and finds the present forces."""
         # count_nonzero, because `any` of a few numbers takes as long as the rest of an idle step
         tau = self.EvalVectorInput(context, self._inputs["arm_contact"]).value()
         arm_in_contact = np.count_nonzero(tau) > 0
         touched = np.count_nonzero(values[self._slices.force]) > 0
-        if not arm_in_contact and not touched:
+        external = context.get_numeric_parameter(self._external).value()
+        pushed = np.count_nonzero(external) > 0
+        if not (arm_in_contact or touched or pushed):
             return  # nothing but the object itself moves it
         age = self._slices.age.start
         if arm_in_contact and touched and values[age] + 1 < READING_STEPS:
             values[age] += 1
             return
         contacts = self._contacts(context) if arm_in_contact else ()
-        if not contacts and not touched:
+        if not contacts and not touched and not pushed:
             return  # neither now nor before
         state = self._parts_of(values)
         self._advance(context, state)
@@ -184,6 +204,10 @@ class PartMotionMeter(LeafSystem):
                 self._poses(context, self._part_frames),
                 self._parts.packed,
             )
+        if pushed:
+            for link, force in enumerate(external.reshape(-1, 3)):
+                moment = np.cross(state.poses[link, :, :3] @ self._object.p_LLcm[link], force)
+                state.force[-1, link] += np.concatenate([moment, force])
 
     def _contacts(self, context: Context) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
         """Returns contacts on moving links: link, agent, p_WC, and the wrench on the link at C."""

@@ -14,6 +14,7 @@ from fleet_tools.config.randomization import Randomization, RandomPose
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import (
     SEEDS_END,
+    STORED_IF_SET,
     MisfitError,
     NonNegative,
     Number,
@@ -58,6 +59,35 @@ class Push(Value):
     """Translation in the world."""
 
 
+class ExternalForce(Value):
+    """When a force acts on something, as if somebody pushed it."""
+
+    start_s: NonNegative
+    """Time since the start of the episode; the force begins with the control step that begins
+    nearest to it."""
+    duration_s: NonNegative
+    """It acts for the nearest number of whole control steps, at least one."""
+
+
+class HandForce(ExternalForce):
+    """A force on the robot's hand."""
+
+    force_N: Vector3
+    """Force in the world, at the origin of the end effector."""
+
+
+class ObjectForce(ExternalForce):
+    """A force on every link of the object; one that is fixed to the table stays."""
+
+    force_N_per_kg: Vector3
+    """Force in the world, at the centre of mass of the link, per kilogram of it."""
+
+
+MOST_FORCES = 16
+"""Largest number of forces on hand or object in a scene."""
+_Several = pydantic.Field(max_length=MOST_FORCES)
+
+
 class Scene(Value):
     """The start of one episode, which it determines together with the task file.
 
@@ -92,6 +122,10 @@ class Scene(Value):
     table_texture: Annotated[str, pydantic.AfterValidator(_known_texture)]
     push: Push | None = None
     """A disturbance; it is never drawn, only added on purpose."""
+    hand_forces: Annotated[tuple[HandForce, ...], _Several, STORED_IF_SET] = ()
+    """Forces on the hand during the episode; a task draws none, a protocol's level may."""
+    object_forces: Annotated[tuple[ObjectForce, ...], _Several, STORED_IF_SET] = ()
+    """Forces on the object, likewise."""
 
     _in_range = pydantic.field_validator(*RANGES)(require_range)
 

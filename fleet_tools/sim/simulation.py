@@ -19,6 +19,14 @@ from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, 
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_hint, contact_surface_error
 from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
+from fleet_tools.sim.external_forces import (
+    NO_FORCES,
+    PORT,
+    ForcesNow,
+    drake_forces,
+    forces_in,
+    link_forces,
+)
 from fleet_tools.sim.free_rotation import normalize_quaternions
 from fleet_tools.sim.motion_tables import PartMotion
 from fleet_tools.sim.scene import Push, Scene
@@ -68,6 +76,7 @@ class Simulation:
         if world.part_motion is not None:
             context = world.part_motion.GetMyMutableContextFromRoot(self._root)
             self._part_motion = world.part_motion, context
+        self._links = list(world.bodies(world.object))
         self._limit_times = world.limit_meter.GetMyMutableContextFromRoot(self._root)
         self._defaults = read_defaults(world, self._root)
         self.reset(scene)
@@ -82,6 +91,7 @@ class Simulation:
         self.scene = scene
         try:
             apply_scene(scene, self.world, self._defaults, self._root)
+            self._push_on(NO_FORCES)
             self._start_motion(np.zeros(6))
             self._simulator.Initialize()
         except RuntimeError as error:
@@ -105,6 +115,7 @@ class Simulation:
         push = self.scene.push
         if push is not None and self._step_of(push) == self._step:
             self._push(push)
+        self._push_on_in(self._step)
         self._start_motion(delta)
         self._joint_contact.set_impulse(0.0)
         self._set_limit_times(np.zeros(3 * self.world.robot.num_joints))
@@ -173,6 +184,7 @@ class Simulation:
         if push is not None and self._step_of(push) <= snapshot.step:
             move_object(push.translation_m, self.world, self._defaults, self._root)
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
+        self._push_on_in(snapshot.step)
         self._follow(snapshot.reference)
         self._joint_contact.set_impulse(snapshot.impulse)
         if self._part_motion is not None:
@@ -244,6 +256,23 @@ class Simulation:
             attribution = meter.unattributed(context)
         with attribution:
             move_object(push.translation_m, self.world, self._defaults, self._root)
+
+    def _push_on_in(self, step: int) -> None:
+        """Applies the forces of a control step."""
+        if (now := forces_in(self.scene, step, self.world.control_rate_hz)) != self._forces:
+            self._push_on(now)
+
+    def _push_on(self, now: ForcesNow) -> None:
+        """Applies forces from now on, which are nobody's doing, either."""
+        self._forces = now
+        plant, context = self.world.plant, self._context
+        port = self.world.diagram.GetInputPort(PORT)
+        value = self.world.diagram.AllocateInputAbstract(port)
+        value.set_value(drake_forces(plant, self._hand, self._links, now, context))
+        port.FixValue(self._root, value)
+        if self._part_motion is not None:
+            meter, meter_context = self._part_motion
+            meter.set_external_forces(meter_context, link_forces(self._links, now, context))
 
     def _motion_by_part(self) -> dict[str, PartMotion]:
         if self._part_motion is None:

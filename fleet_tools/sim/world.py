@@ -44,6 +44,7 @@ from fleet_tools.sim.add_models import add_object, add_tool
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import complete_contact
 from fleet_tools.sim.contacts import add_impulse_meter
+from fleet_tools.sim.external_forces import PORT as EXTERNAL_FORCES
 from fleet_tools.sim.free_rotation import GyroscopicCorrection, add_gyroscopic_correction
 from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 
@@ -162,6 +163,7 @@ def build_world(
     brakes = _find_brakes(plant, object_instance, task, object)
     arm_model, limit_meter = _add_controller(builder, plant, arm, robot)
     _hold_brakes_still(builder, plant, object_instance)
+    builder.ExportInput(plant.get_applied_spatial_force_input_port(), EXTERNAL_FORCES)
     gyroscopic = add_gyroscopic_correction(builder, plant)
     impulse_meter = add_impulse_meter(builder, plant, object_instance)
     part_motion = add_part_motion_meter(

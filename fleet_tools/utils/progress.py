@@ -36,10 +36,11 @@ class TallyBar:
         done = self._tally.total() if counted is None else self._tally[counted]
         self._bar = progress_bar(total, unit, initial=done, quiet=quiet)
 
-    def update(self, outcome: str) -> None:
-        """Adds an outcome."""
+    def update(self, outcome: str, note: str = "") -> None:
+        """Adds an outcome, and shows a note behind the tally."""
         self._tally[outcome] += 1
         words = [f"{count} {name}" for name, count in self._tally.most_common()]
+        words += [note] if note else []
         advances = self._counted in (None, outcome)
         self._bar.set_postfix_str(", ".join(words), refresh=not advances)
         self._bar.update(advances)

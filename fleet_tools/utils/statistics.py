@@ -1,8 +1,9 @@
 """Statistics of success rates: intervals of one, and comparisons of two on the same episodes.
 
-Those of methods that were trained several times are in `crossed_statistics`. All of them invert
-score tests. Interval and p-value of a difference are the same test, so that the p-value is below 5%
-exactly where the 95% interval excludes 0. How often the intervals contain the truth is measured by
+Those of methods that were trained several times are in `crossed_statistics`, and those that may be
+looked at after any scene in `anytime_statistics`. All others invert score tests. Interval and
+p-value of a difference are the same test, so that the p-value is below 5% exactly where the 95%
+interval excludes 0. How often the intervals contain the truth is measured by
 `benchmarks/interval_coverage.py`. All depends on counts alone, so that the order of episodes and of
 strata changes nothing.
 """
@@ -103,6 +104,38 @@ def is_equivalent(interval: tuple[float, float], margin: float) -> bool:
         margin: The least difference that matters, above 0.
     """
     return -margin < interval[0] and interval[1] < margin
+
+
+NOT_TOLD_APART = "not told apart"
+"""What `verdict_words` says where there is no verdict."""
+
+
+def verdict_words(sign: int, equivalent_within: float | None) -> str:
+    """Returns what a comparison has told, such as "higher" or "equivalent within 10 points".
+
+    Args:
+        sign: 1 where the first one's rate is higher, -1 where it is lower, 0 where neither is told.
+        equivalent_within: The margin within which they are equivalent, if this is told.
+    """
+    words = ["higher"] * (sign > 0) + ["lower"] * (sign < 0)
+    if equivalent_within is not None:
+        words.append(f"equivalent within {100 * equivalent_within:g} points")
+    return ", ".join(words) or NOT_TOLD_APART
+
+
+def told_apart(p_values: Sequence[float]) -> list[bool]:
+    """Returns which of several differences are told: at most 5% err in any of them (Holm 1979).
+
+    Args:
+        p_values: p-value of each.
+    """
+    order = sorted(range(len(p_values)), key=lambda k: p_values[k])
+    told = [False] * len(p_values)
+    for before, k in enumerate(order):
+        if p_values[k] * (len(order) - before) >= 1 - CONFIDENCE:
+            break
+        told[k] = True
+    return told
 
 
 def spread(numbers: Sequence[float]) -> dict[str, float] | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from support.processes import ROOT, run_command
 from fleet_tools import evaluate
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.result import EpisodeResult
-from fleet_tools.evaluation.result_folder import EPISODES, EvaluationWriter, load_evaluation
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
 from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
 
@@ -55,12 +56,25 @@ def _two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(name="theirs", scope="module")
+def _theirs(two: Path) -> Path:
+    """The same as of another policy, which fails in all of them."""
+    folder = shutil.copytree(two, two.with_name("theirs"))
+    described = json.loads((folder / RESULT).read_text())
+    described["policy"] |= {"name": "theirs", "kind": "factory", "content_digest": "ab"}
+    (folder / RESULT).write_text(json.dumps(described))
+    lines = [json.loads(line) for line in (folder / EPISODES).read_text().splitlines()]
+    failed = {"outcome": "time_limit", "success": False, "success_once": False}
+    (folder / EPISODES).write_text("".join(f"{json.dumps(line | failed)}\n" for line in lines))
+    return folder
+
+
 # --- Resumption -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow  # of `collect`: test_collect.py
 def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
-    two, tmp_path, capsys, monkeypatch
+    two, theirs, tmp_path, capsys, monkeypatch
 ):
     append = EvaluationWriter.append
 
@@ -68,7 +82,7 @@ def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
         append(writer, record)
         os.kill(os.getpid(), signal.SIGINT)
 
-    command = options(tmp_path, "--json", "--quiet", "--compare", str(two), scenes=2)
+    command = options(tmp_path, "--json", "--quiet", "--against", str(theirs), scenes=2)
     with monkeypatch.context() as patch:
         patch.setattr(EvaluationWriter, "append", append_and_interrupt)
         assert evaluate.main(command) == 130
@@ -78,14 +92,15 @@ def test_ctrl_c_waits_for_the_episode_in_progress_and_the_same_command_resumes(
     assert (first["requested"], first["done"], first["done_now"]) == (2, 1, 1)
     assert first["scores"]["total"]["success"]["trials"] == 1
     assert first["comparison"]["left_out"] == 1
-    assert episodes(tmp_path) == episodes(two)[:1]
+    assert first["comparison"]["anytime"]["scenes"] == 1
+    assert len(episodes(tmp_path)) == 1 and episodes(tmp_path)[0] in episodes(two)
 
     assert evaluate.main(command) == 0
     second = json.loads(capsys.readouterr().out)
     assert (second["requested"], second["done"], second["done_now"]) == (2, 2, 1)
     assert second["outcomes"] == {"success": 2}
     assert second["scores"]["total"]["success"]["trials"] == 2
-    assert second["comparison"]["total"]["both"] == 2
+    assert second["comparison"]["total"]["only_first"] == 2
     assert second["comparison"]["left_out"] == 0
     assert episodes(tmp_path) == episodes(two)
     result = load_evaluation(tmp_path).result
@@ -106,6 +121,50 @@ def test_episodes_before_a_kill_are_kept(two, tmp_path):
     assert present.result.scores is None
     assert evaluate.main(options(tmp_path, "--quiet", scenes=2)) == 0
     assert episodes(tmp_path)[:2] == episodes(two)
+
+
+def test_a_comparison_stops_at_its_verdict_and_without_stop_completes_the_result(
+    theirs, tmp_path, capsys
+):
+    """Both fail everywhere, which one scene shows to be equivalent within such a margin."""
+    more = ["--json", "--against", str(theirs), "--margin", "0.99"]
+    command = options(tmp_path, *more, policy="zero", scenes=2)
+    for now in (1, 0):  # the second time, nothing is left to run
+        assert evaluate.main([*command, "--stop"]) == 0
+        printed = capsys.readouterr()
+        told = json.loads(printed.out)
+        assert (told["requested"], told["done"], told["done_now"]) == (2, 1, now)
+        assert (told["stopped"], told["complete"]) == (True, False)
+        assert told["comparison"]["anytime"]["verdict"] == "equivalent within 99 points"
+        assert not told["leaderboard"]["can_enter"]
+        assert "If --stop ends it, it cannot." in printed.err
+    stopped = load_evaluation(tmp_path).result
+    assert stopped.stopped is not None and stopped.stopped.against == "theirs"
+    assert evaluate.main([*options(tmp_path, policy="zero", scenes=2), *more[1:], "--stop"]) == 0
+    text = capsys.readouterr().out
+    assert "stopped early" in text and "rates and intervals of this table are biased" in text
+    assert "At any time: equivalent within 99 points after 1 of 2 scenes" in text
+
+    assert evaluate.main(command) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["done"], told["done_now"], told["stopped"]) == (2, 1, False)
+    assert told["comparison"]["anytime"]["scenes"] == 1  # later ones do not change a verdict
+    assert load_evaluation(tmp_path).result.stopped is None
+    assert "stopped" not in json.loads((tmp_path / RESULT).read_text())
+
+
+def test_stopping_wants_a_comparison_and_a_margin_below_1(two, tmp_path, capsys):
+    more = ["--against", str(two)]
+    for wrong, message in (
+        (["--stop"], "give --against a result"),
+        ([*more, "--margin", "1"], "margin"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            evaluate.main(options(tmp_path / "result", *wrong))
+        assert message in capsys.readouterr().err
+    assert evaluate.main(options(tmp_path / "result", *more)) == 2
+    assert "is of the same policy as this evaluation" in capsys.readouterr().err
+    assert not (tmp_path / "result").exists()
 
 
 # --- Output ---------------------------------------------------------------------------------
@@ -221,7 +280,7 @@ def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path):
 
 def test_a_result_of_another_protocol_is_refused_before_anything_is_run(two, tmp_path, capsys):
     protocol = write_protocol(tmp_path / "own.yaml")
-    more = ["--protocol", protocol, "--compare", str(two)]
+    more = ["--protocol", protocol, "--against", str(two)]
     assert evaluate.main(options(tmp_path / "result", *more)) == 2
     assert "Only results of the same protocol" in capsys.readouterr().err
     assert not (tmp_path / "result").exists()

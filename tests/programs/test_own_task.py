@@ -50,7 +50,7 @@ def options(folder: Path, policy: str, *more: str, output: str = "results") -> l
 
 
 def test_policies_are_scored_and_compared(mine, capsys):
-    compared = ["--json", "--compare", str(mine / "results" / "zero")]
+    compared = ["--json", "--against", str(mine / "results" / "zero")]
     assert evaluate.main(options(mine, "expert", *compared)) == 0
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
@@ -109,7 +109,7 @@ def test_a_result_alone_is_enough_to_score_compare_and_run_again(mine, tmp_path,
     assert rank([str(results), *alone, "--verify", "1"]) == 0
     assert [v["same"] for v in json.loads(capsys.readouterr().out)["verified"]] == [1, 1]
     again = ["--policy", "zero", "--output", str(results / "zero"), *alone]
-    assert evaluate.main([*again, "--compare", str(results / "expert")]) == 0
+    assert evaluate.main([*again, "--against", str(results / "expert")]) == 0
     assert json.loads(capsys.readouterr().out)["comparison"]["total"]["only_second"] == 1
 
 
@@ -137,7 +137,7 @@ def test_results_with_other_models_are_not_compared(moved, capsys):
     model = next((moved / "task" / "objects").rglob("model.sdf"))
     model.write_text(model.read_text() + "\n")
     other = options(moved, "zero", "--quiet", output="others")
-    assert evaluate.main([*other, "--compare", str(moved / "results" / "expert")]) == 2
+    assert evaluate.main([*other, "--against", str(moved / "results" / "expert")]) == 2
     assert "evaluated with different models: the object" in capsys.readouterr().err
     assert evaluate.main(options(moved, "zero", "--quiet")) == 2  # resumes with the former ones
     ranked = [str(moved / "results"), "--protocol", str(moved / "protocol.yaml"), "--quiet"]

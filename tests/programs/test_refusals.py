@@ -55,7 +55,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         (f"{EVALUATE} --policy expert --tool hamer", "Did you mean 'hammer'"),
         (f"{EVALUATE} --policy expert --split all", "Unknown split of the protocol"),
         (f"{EVALUATE} --policy expert --protocol v0", "protocol: 'v0'"),
-        (f"{EVALUATE} --policy expert --compare nowhere", "nowhere is not an evaluation"),
+        (f"{EVALUATE} --policy expert --against nowhere", "nowhere is not an evaluation"),
         (f"{EVALUATE} --policy expert --obs-mode sonar", "Unknown obs_mode: 'sonar'"),
     ],
     "leaderboard": [

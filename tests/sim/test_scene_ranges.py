@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_tools.config.distributions import RANGES, Range
+from fleet_tools.config.distributions import DISTURBANCES, RANGES, Range
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import TaskConfig, load_task, task_path
 from fleet_tools.config.values import parse, read_yaml
@@ -22,7 +22,12 @@ from fleet_tools.robot.arm_model import joint_limits
 from fleet_tools.sim.scene import Push, Scene, sample_scene
 
 HAMMER = load_task("hammer")
-PUSH = {"push": {"time_s": 0.4, "translation_m": [0.01, 0.0, 0.0]}}
+TIMES = {"start_s": 0.2, "duration_s": 0.3}
+PUSH = {
+    "push": {"time_s": 0.4, "translation_m": [0.01, 0.0, 0.0]},
+    "hand_forces": [{**TIMES, "force_N": [1.0, 0.0, 0.0]}],
+    "object_forces": [{**TIMES, "force_N_per_kg": [1.0, 0.0, 0.0]}],
+}
 DATA: dict[str, Any] = json.loads(sample_scene(HAMMER, 0).to_json()) | PUSH
 STILL = np.zeros(6, np.float32)
 
@@ -51,8 +56,8 @@ def range_at(place: tuple) -> Range:
     """Returns the range of the number at a place of a scene."""
     allowed: Any = RANGES[place[0]]
     for key in place[1:]:
-        if isinstance(allowed, tuple | dict) and not isinstance(allowed, Range):
-            allowed = allowed[key] if isinstance(key, int) or key in allowed else allowed
+        if isinstance(allowed, dict):
+            allowed = allowed.get(key, allowed)
     return allowed
 
 
@@ -60,7 +65,7 @@ PLACES = [place for place in numbers(DATA) if place != ("seed",)]
 
 
 def test_a_number_is_refused_beyond_its_range_and_accepted_within():
-    assert len(PLACES) == 49
+    assert len(PLACES) == 59
     for place in PLACES:
         low, high, _ = range_at(place)
         for inside in (low, high):
@@ -168,7 +173,7 @@ def limits_at(place: tuple) -> Range:
     return Range(float(limits.lower[place[1]]), float(limits.upper[place[1]]))
 
 
-WITHIN_REACH = [place for place in PLACES if place[0] not in ("object_pose", "push")]
+WITHIN_REACH = [place for place in PLACES if place[0] not in ("object_pose", *DISTURBANCES)]
 
 
 @settings(max_examples=8)

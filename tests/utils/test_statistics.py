@@ -1,5 +1,6 @@
 """Intervals and tests, against their laws, published cases and SciPy."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,7 @@ from fleet_tools.utils.statistics import (
     paired_p_value,
     stratified_interval,
     stratified_rate,
+    told_apart,
     wilson_interval,
 )
 
@@ -47,6 +49,16 @@ def test_the_order_of_strata_changes_nothing(strata, pairs, shuffle):
     assert stratified_rate(again) == stratified_rate(strata)
     assert stratified_interval(again) == stratified_interval(strata)
     assert paired_interval(pairs_again) == paired_interval(pairs)
+
+
+@given(st.lists(st.sampled_from([0.001, 0.008, 0.011, 0.021, 0.041, 0.2]), max_size=6))
+def test_of_several_differences_those_are_told_that_every_set_with_them_tells(p_values):
+    """Holm's procedure as what it is: all sets of hypotheses, each tested by Bonferroni's."""
+    numbers = range(len(p_values))
+    sets = [each for size in numbers for each in itertools.combinations(numbers, size + 1)]
+    rejected = {each for each in sets if len(each) * min(p_values[k] for k in each) < 0.05}
+    expected = [all(each in rejected for each in sets if k in each) for k in numbers]
+    assert told_apart(p_values) == expected
 
 
 @given(STRATA)

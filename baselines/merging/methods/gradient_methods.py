@@ -1,6 +1,7 @@
 """Methods that ask data holders for gradients: Fisher merging, and plain descent as a control."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ import torch
 from fleet_tools.baselines.merging.average import average, flatten, floating_tensors
 from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.compression import compress
 from fleet_tools.baselines.merging.methods.rebasin import match_models
 from fleet_tools.baselines.merging.methods.seeded_draws import (
     DrawnGradients,
@@ -15,9 +17,11 @@ from fleet_tools.baselines.merging.methods.seeded_draws import (
     reordered,
 )
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import Traffic
 from fleet_tools.baselines.merging.symmetry.table import State
 
 ALIGNMENTS = ("none", "weights")
+STARTS = ("average", "compress")
 
 
 def fisher(
@@ -114,13 +118,16 @@ def fed_sgd(
     steps: int = 300,
     rate: float = 3e-3,
     participants: int | None = None,
+    start: str = "average",
 ) -> MergeResult:
     """Descends from the average of the models on the weighted mean of the data holders' losses.
 
-    A control, and no merge of what the models learned: the robots' data train one network through
-    gradients. FedSGD of McMahan et al., "Communication-Efficient Learning of Deep Networks from
-    Decentralized Data", 2017, section 2, with Adam at the server (Reddi et al., "Adaptive Federated
-    Optimization", 2021), whose rate falls to zero along a cosine.
+    From the average it is a control, and no merge of what the models learned: the robots' data
+    train one network through gradients. From what `compress` returns it is that network's
+    fine-tuning, which asks for a smaller rate. FedSGD of McMahan et al.,
+    "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017, section 2,
+    with Adam at the server (Reddi et al., "Adaptive Federated Optimization", 2021), whose rate
+    falls to zero along a cosine.
 
     Each step asks every participant for one gradient. `fleet_merge` asks every robot for
     epochs x steps gradients, 3 x 100 by default, in messages of the same size: 300 steps here, with
@@ -136,19 +143,23 @@ def fed_sgd(
             five MLPs 3 x 128 on digits, 0.01 had the lowest cross entropy in three of four, but
             0.003 far lower squared errors in another one.
         participants: Number of data holders, drawn anew for each step, that are asked; all if None.
+        start: "average", or "compress" with its default options.
 
     Raises:
-        MergeError: There are no data holders, `steps` is negative, `rate` is not above 0, or there
-            are fewer models than participants.
+        MergeError: There are no data holders, `steps` is negative, `rate` is not above 0, there
+            are fewer models than participants, `start` is unknown, or see `compress`.
         MessageError: A data holder's answer is invalid; if it is not finite, give a smaller rate.
     """
     problem = reordered(problem, content_order(problem.models))
     weights = problem.normalized_weights
     members = np.flatnonzero(weights)
-    _require_usable(steps, rate, participants, len(members))
+    _require_usable(steps, rate, participants, len(members), start)
     gradients = DrawnGradients(problem)
+    state, traffic = problem.mean(), Traffic()
+    if start == "compress":
+        compressed = compress(replace(problem, resized=None))
+        state, traffic = {**compressed.state}, compressed.traffic
     identities = tuple(problem.group.identity() for _ in problem.models)
-    state = problem.mean()
     # In float64: small steps would be lost in half precision.
     parameters = {name: tensor.detach().double() for name, tensor in learned_tensors(state).items()}
     optimizer = torch.optim.Adam(parameters.values(), rate)
@@ -165,10 +176,14 @@ def fed_sgd(
         optimizer.step()
         schedule.step()
         state |= {name: value.to(state[name].dtype) for name, value in parameters.items()}
-    return MergeResult.network(state, identities, gradients.meter.traffic)
+    return MergeResult.network(state, identities, traffic + gradients.meter.traffic)
 
 
-def _require_usable(steps: int, rate: float, participants: int | None, members: int) -> None:
+def _require_usable(
+    steps: int, rate: float, participants: int | None, members: int, start: str
+) -> None:
+    if start not in STARTS:
+        raise MergeError(f"FedSGD starts at {start!r}; known are {', '.join(STARTS)}.")
     if steps < 0 or not 0 < rate < float("inf"):
         raise MergeError(
             f"FedSGD has {steps} steps and the rate {rate}. Give no negative number of steps, and "

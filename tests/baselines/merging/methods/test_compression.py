@@ -131,6 +131,17 @@ def test_a_network_of_other_widths_is_nearer_to_the_labels_the_wider_it_is(kind)
     assert errors[0] < error_of(merge("naive_average", problem_of(kind, (1, 2, 3))), problem)
 
 
+def test_gradients_may_begin_at_what_it_returns():
+    problem = problem_of("mlp", (1, 2, 3))
+    compressed = merge("compress", problem)
+    same = merge("fed_sgd", problem, start="compress", steps=0)
+    assert error_of(same, problem) == pytest.approx(error_of(compressed, problem), rel=1e-3)
+    assert same.traffic == compressed.traffic
+    tuned = merge("fed_sgd", problem, start="compress", steps=100, rate=2e-3)
+    assert error_of(tuned, problem) < error_of(compressed, problem)
+    assert tuned.traffic.calls == compressed.traffic.calls + 100 * 3
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_models_own_widths_are_the_default_to_the_bit(kind):
     given, default = (

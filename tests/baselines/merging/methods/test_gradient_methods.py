@@ -216,6 +216,7 @@ def test_small_steps_are_not_lost_in_half_precision():
         ({"rate": 0.0}, "the rate 0.0"),
         ({"participants": 3}, "3 of 2 models with averaging weight"),
         ({"participants": 0}, "0 of 2 models"),
+        ({"start": "zero"}, "starts at 'zero'; known are average, compress"),
     ],
 )
 def test_invalid_options_of_fed_sgd_are_explained(options, message):
