@@ -45,6 +45,14 @@ def on_top_beside(arm: DrivenArm) -> Actions:
     yield from _engage(arm)
 
 
+def flank_on_top(arm: DrivenArm) -> Actions:
+    """A flank of the bit, laid flat on the top of the head, drags it round; then it is put in."""
+    bit, flank = arm.on_tool("bit"), arm.on_tool("flank")
+    middle = bit + 1.2 * (flank - bit)
+    yield from _drag(arm, middle, hand(tilt_deg=60))
+    yield from _engage(arm)
+
+
 def corner(arm: DrivenArm) -> Actions:
     """A corner of the bit's end, the tool tilted, drags the head round; then the bit is put in."""
     yield from _drag(arm, arm.on_tool("left"), hand(roll_deg=35))
@@ -81,6 +89,7 @@ CHEATS: tuple[Script, ...] = (
     shank,
     on_top,
     on_top_beside,
+    flank_on_top,
     corner,
     swing,
     nine_tenths,

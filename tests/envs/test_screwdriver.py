@@ -131,6 +131,23 @@ def test_the_end_of_the_bit_is_no_flank(follow):
     assert state.in_contact("tool", "object/screw") and not info["success_once"]
 
 
+def test_only_what_touches_in_the_slot_counts(tmp_path):
+    """The same episode, with a place that the bit does not touch, has no cause."""
+    parts = yaml.safe_load(task_path("screwdriver").read_text())["tool_parts"]
+    for within, share in ((0.0068, 1.0), (0.001, 0.0)):
+        parts["flank"]["at"]["within_m"] = within
+        task = own_task(tmp_path, "screwdriver", tool_parts=parts, success_duration_s=200)
+        env = EnvSpec.of(task=task, tool="t_handle", object="wood_screw").make_tool_use()
+        env.reset(seed=1)
+        policy = ExpertPolicy(env, feedback=False)
+        policy.reset()
+        while env.world_state().object_joints["turn"] < 0.5:
+            env.step(policy.act({}))
+        state = env.world_state()
+        caused = state.part_motion["flank"].object_joints["turn"]
+        assert caused == pytest.approx(share * state.object_joints["turn"], rel=0.02)
+
+
 def test_turned_by_an_external_torque_far_from_the_tool():
     env = EnvSpec.of(task="screwdriver", tool="t_handle", object="wood_screw").make_tool_use()
     env.reset(seed=1)
