@@ -167,9 +167,9 @@ def test_a_contact_counts_for_a_part_only_at_its_place(X_WL, p_LK, p_LC, within)
 
 @given(forces)
 def test_a_misplaced_contact_is_everything_elses(wrenches):
-    regions = pack(Regions((0,), np.zeros((4, 3)), (1,), np.array([1.0]), np.array([np.inf])))
+    regions = Regions((0,) * 4, np.zeros((4, 3)), (1,), np.array([1.0]), np.array([np.inf]))
     contacts = [(0, TOOL, np.zeros(3), F[0]) for F in wrenches]
-    args = contacts, np.zeros((1, 3)), (0,), np.zeros((1, 1)), np.eye(3, 4)[None], regions
+    args = contacts, np.zeros((1, 3)), (0,), np.zeros((1, 1)), np.eye(3, 4)[None], pack(regions)
     placed, other = contact_forces(*args), contact_forces(*args, {(0, 0)})
     np.testing.assert_allclose(placed.sum(axis=0), other.sum(axis=0), atol=1e-9)
     np.testing.assert_array_equal(other[1, 0], contacts[0][3])
