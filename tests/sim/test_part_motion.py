@@ -53,8 +53,9 @@ def test_a_robot_without_motion_causes_none_and_the_object_stays(make, environme
         verdicts = infos[-1]["verdicts"].items()
         assert [v["holds"] for name, v in verdicts if "caused_by_part" in name] == [False]
         assert not infos[-1]["success_once"]
-        for joint, moved in now.object_joints.items():  # a nail creeps under its weight
-            assert abs(moved) <= {"turn": 0.0, "slide": 1e-4}[joint]
+        creep = 0.0 if env.task.object_family == "nut" else 1e-4  # of what its weight moves
+        for moved in now.object_joints.values():
+            assert abs(moved) <= creep
         for name, p_W in now.p_W_object.items():
             assert np.linalg.norm(p_W - start.p_W_object[name]) < 2e-4
 
