@@ -2,6 +2,7 @@
 
     python benchmarks/red_team.py --tool hammer --cheats grip handle
     python benchmarks/red_team.py --cem-iterations 10 --cem-scenes 3
+    python benchmarks/red_team.py --level disturbed --cem-scenes 0
 
 Scripted cheats do a task's deed with something other than the tool's working part, and then bring
 the tool to where success wants it; a search over open-loop actions looks for a high dense reward.
@@ -60,6 +61,9 @@ class RedTeamOptions(cli.Options):
     """Number of scenes in which actions are searched for, by the cross-entropy method."""
     cem_iterations: Count = 4
     """Iterations of each search, of 12 episodes."""
+    level: str | None = None
+    """Level of the protocol whose disturbances the scenes of the cheats have, such as disturbed
+    (default: none)."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
     workers: WorkerOptions = WorkerOptions(timeout=1800.0)
@@ -74,12 +78,14 @@ class AttackJob:
         attack: Name of the cheat, or `SEARCH`.
         seed: Seed of the scene.
         iterations: Iterations of a search.
+        level: Level whose disturbances the scene has; None for none.
     """
 
     task: str
     attack: str
     seed: int
     iterations: int
+    level: str | None = None
 
 
 def _attack_all(options: RedTeamOptions) -> int:
@@ -122,7 +128,8 @@ def _jobs(options: RedTeamOptions) -> Iterator[AttackJob]:
     for task in tasks:
         for name in CHEATS[task]:
             if name in options.cheats or not options.cheats:
-                yield from (AttackJob(task, name, seed, 0) for seed in seeds(options.scenes))
+                for seed in seeds(options.scenes):
+                    yield AttackJob(task, name, seed, 0, options.level)
         for seed in seeds(options.cem_scenes):
             yield AttackJob(task, SEARCH, seed, options.cem_iterations)
 
@@ -140,6 +147,9 @@ def _make_run() -> Callable[[AttackJob], "list[Attacked]"]:
         from cheats.motion import CheatPolicy
         from cheats.trial import attacked_scene, run_trial
 
+        from fleet_tools.evaluation.config import PROTOCOL
+        from fleet_tools.evaluation.protocol_file import load_protocol
+
         if job.task not in environments:
             environments.clear()
             environments[job.task] = EnvSpec.of(
@@ -149,7 +159,8 @@ def _make_run() -> Callable[[AttackJob], "list[Attacked]"]:
         if job.attack == SEARCH:
             return search(env, job.seed, job.iterations)
         script = CHEATS[job.task][job.attack]
-        scene = attacked_scene(env, job.seed, PUSHES.get(script))
+        level = load_protocol(PROTOCOL, job.level).disturbances if job.level else None
+        scene = attacked_scene(env, job.seed, PUSHES.get(script), level)
         return [run_trial(env, CheatPolicy(env, script), scene)]
 
     return run

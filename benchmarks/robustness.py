@@ -84,6 +84,7 @@ def _row(evaluations: Sequence["Evaluation"]) -> dict[str, Any]:
         failures[policy.sensors] = [
             {
                 "split": episode.split,
+                "index": episode.index,
                 "seed": episode.seed,
                 "models": f"{episode.tool} on {episode.object}",
                 "outcome": episode.outcome,
@@ -107,16 +108,8 @@ def _as_text(row: dict[str, Any]) -> str:
 
 def _failures(row: dict[str, Any]) -> str:
     """Returns the failed scenes by kind of camera, such as "ideal: train 3 (time_limit)"."""
-    from fleet_tools.evaluation.config import PROTOCOL
-    from fleet_tools.evaluation.protocol_file import load_protocol
-
-    splits = load_protocol(PROTOCOL).splits
     return "; ".join(
-        f"{name}: "
-        + ", ".join(
-            f"{e['split']} {e['seed'] - splits[e['split']].first_seed} ({e['outcome']})"
-            for e in failed
-        )
+        f"{name}: " + ", ".join(f"{e['split']} {e['index']} ({e['outcome']})" for e in failed)
         for name, failed in row["failures"].items()
         if failed
     )

@@ -13,6 +13,7 @@ from cheats.trial import Attacked, attacked_scene, run_trial
 
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
 
@@ -50,6 +51,28 @@ def test_a_nail_that_the_face_did_not_push_in(make, name, seed, tool, object):
     trial = cheat(make(tool=tool, object=object), name, seed)
     assert trial.deed and trial.old_success
     assert not trial.success and trial.by_part < 0.1
+
+
+DISTURBED = load_protocol("v3", "disturbed").disturbances
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_who_does_nothing_in_a_disturbed_scene_is_credited_with_nothing(make: Make, task: str):
+    env = make(f"FleetTools/{task.title()}-v0", split="all")
+    for seed in (0, 1):
+        env.reset(options={"scene": attacked_scene(env, seed, disturbances=DISTURBED)})
+        infos = [env.step(REST)[4] for _ in range(10)]  # the pushes on the object are over
+        assert not infos[-1]["success_once"]
+        (motion,) = env.world_state().part_motion.values()
+        for moved in (*motion.object_joints.values(), *motion.p_W_object.values()):
+            assert not np.any(moved)
+
+
+def test_a_cheat_is_none_the_better_for_a_disturbed_scene(make: Make):
+    env = make(tool="claw", object="round_nail")
+    policy = CheatPolicy(env, CHEATS["hammer"]["knuckle"])
+    trial = run_trial(env, policy, attacked_scene(env, 0, disturbances=DISTURBED))
+    assert trial.deed and not trial.success and trial.by_part < 0.1
 
 
 @pytest.mark.parametrize("task", ["wrench", pytest.param("knife", marks=pytest.mark.slow)], ids=str)

@@ -9,7 +9,8 @@ from cheats import LOOSENED
 from cheats.witness import Witness
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.sim.scene import Push, Scene, sample_scene
+from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
+from fleet_tools.sim.scene import Push, Scene
 
 
 class Attack(Protocol):
@@ -58,15 +59,21 @@ class Attacked:
     total_reward: float
 
 
-def attacked_scene(env: ToolUseEnv, seed: int, push: Push | None = None) -> Scene:
+def attacked_scene(
+    env: ToolUseEnv,
+    seed: int,
+    push: Push | None = None,
+    disturbances: Disturbances | None = None,
+) -> Scene:
     """Returns the scene of a seed, with joints that turn more easily in some tasks.
 
     Args:
         env: Environment of the task.
         seed: The seed.
         push: A displacement of the object that somebody else causes.
+        disturbances: Those of a level of the protocol.
     """
-    scene = sample_scene(env.task, seed, split=env.split)
+    scene = disturbed_scene(env.task, seed, disturbances, split=env.split, randomization="on")
     factor = LOOSENED.get(env.task.name, 1.0)
     resistance = {joint: factor * value for joint, value in scene.joint_resistance.items()}
     return scene.model_copy(update={"joint_resistance": resistance, "push": push})

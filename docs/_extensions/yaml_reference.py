@@ -20,6 +20,7 @@ from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.config import distributions, expert, predicates
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import Value
+from fleet_tools.evaluation.levels import LevelsFile
 from fleet_tools.evaluation.protocol import ProtocolFile
 from fleet_tools.robot.arm import Arm
 from fleet_tools.sim.catalog import Keypoints
@@ -51,6 +52,9 @@ FILES = (
     File("keypoints.yaml", Keypoints, "The labels of a tool or an object, in its model's folder."),
     File(
         "Protocols", ProtocolFile, "`task_configs/protocols/v2.yaml`, by which policies are scored."
+    ),
+    File(
+        "Levels", LevelsFile, "Several protocols in one file, as `task_configs/protocols/v3.yaml`."
     ),
     File("Fleets", FleetConfig, "What `fleet-tools fleet` reads, as `examples/fleet/hammer.yaml`."),
     File(

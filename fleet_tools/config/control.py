@@ -12,7 +12,10 @@ import pydantic
 from fleet_tools.config.values import Positive, Value
 
 TIME_STEP = 0.004
-"""Time step of the dynamics and of the controller, s."""
+"""Time step of the dynamics, and period of the controller, s.
+
+Certificates divide the step (`fleet_tools.sim.world.build_world`), and never the period.
+"""
 
 ControlRate = Annotated[Positive, pydantic.Field(ge=1, le=1 / TIME_STEP)]
 """Number of actions in a second; no more than there are time steps."""

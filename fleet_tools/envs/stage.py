@@ -42,6 +42,7 @@ class Stage:
 
     Attributes:
         simulation: The present simulation; None before the first, and after an error.
+        substeps: Of the worlds that are built from now on, see `build_world`.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Stage:
         self._task, self._viewers, self._meshcat = task, tuple(viewers), meshcat
         self._robot, self._robot_visuals = robot, robot_visuals
         self.simulation: Simulation | None = None
+        self.substeps = 1
 
     def begin(self, scene: Scene) -> Simulation:
         """Begins a scene.
@@ -91,6 +93,7 @@ class Stage:
             object,
             meshcat=self._meshcat,
             robot_visuals=self._robot_visuals,
+            substeps=self.substeps,
         )
         simulation = Simulation(world, tool, object, scene)
         for viewer in self._viewers:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
-from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.evaluation.protocol_file import load_levels
 from fleet_tools.evaluation.result import Result
 from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.utils.libraries import incomparable_drake
@@ -49,18 +49,23 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
         result: Description of the evaluation.
         keys: Its episodes by their identifiers, see `Trial.key`; present ones and those to come.
     """
-    required = load_protocol(PROTOCOL)
-    digest = protocol_digest(required, task_digests(required))
-    absent = tuple(task for task in required.tasks if task not in {key[0] for key in keys})
-    if result.protocol_digest != digest:
+    levels = load_levels(PROTOCOL)
+    by_digest = {protocol_digest(each, task_digests(each)): each for each in levels.values()}
+    required = by_digest.get(result.protocol_digest)
+    tasks = (required or next(iter(levels.values()))).tasks
+    absent = tuple(task for task in tasks if task not in {key[0] for key in keys})
+    if required is None:
+        known = "; ".join(f"{each.title!r} ({digest})" for digest, each in by_digest.items())
         reason = (
             f"it follows {result.protocol.title!r} ({result.protocol_digest}), and the leaderboard "
-            f"{required.title!r} ({digest}); `python -m fleet_tools.leaderboard DIR --protocol "
+            f"has {known}; `python -m fleet_tools.leaderboard DIR --protocol "
             "FILE`, with the file of its own protocol or task, ranks those that follow it"
         )
         return Admission((reason,), absent)
     if result.policy.robot != DEFAULT_ROBOT:
         return Admission((other_robot(result),), absent)
+    if other := other_sensors(result, required):
+        return Admission((other,), absent)
     other_physics = incomparable_drake(result.packages)
     if other_physics:
         return Admission((other_physics,), absent)
@@ -79,6 +84,21 @@ def other_robot(result: Result) -> str:
     return (
         f"it is of the robot {result.policy.robot!r}, and the leaderboard's scenes are those of "
         f"{DEFAULT_ROBOT!r}"
+    )
+
+
+def other_sensors(result: Result, protocol: Protocol) -> str:
+    """Returns why a result with other cameras than its level's does not compare; empty if it does.
+
+    Args:
+        result: The result.
+        protocol: The level.
+    """
+    if protocol.sensors in (None, result.policy.sensors):
+        return ""
+    return (
+        f"its cameras are {result.policy.sensors!r}, and those of {protocol.title!r} are "
+        f"{protocol.sensors!r}"
     )
 
 

@@ -4,14 +4,14 @@ from typing import Self
 
 import pydantic
 
-from fleet_tools.config.cameras import IDEAL, SensorName
+from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.observation_modes import OptionalObsMode
 from fleet_tools.policies.sources import PolicyName, Track
 from fleet_tools.robot.arm import DEFAULT_ROBOT
 
-PROTOCOL = "v2"
+PROTOCOL = "v3"
 """The protocol, unless another one is named."""
 
 
@@ -22,6 +22,8 @@ class EvaluationConfig(OptionGroup):
     protocol: str = PROTOCOL
     """Name of a protocol, or path of your own; or folder of a result, for the protocol that it
     follows."""
+    level: str | None = None
+    """Level of the protocol, such as disturbed (default: the first, nominal)."""
     tool: str | None = None
     """Only this task of the protocol, by its tool."""
     task: str | None = None
@@ -42,9 +44,9 @@ class EvaluationConfig(OptionGroup):
     leaderboards average."""
     obs_mode: OptionalObsMode = None
     """Observation mode (default: the policy's own choice, or else state)."""
-    sensors: SensorName = IDEAL
-    """Depth cameras, whatever sensors a policy has learned with; only policies that see by cameras
-    can be evaluated with any but ideal ones."""
+    sensors: SensorName | None = None
+    """Depth cameras, whatever sensors a policy has learned with (default: those of the level, or
+    else ideal ones); only policies that see by cameras can be evaluated with any but ideal ones."""
 
     robot: str = DEFAULT_ROBOT
     """Robot of the package by name."""

@@ -8,14 +8,21 @@ import pydantic
 from fleet_tools.config.cameras import IDEAL, SENSORS, SensorName
 from fleet_tools.config.values import Seed, Value
 from fleet_tools.envs.observation_modes import (
+    OBS_MODES,
     EnvKwargs,
     canonical_kwargs,
     require_sensors,
     shows_cameras,
 )
 from fleet_tools.errors import PolicyError, UnknownNameError, require_name, shown
+from fleet_tools.perception.measurement import Seen
 from fleet_tools.policies.sources import PolicySource, Track, natural_track
 from fleet_tools.robot.arm import DEFAULT_ROBOT, robot_names
+
+Reading = Literal["keypoints", "clouds", "images"]
+"""What a policy can read."""
+
+_READINGS: dict[Seen, Reading] = {"nothing": "keypoints", "points": "clouds", "images": "images"}
 
 
 class PolicyProvenance(Value):
@@ -65,6 +72,17 @@ class PolicyProvenance(Value):
     def robot(self) -> str:
         """The robot on which it acts, one of the package."""
         return str(self.env_kwargs.get("robot", DEFAULT_ROBOT))
+
+    @property
+    def reads(self) -> Reading:
+        """What its observations have beside the robot's own senses.
+
+        Raises:
+            UnknownNameError: Its observation mode is none of the package.
+        """
+        mode = self.env_kwargs.get("obs_mode", "state")
+        require_name("obs_mode", mode, OBS_MODES)
+        return _READINGS[OBS_MODES[str(mode)].seen]
 
     @property
     def label(self) -> str:

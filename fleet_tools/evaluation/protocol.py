@@ -1,5 +1,8 @@
 """Protocols: YAML files that fix the tasks, splits and scene seeds of an evaluation.
 
+A file can hold several, its levels (`fleet_tools.evaluation.levels`). A level is a protocol like
+any other, with a digest of its own: a level that is added leaves the results of the others valid.
+
 Tasks are the package's, by their names, and a user's own, by the paths of their files. A protocol
 that has been read names all of them, and holds the files of the user's own, so that results hold
 them, too; its hash covers what they say, and not where they lie.
@@ -16,17 +19,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 
+from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
-from fleet_tools.config.values import Count, MisfitError, Value
+from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ResultError, require_name, shown
+from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
 from fleet_tools.registration import CUSTOM_ID
+from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.splits import EVALUATION
 from fleet_tools.storage.provenance import TaskFile, read_task_file
 
 if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
+
+NOMINAL = "nominal"
+"""Name of the level in which nothing is harder than in training."""
 
 OWN_TASK = "A task of your own is given by the path of its YAML file."
 
@@ -40,6 +49,9 @@ def _of_evaluation(seed: int) -> int:
     return seed
 
 
+EvaluationSeed = Annotated[int, pydantic.AfterValidator(_of_evaluation)]
+
+
 class Scenes(Value):
     """The scenes of a split, the same number for each task.
 
@@ -49,11 +61,61 @@ class Scenes(Value):
     """
 
     scenes: Count
-    first_seed: Annotated[int, pydantic.AfterValidator(_of_evaluation)]
+    first_seed: EvaluationSeed
 
-    def seeds(self) -> range:
-        """Returns the seeds of all scenes, in order."""
+    def seeds(self, task: str = "") -> range:
+        """Returns the seeds of all scenes of any task, in order."""
         return range(self.first_seed, self.first_seed + self.scenes)
+
+    def all_seeds(self) -> range:
+        """Returns the seeds of all tasks."""
+        return self.seeds()
+
+
+class ListedScenes(Value):
+    """The scenes of a split, one by one, as many for each task.
+
+    Attributes:
+        listed: Seeds of each task's scenes, in order, by its name.
+    """
+
+    listed: Annotated[dict[str, tuple[EvaluationSeed, ...]], pydantic.Field(min_length=1)]
+
+    @pydantic.model_validator(mode="after")
+    def _as_many_different_ones(self) -> Self:
+        for task, seeds in self.listed.items():
+            if not 0 < len(seeds) == len(set(seeds)) == self.scenes:
+                raise MisfitError(f"listed.{task}", "each task needs as many seeds, all different")
+        return self
+
+    @property
+    def scenes(self) -> int:
+        """Number of scenes of each task."""
+        return len(next(iter(self.listed.values())))
+
+    def seeds(self, task: str) -> tuple[int, ...]:
+        """Returns the seeds of the scenes of a task, in order.
+
+        Raises:
+            UnknownNameError: None are listed for it.
+        """
+        require_name("task with listed scenes", task, self.listed)
+        return self.listed[task]
+
+    def all_seeds(self) -> frozenset[int]:
+        """Returns the seeds of all tasks."""
+        return frozenset(seed for seeds in self.listed.values() for seed in seeds)
+
+
+def _kind_of_scenes(data: object) -> str:
+    listed = isinstance(data, ListedScenes) or (isinstance(data, Mapping) and "listed" in data)
+    return "listed" if listed else "counted"
+
+
+AnyScenes = Annotated[
+    Annotated[ListedScenes, pydantic.Tag("listed")] | Annotated[Scenes, pydantic.Tag("counted")],
+    pydantic.Discriminator(_kind_of_scenes),
+]
 
 
 class Trial(Value):
@@ -82,30 +144,48 @@ class ProtocolFile(Value):
 
     Attributes:
         name, version: Identifier.
+        level: Name among the levels of the same version; "" for a protocol without others.
         description: Purpose.
         tasks: Names of tasks of the package, and paths of task files, relative to this file.
         randomization: See `fleet_tools.sim.scene.sample_scene`.
         splits: Scenes of each split; see `fleet_tools.sim.splits`.
+        sensors: Depth cameras of all policies; None if whoever evaluates chooses them.
+        disturbances: What its scenes have beside those of the tasks.
     """
 
     name: str
     version: Count
+    level: Annotated[str, STORED_IF_SET] = ""
     description: str
     tasks: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     randomization: Literal["on", "off"] | dict[str, bool] = "on"
-    splits: Annotated[dict[str, Scenes], pydantic.Field(min_length=1)]
+    splits: Annotated[dict[str, AnyScenes], pydantic.Field(min_length=1)]
+    sensors: Annotated[SensorName | None, STORED_IF_SET] = None
+    disturbances: Annotated[Disturbances | None, STORED_IF_SET] = None
 
     @pydantic.model_validator(mode="after")
     def _no_scene_twice(self) -> Self:
         if len(set(self.tasks)) < len(self.tasks):
             raise MisfitError("tasks", f"a task is given twice: {list(self.tasks)}")
+        counted = [(k, each) for k, each in self.splits.items() if isinstance(each, Scenes)]
         end, before = EVALUATION.start, None
-        for name, scenes in sorted(self.splits.items(), key=lambda item: item[1].first_seed):
+        for name, scenes in sorted(counted, key=lambda item: item[1].first_seed):
             if scenes.first_seed < end:
                 raise MisfitError("splits", f"the splits {before!r} and {name!r} share seeds")
             end, before = scenes.seeds().stop, name
             _of_evaluation(scenes.seeds()[-1])
+        for name, listed in self.splits.items():
+            if isinstance(listed, ListedScenes):
+                self._require_own(name, listed)
         return self
+
+    def _require_own(self, split: str, scenes: ListedScenes) -> None:
+        """Checks that a split lists scenes that no other split has."""
+        for task, seeds in scenes.listed.items():
+            for other, theirs in self.splits.items():
+                known = isinstance(theirs, Scenes) or task in theirs.listed
+                if other != split and known and not set(seeds).isdisjoint(theirs.seeds(task)):
+                    raise MisfitError("splits", f"the splits {split!r} and {other!r} share seeds")
 
 
 class Protocol(ProtocolFile):
@@ -135,8 +215,28 @@ class Protocol(ProtocolFile):
 
     @property
     def title(self) -> str:
-        """Name and version."""
-        return f"{self.name} v{self.version}"
+        """Name, version and level."""
+        return f"{self.name} v{self.version}" + (f", {self.level}" if self.level else "")
+
+    @property
+    def level_name(self) -> str:
+        """Name of the level, `NOMINAL` for a protocol without others."""
+        return self.level or NOMINAL
+
+    def scene(self, task: TaskConfig, trial: Trial) -> Scene:
+        """Draws the scene of a trial.
+
+        Args:
+            task: The trial's task, perhaps with the robot's numbers.
+            trial: One of its trials.
+        """
+        return disturbed_scene(
+            task,
+            trial.seed,
+            self.disturbances,
+            split=trial.split,
+            randomization=self.randomization,
+        )
 
     def trials(
         self, task: str | None = None, split: str | None = None, scenes: int | None = None
@@ -163,7 +263,7 @@ class Protocol(ProtocolFile):
             if task in (None, of_task)
             for of_split, its_scenes in self.splits.items()
             if split in (None, of_split)
-            for index, seed in enumerate(its_scenes.seeds()[:scenes])
+            for index, seed in enumerate(its_scenes.seeds(of_task)[:scenes])
         ]
 
     def own_file(self, task: str) -> TaskFile | None:

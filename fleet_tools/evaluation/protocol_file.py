@@ -13,8 +13,9 @@ from fleet_tools.config.tasks import load_task, task_names, task_path
 from fleet_tools.config.values import load_text, load_yaml, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.predicate_functions import require_trust
-from fleet_tools.errors import ConfigError, ResultError, UnknownNameError
+from fleet_tools.errors import ConfigError, ResultError, UnknownNameError, require_name
 from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.levels import LevelsFile
 from fleet_tools.evaluation.protocol import (
     OWN_TASK,
     Protocol,
@@ -34,13 +35,33 @@ def protocol_names() -> list[str]:
     return yaml_names(_root())
 
 
-def load_protocol(name_or_path: str) -> Protocol:
+def load_protocol(name_or_path: str, level: str | None = None) -> Protocol:
     """Reads a protocol of the package by name, or a user's own by path.
 
     Args:
         name_or_path: Name of a protocol, or path of its YAML file. Or the path of a task file, for
             the scenes of the present protocol in this task; or the folder of a result, for the
             protocol that it follows.
+        level: Name of one of its levels; None for the first.
+
+    Raises:
+        UnknownNameError: There is no such protocol or level, or no such task or split as it names.
+        ConfigError: The file is not valid.
+        ResultError: The result is not valid, its task files are no longer those of here, or name
+            functions that the user does not trust.
+    """
+    levels = load_levels(name_or_path)
+    if level is None:
+        return next(iter(levels.values()))
+    require_name(f"level of {name_or_path}", level, levels)
+    return levels[level]
+
+
+def load_levels(name_or_path: str) -> dict[str, Protocol]:
+    """Reads all levels of a protocol by name, the easiest first; one without others is `NOMINAL`.
+
+    Args:
+        name_or_path: See `load_protocol`.
 
     Raises:
         UnknownNameError: There is no such protocol, or no such task or split as it names.
@@ -50,23 +71,30 @@ def load_protocol(name_or_path: str) -> Protocol:
     """
     path = Path(os.path.expanduser(name_or_path))
     if name_or_path in protocol_names():
-        path = _root() / f"{name_or_path}.yaml"
+        path = _file(name_or_path)
     elif os.path.isdir(path):  # `Path.is_dir` raises where a name is too long
-        return _followed_protocol(path)
+        followed = _followed_protocol(path)
+        return {followed.level_name: followed}
     elif not is_yaml_file(name_or_path):
         remedy = "A protocol of your own is given by the path of its YAML file."
         raise UnknownNameError("protocol", name_or_path, protocol_names(), remedy)
-    elif _is_task_file(path):
-        return _scenes_in(load_protocol(PROTOCOL), str(path))
-    file = load_yaml(ProtocolFile, path)
-    check_randomization(file.randomization)
-    tasks = [listed_task(entry, path.parent) for entry in file.tasks]
-    protocol = _with_tasks(file, tasks, str(path))
-    for name in protocol.tasks:
-        task = protocol.load_task(name)
-        for split in protocol.splits:
-            model_pairs(task, split)
-    return protocol
+    elif _has_keys(path, "tool_family", "extends"):  # a task file
+        present = load_levels(PROTOCOL)
+        return {name: _scenes_in(each, str(path)) for name, each in present.items()}
+    if not _has_keys(path, "levels"):
+        protocol = _checked(load_yaml(ProtocolFile, path), path)
+        return {protocol.level_name: protocol}
+    file = load_yaml(LevelsFile, path)
+    levels: dict[str, Protocol] = {}
+    for name in file.levels:
+        found = file.protocol_file(name)
+        if isinstance(found, str):
+            others = [each for each in protocol_names() if not _has_keys(_file(each), "levels")]
+            require_name(f"protocol of the level {name!r}", found, others)
+            levels[name] = load_protocol(found)
+        else:
+            levels[name] = _checked(found, path)
+    return levels
 
 
 def with_task(protocol: Protocol, name_or_path: str) -> tuple[Protocol, str]:
@@ -129,9 +157,27 @@ def listed_task(entry: str, folder: Path) -> NamedTask:
     return named_task(path)
 
 
-def _is_task_file(path: Path) -> bool:
+def _has_keys(path: Path, *keys: str) -> bool:
+    """Returns whether a YAML file has any of these keys, which tell what it is."""
     content = parse_yaml(load_text(path), str(path))
-    return isinstance(content, dict) and not {"tool_family", "extends"}.isdisjoint(content)
+    return isinstance(content, dict) and not set(keys).isdisjoint(content)
+
+
+def _checked(file: ProtocolFile, path: Path) -> Protocol:
+    """Returns the protocol of a file, whose tasks and splits exist.
+
+    Raises:
+        UnknownNameError, ConfigError: They do not.
+    """
+    check_randomization(file.randomization)
+    tasks = [listed_task(entry, path.parent) for entry in file.tasks]
+    protocol = _with_tasks(file, tasks, str(path))
+    for name in protocol.tasks:
+        task = protocol.load_task(name)
+        for split, scenes in protocol.splits.items():
+            model_pairs(task, split)
+            scenes.seeds(name)  # raises if it lists none for this task
+    return protocol
 
 
 def _scenes_in(protocol: Protocol, path: str) -> Protocol:
@@ -179,6 +225,10 @@ def _followed_protocol(folder: Path) -> Protocol:
     for file in protocol.task_files.values():
         require_trust(file, f"the protocol {protocol.title!r}", ResultError)
     return protocol
+
+
+def _file(name: str) -> Path:
+    return _root() / f"{name}.yaml"
 
 
 def _root() -> Path:

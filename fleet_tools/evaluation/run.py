@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from fleet_tools.config.cameras import IDEAL, SensorName
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.errors import FleetToolsError, PolicyError
+from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import Trial, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import load_protocol, with_task
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.result_folder import EvaluationWriter
@@ -63,7 +64,7 @@ def describe(
     """
     find = find_policy_apart if config.track == "observations" else find_policy
     policy = find(config.policy)
-    protocol = load_protocol(config.protocol)
+    protocol = load_protocol(config.protocol, config.level)
     task = config.tool
     if config.task is not None:
         protocol, task = with_task(protocol, config.task)
@@ -74,7 +75,7 @@ def describe(
         config.obs_mode,
         config.training_seed,
         config.track,
-        config.sensors,
+        _sensors(config, protocol),
         config.robot,
     )
     for name in dict.fromkeys(trial.task for trial in trials):
@@ -93,6 +94,21 @@ def describe(
         command=command,
     ).with_models(own)
     return policy, result, trials
+
+
+def _sensors(config: EvaluationConfig, protocol: Protocol) -> SensorName:
+    """Returns the depth cameras of an evaluation.
+
+    Raises:
+        ConfigError: The level has others than those that are asked for.
+    """
+    chosen = config.sensors or protocol.sensors or IDEAL
+    if protocol.sensors is not None and chosen != protocol.sensors:
+        raise ConfigError(
+            f"{protocol.title!r} is seen by {protocol.sensors} cameras; given: --sensors {chosen}. "
+            "Leave it out, or choose another --level."
+        )
+    return chosen
 
 
 def _require_acting(policy: PolicySource, env: ToolUseEnv) -> None:

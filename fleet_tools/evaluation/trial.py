@@ -16,7 +16,7 @@ from fleet_tools.policies.policy import GuardedPolicy, Policy, StoredActions
 from fleet_tools.policies.sources import PolicySource, Track
 from fleet_tools.rollouts.agreement import Agreement, distance_of_points, points
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
-from fleet_tools.sim.scene import Scene, sample_scene
+from fleet_tools.sim.scene import Scene
 from fleet_tools.storage.provenance import other_versions
 
 _BITS = ("state_digest",)
@@ -172,8 +172,7 @@ def trial_scene(env: gymnasium.Env, protocol: Protocol, trial: Trial) -> Scene:
         protocol: The protocol.
         trial: One of its trials.
     """
-    task = unwrap(env).task
-    return sample_scene(task, trial.seed, split=trial.split, randomization=protocol.randomization)
+    return protocol.scene(unwrap(env).task, trial)
 
 
 def require_same_versions(result: Result) -> None:

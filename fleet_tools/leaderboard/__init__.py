@@ -6,6 +6,7 @@ checks          checks of a result's content
 records         what the host found when it ran episodes again
 verification    stored actions of submitted episodes, run again
 standings       methods and their success rates, from the episodes of all training runs; ranks
+letters         what methods share that cannot be told apart
 board           all of it as one value, from which the page follows
 wording         texts that all forms of the page share
 page            the page as HTML, with its style sheet, script and plots

@@ -43,8 +43,8 @@ class LeaderboardOptions(cli.Options):
     preview: bool = False
     """Show incomplete results unranked, with what is missing, instead of rejecting them."""
     protocol: str = PROTOCOL
-    """Name of the protocol of all results; or path of your own, of a task file, or of a result that
-    follows it."""
+    """Name of the protocol of all results, with its levels; or path of your own, of a task file, or
+    of a result that follows it."""
     verify: Count | None = None
     """Number of episodes of each result that run again from their actions. Results of which as many
     are verified already are left as they are."""
@@ -61,9 +61,8 @@ class LeaderboardOptions(cli.Options):
 
 
 def _make_leaderboard(options: LeaderboardOptions) -> int:
-    from fleet_tools.evaluation.protocol import protocol_digest, task_digests
-    from fleet_tools.evaluation.protocol_file import load_protocol
-    from fleet_tools.leaderboard.board import Board, make_rankings
+    from fleet_tools.evaluation.protocol_file import load_levels
+    from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
     from fleet_tools.leaderboard.submissions import read_submissions, without_refuted
     from fleet_tools.leaderboard.texts import as_text, summary
 
@@ -72,15 +71,13 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
         from fleet_tools.studio.pictures.clips import require_clips
 
         require_clips()
-    protocol = load_protocol(options.protocol)
-    digest = protocol_digest(protocol, task_digests(protocol))
-    submissions, rejections = read_submissions(options.results, protocol, preview=options.preview)
+    levels = [*load_levels(options.protocol).values()]
+    submissions, rejections = read_submissions(options.results, levels, preview=options.preview)
     complete, lost = _verify([each for each in submissions if not each.missing], options)
     kept, refuted = without_refuted(complete)
     board = Board(
-        protocol,
-        digest,
-        rankings=make_rankings(kept, protocol),
+        [RankedLevel.of(each) for each in levels],
+        rankings=make_rankings(kept, levels),
         previews=[each for each in submissions if each.missing],
         rejections=[*rejections, *refuted],
         takes_submissions=options.protocol == PROTOCOL,
@@ -88,7 +85,8 @@ def _make_leaderboard(options: LeaderboardOptions) -> int:
     if options.clips:
         from fleet_tools.studio.pictures.clips import make_clips
 
-        board = replace(board, clips=make_clips(board.standings))
+        easiest = [each for each in board.standings if each.protocol == board.protocol]
+        board = replace(board, clips=make_clips(easiest))
     if options.output is not None:
         _write(board, options.output)
     options.report(summary(board, options.output), lambda: as_text(board, options.output))

@@ -5,11 +5,17 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from fleet_tools.config.cameras import IDEAL, SENSORS
-from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
+from fleet_tools.leaderboard.letters import method_letters
 from fleet_tools.leaderboard.result_folders import Rejection
-from fleet_tools.leaderboard.standings import Standing, in_order, make_standings, rank_methods
+from fleet_tools.leaderboard.standings import (
+    LeaderboardTrack,
+    Standing,
+    in_order,
+    make_standings,
+    rank_methods,
+)
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.policies.sources import Track
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,30 @@ class Clip:
     outcomes: Mapping[str, str]
 
 
-RankingKind = Literal["observations", "privileged", "unverified"]
-"""Kinds of rankings: the two tracks, each with ranks of its own; and methods that are not verified,
+RankingKind = Literal["keypoints", "clouds", "images", "privileged", "unverified"]
+"""Kinds of rankings: the tracks, each with ranks of its own; and methods that are not verified,
 which have no rank."""
+
+
+_KINDS: tuple[RankingKind, ...] = get_args(RankingKind)
+
+
+@dataclass(frozen=True)
+class RankedLevel:
+    """A level of the leaderboard.
+
+    Attributes:
+        protocol: Its protocol.
+        digest: Hash of the protocol and its task files.
+    """
+
+    protocol: Protocol
+    digest: str
+
+    @classmethod
+    def of(cls, protocol: Protocol) -> "RankedLevel":
+        """Returns the level of a protocol, with the task files of here."""
+        return cls(protocol, protocol_digest(protocol, task_digests(protocol)))
 
 
 @dataclass(frozen=True)
@@ -39,15 +66,17 @@ class Ranking:
 
     Attributes:
         kind: Kind of ranking.
-        protocol: Their protocol.
+        protocol: Their protocol, a level.
         standings: The methods, the best first.
         sensors: Their depth cameras; results with others are in other rankings.
+        letters: Letters by label of the method: methods that share one cannot be told apart.
     """
 
     kind: RankingKind
     protocol: Protocol
     standings: Sequence[Standing]
     sensors: str = IDEAL
+    letters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,17 +84,15 @@ class Board:
     """A leaderboard.
 
     Attributes:
-        protocol: Protocol of all results.
-        digest: Hash of the protocol and its task files.
-        rankings: Rankings of methods; none is empty.
+        levels: The levels, the easiest first; at least one.
+        rankings: Rankings of methods, by level; none is empty.
         previews: Incomplete results, which are not ranked; empty if none were requested.
         rejections: Rejected results and files.
-        clips: Clips by label of the method; empty if none were requested.
+        clips: Clips by label of the method, of the first level; empty if none were requested.
         takes_submissions: Whether it is the package's, so that its pages say how to submit.
     """
 
-    protocol: Protocol
-    digest: str
+    levels: Sequence[RankedLevel]
     rankings: Sequence[Ranking] = ()
     previews: Sequence[Submission] = ()
     rejections: Sequence[Rejection] = ()
@@ -73,9 +100,51 @@ class Board:
     takes_submissions: bool = True
 
     @property
+    def protocol(self) -> Protocol:
+        """The protocol of the first level, whose tasks all have."""
+        return self.levels[0].protocol
+
+    @property
     def standings(self) -> list[Standing]:
-        """All methods."""
+        """All methods at all levels."""
         return [standing for ranking in self.rankings for standing in ranking.standings]
+
+    def rankings_of(self, level: RankedLevel) -> list[Ranking]:
+        """Returns the rankings of one of the levels."""
+        return [each for each in self.rankings if each.protocol == level.protocol]
+
+
+class AcrossLevels(NamedTuple):
+    """A method at all levels.
+
+    Attributes:
+        track: What it reads.
+        name: Its name.
+        standings: What it does at each level, with the level's cameras; None without a result.
+    """
+
+    track: LeaderboardTrack
+    name: str
+    standings: Sequence[Standing | None]
+
+    @property
+    def some(self) -> Standing:
+        """What it does at the first level at which it has results."""
+        return next(each for each in self.standings if each is not None)
+
+
+def across_levels(board: Board) -> list[AcrossLevels]:
+    """Returns the verified methods of a board, by track, in the order of the first level."""
+    found: dict[tuple[LeaderboardTrack, str], list[Standing | None]] = {}
+    for ranking in board.rankings:
+        if ranking.kind == "unverified" or ranking.sensors != (ranking.protocol.sensors or IDEAL):
+            continue
+        place = [level.protocol for level in board.levels].index(ranking.protocol)
+        for standing in ranking.standings:
+            row = found.setdefault((ranking.kind, standing.name), [None] * len(board.levels))
+            row[place] = standing
+    ordered = sorted(found, key=lambda key: _KINDS.index(key[0]))
+    return [AcrossLevels(*key, found[key]) for key in ordered]
 
 
 class Reruns(NamedTuple):
@@ -104,22 +173,34 @@ def reruns(standing: Standing) -> Reruns | None:
     )
 
 
-def make_rankings(submissions: Sequence[Submission], protocol: Protocol) -> list[Ranking]:
-    """Returns the rankings of all methods.
+def make_rankings(
+    submissions: Sequence[Submission], protocols: Sequence[Protocol]
+) -> list[Ranking]:
+    """Returns the rankings of all methods, level by level.
 
-    A method is ranked once all its results are verified.
+    A method is ranked once all its results of the level are verified.
 
     Args:
         submissions: Results without problems, none of which is refuted.
-        protocol: Their protocol.
+        protocols: The levels.
     """
+    return [
+        ranking
+        for protocol in protocols
+        for ranking in _rankings(
+            [each for each in submissions if each.evaluation.result.protocol == protocol], protocol
+        )
+    ]
+
+
+def _rankings(submissions: Sequence[Submission], protocol: Protocol) -> list[Ranking]:
     standings = make_standings(submissions, protocol)
     verified = [standing for standing in standings if standing.verified]
     by_kind: dict[tuple[RankingKind, str], list[Standing]] = {
         (track, sensors): rank_methods(
             [each for each in verified if (each.track, each.sensors) == (track, sensors)]
         )
-        for track in get_args(Track)
+        for track in _KINDS[:-1]
         for sensors in SENSORS
     }
     for sensors in SENSORS:
@@ -127,7 +208,13 @@ def make_rankings(submissions: Sequence[Submission], protocol: Protocol) -> list
             [each for each in standings if not each.verified and each.sensors == sensors]
         )
     return [
-        Ranking(kind, protocol, of_kind, sensors)
+        Ranking(
+            kind,
+            protocol,
+            of_kind,
+            sensors,
+            letters={} if kind == "unverified" else method_letters(of_kind, protocol),
+        )
         for (kind, sensors), of_kind in by_kind.items()
         if of_kind
     ]

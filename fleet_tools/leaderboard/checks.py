@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fleet_tools.config.tasks import TaskConfig, load_task
+from fleet_tools.config.values import parse
+from fleet_tools.envs.observation_modes import OBS_MODES
 from fleet_tools.envs.outcomes import (
     OBJECT_LOST,
     POLICY_ERROR,
@@ -15,13 +17,13 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
-from fleet_tools.evaluation.admission import missing_keys, other_robot
+from fleet_tools.evaluation.admission import missing_keys, other_robot, other_sensors
+from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
 from fleet_tools.robot.arm import DEFAULT_ROBOT, load_robot
 from fleet_tools.sim.own_models import models_of_all, other_models
-from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import TaskFile, read_task_file
 from fleet_tools.utils.libraries import incomparable_drake
 
@@ -77,6 +79,17 @@ class Problem(NamedTuple):
     reason: str
 
 
+def followed(result: Result, protocols: Sequence[Protocol]) -> Protocol:
+    """Returns the level that a result follows; the first one if it follows none of them."""
+    by_digest = {_digest_here(each): each for each in protocols}
+    return by_digest.get(result.protocol_digest, protocols[0])
+
+
+def _digest_here(protocol: Protocol) -> str:
+    digests = {task: _task_digest(protocol.own_file(task) or task) for task in protocol.tasks}
+    return protocol_digest(protocol, digests)
+
+
 def find_problems(
     result: Result,
     episodes: Sequence[EpisodeResult],
@@ -97,9 +110,7 @@ def _problems(
     episodes: Sequence[EpisodeResult],
     protocol: Protocol,
 ) -> Iterator[Problem]:
-    expected = protocol_digest(
-        protocol, {task: _task_digest(protocol.own_file(task) or task) for task in protocol.tasks}
-    )
+    expected = _digest_here(protocol)
     if result.protocol_digest != expected:
         yield Problem(
             "protocol",
@@ -109,6 +120,13 @@ def _problems(
         return
     if result.policy.robot != DEFAULT_ROBOT:
         yield Problem("protocol", other_robot(result))
+        return
+    if other := other_sensors(result, protocol):
+        yield Problem("protocol", other)
+        return
+    if result.policy.env_kwargs.get("obs_mode", "state") not in list(OBS_MODES):
+        modes = ", ".join(OBS_MODES)
+        yield Problem("protocol", f"its observation mode is none of the package's, {modes}")
         return
     if differing := _other_models(result, protocol):
         yield Problem("protocol", f"it was made with other models than those here: {differing}")
@@ -229,15 +247,26 @@ def _agree(name: str, claimed: Mapping[str, object], computed: Mapping[str, obje
 
 def _drawn_scene(protocol: Protocol, task: str, split: str, index: int) -> tuple[str, str, str]:
     """Returns tool, object and digest of a trial's scene."""
-    seed, given = protocol.splits[split].seeds()[index], protocol.own_file(task) or task
-    return _sampled_scene(given, split, seed, json.dumps(protocol.randomization))
+    seed, given = protocol.splits[split].seeds(task)[index], protocol.own_file(task) or task
+    return _sampled_scene(given, split, seed, _rules(protocol))
+
+
+def _rules(protocol: Protocol) -> str:
+    """Returns all that scenes depend on beside task, split and seed, as text."""
+    return protocol.model_dump_json(include={"randomization", "disturbances"})
 
 
 @functools.lru_cache(maxsize=100_000)
-def _sampled_scene(
-    task: str | TaskFile, split: str, seed: int, randomization: str
-) -> tuple[str, str, str]:
-    scene = sample_scene(_task(task), seed, split=split, randomization=json.loads(randomization))
+def _sampled_scene(task: str | TaskFile, split: str, seed: int, rules: str) -> tuple[str, str, str]:
+    given = json.loads(rules)
+    disturbances = given.get("disturbances")
+    scene = disturbed_scene(
+        _task(task),
+        seed,
+        disturbances and parse(Disturbances, disturbances, "The protocol"),
+        split=split,
+        randomization=given["randomization"],
+    )
     return scene.tool, scene.object, scene.digest()
 
 

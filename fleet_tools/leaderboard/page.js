@@ -8,8 +8,11 @@ const compare = (one, other) =>
     ? one.localeCompare(other)
     : Number(one) - Number(other);
 
+const name = (header) => header.textContent.toLowerCase();
+
 const sort = (table, header, column) => {
-  const measured = column > 1; // rank and name ascend first, measured values descend
+  // Rank, name and letters ascend first, measured values descend.
+  const measured = !["rank", "method", "letters"].includes(name(header));
   const before = header.getAttribute("aria-sort");
   const ascending = before ? before === "descending" : !measured;
   const sign = ascending ? 1 : -1;

@@ -6,21 +6,35 @@ from html import escape
 from importlib.resources import files
 
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.leaderboard.board import Board, Clip, Ranking, Reruns, reruns
+from fleet_tools.leaderboard.board import (
+    Board,
+    Clip,
+    RankedLevel,
+    Ranking,
+    Reruns,
+    across_levels,
+    reruns,
+)
+from fleet_tools.leaderboard.plots import forest_plot
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.wording import (
+    ACROSS,
+    HEADINGS,
     PREVIEW,
     READING,
     SUBMITTING,
     SUBMITTING_PAGE,
+    across_columns,
     column_names,
     error_counts,
     facts,
     has_reruns,
     heading,
-    interval,
+    level_text,
     notes,
+    part_text,
     percent,
+    policies_text,
     preview_columns,
     preview_row,
     ranking_notes,
@@ -31,13 +45,6 @@ from fleet_tools.leaderboard.wording import (
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src data:"
 )
-
-
-_WIDTH, _ROW_HEIGHT, _TOP, _BOTTOM = 360, 26, 8, 26
-_LEFT, _RIGHT = 136, 18
-"""Margins, for names and for half of the last tick's number."""
-
-_LONGEST_NAME = 16
 
 
 def as_html(board: Board) -> str:
@@ -52,7 +59,7 @@ def as_html(board: Board) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">',
             "<title>Fleet-Tools leaderboard</title>",
             f"<style>\n{style}</style></head><body>",
-            *_header(board.protocol, board.digest),
+            *_header(board),
             "<main>",
             *(line for part in _OF_METHODS if board.standings for line in part(board)),
             *_previews(board),
@@ -66,30 +73,70 @@ def as_html(board: Board) -> str:
     )
 
 
-def _header(protocol: Protocol, digest: str) -> Iterator[str]:
-    episodes = len(protocol.trials())
+def _header(board: Board) -> Iterator[str]:
     yield "<header><h1>Fleet-Tools leaderboard</h1>"
-    yield (
-        f"<p>Protocol <b>{escape(protocol.title)}</b> <code>{escape(digest)}</code>, "
-        f"{episodes} episodes. {escape(protocol.description)}</p></header>"
+    if len(board.levels) == 1:
+        yield f"{_level(board.levels[0])}</header>"
+        return
+    yield "<p>Levels: "
+    yield ", ".join(
+        f'<a href="#level-{number}">{escape(level.protocol.level_name)}</a>'
+        for number, level in enumerate(board.levels)
     )
+    yield "</p></header>"
+
+
+def _level(level: RankedLevel) -> str:
+    return f"<p>Protocol {escape(level_text(level))} <code>{escape(level.digest)}</code></p>"
 
 
 # --- Tables ---------------------------------------------------------------------------------
 
 
+def _across(board: Board) -> Iterator[str]:
+    """Yields the table of all levels, where there are several."""
+    if len(board.levels) == 1:
+        return
+    yield '<section><h2 id="across">Levels</h2>'
+    yield f'<p class="note">{escape(ACROSS)}</p>'
+    yield '<div class="scroll" tabindex="0" role="region" aria-labelledby="across">'
+    yield "<table><thead><tr>"
+    yield from (f'<th scope="col">{_label(name)}</th>' for name in across_columns(board))
+    yield "</tr></thead><tbody>"
+    for row in across_levels(board):
+        name = escape(row.name).replace("_", "_<wbr>")
+        cells = f"<td>{escape(HEADINGS[row.track])}</td>"
+        cells += f'<th scope="row">{name}</th><td>{escape(policies_text(row.some))}</td>'
+        for standing in row.standings:
+            if standing is not None and standing.overall is None:
+                cells += f"<td>{escape(part_text(standing))}</td>"
+            else:
+                cells += _success_rate(standing and standing.overall and standing.overall.total)
+        yield f"<tr>{cells}</tr>"
+    yield "</tbody></table></div></section>"
+
+
 def _methods(board: Board) -> Iterator[str]:
-    yield '<section aria-labelledby="all"><h2 id="all">Methods</h2>'
-    numbers = {standing.label: k for k, standing in enumerate(board.standings)}
-    for ranking in board.rankings:
-        anchor = f"{ranking.kind}-{ranking.sensors}"
-        yield f'<h3 id="{anchor}">{escape(heading(ranking))}</h3>'
-        yield f"<p>{escape(ranking_notes(ranking))}</p>"
-        links = [
-            f'<a href="#method-{numbers[each.label]}">{_name(each)}</a>'
-            for each in ranking.standings
-        ]
-        yield from _table(ranking, anchor, links)
+    several = len(board.levels) > 1
+    numbers = {id(standing): k for k, standing in enumerate(board.standings)}
+    for place, level in enumerate(board.levels):
+        title = f"Level: {level.protocol.level_name}" if several else "Methods"
+        yield f'<section aria-labelledby="level-{place}">'
+        yield f'<h2 id="level-{place}">{escape(title)}</h2>'
+        yield _level(level) if several else ""
+        rankings = board.rankings_of(level)
+        for ranking in rankings:
+            anchor = f"{ranking.kind}-{ranking.sensors}-{place}"
+            yield f'<h3 id="{anchor}">{escape(heading(ranking))}</h3>'
+            yield f"<p>{escape(ranking_notes(ranking))}</p>"
+            links = [
+                f'<a href="#method-{numbers[id(each)]}">{_name(each)}</a>'
+                for each in ranking.standings
+            ]
+            yield from _table(ranking, anchor, links)
+        yield "" if rankings else "<p>No results yet.</p>"
+        yield "</section>"
+    yield "<section><h2>How to read it</h2>"
     yield from (f'<p class="note">{escape(paragraph)}</p>' for paragraph in READING)
     yield "</section>"
 
@@ -106,10 +153,10 @@ def _table(ranking: Ranking, heading: str, names: Sequence[str]) -> Iterator[str
     yield f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{heading}">'
     yield '<table class="sortable"><thead>'
     yield (
-        '<tr class="groups"><td colspan="3"></td>'
+        '<tr class="groups"><td colspan="4"></td>'
         f'<th scope="colgroup" colspan="{len(tasks)}">Tools</th>'
         f'<th scope="colgroup" colspan="{len(splits)}">Splits</th>'
-        f'<td colspan="{2 + has_reruns(ranking)}"></td></tr><tr>'
+        f'<td colspan="{3 + has_reruns(ranking)}"></td></tr><tr>'
     )
     for column, name in enumerate(column_names(ranking)):
         sort = ' aria-sort="ascending"' if name == "rank" else ""
@@ -135,8 +182,10 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
             f'<th scope="row" class="method" data-value="{escape(standing.label)}">'
             f"{name}{small}</th>",
             _success_rate(overall.total if overall else None),
+            _letters(ranking.letters.get(standing.label, "")),
             *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
             *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
+            f'<td data-value="{standing.policies}">{escape(policies_text(standing))}</td>',
             _success_once(overall.success_once if overall else None),
             _cell(
                 sum(errors.values()),
@@ -154,6 +203,10 @@ def _success_once(rate: float | None) -> str:
 
 def _rank(rank: int | None) -> str:
     return _cell(rank, "" if rank is None else str(rank), "rank")
+
+
+def _letters(letters: str) -> str:
+    return f'<td class="letters" data-value="{letters}">{letters}</td>'
 
 
 def _verified(again: Reruns | None) -> str:
@@ -190,87 +243,44 @@ def _success_rate(success: SuccessRate | None) -> str:
 
 
 def _plots(board: Board) -> Iterator[str]:
-    standings = board.standings
+    yield "<section><h2>Plots</h2>"
+    for level in board.levels:
+        standings = [each for ranking in board.rankings_of(level) for each in ranking.standings]
+        if standings and len(board.levels) > 1:
+            yield f"<h3>Level: {escape(level.protocol.level_name)}</h3>"
+        if standings:
+            yield f'<div class="plots">{"".join(_figures(level.protocol, standings))}</div>'
+    yield "</section>"
+
+
+def _figures(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[str]:
     overall = [(each.label, each.overall) for each in standings if each.overall]
     plots = [("total", [(name, numbers.total) for name, numbers in overall])]
     plots += [
-        (
-            task,
-            [(each.label, each.tasks[task]) for each in standings if task in each.tasks],
-        )
-        for task in board.protocol.tasks
+        (task, [(each.label, each.tasks[task]) for each in standings if task in each.tasks])
+        for task in protocol.tasks
     ]
     plots += [
         (split, [(name, numbers.splits[split]) for name, numbers in overall])
-        for split in board.protocol.splits
+        for split in protocol.splits
     ]
-    yield '<section><h2>Plots</h2><div class="plots">'
     for name, rows in plots:
         if rows:
             title = f"Success, {readable(name).lower()}, by method, with 95% intervals"
             caption = f"<figcaption>{_label(name)}</figcaption>"
             yield f"<figure>{caption}{forest_plot(title, rows)}</figure>"
-    yield "</div></section>"
-
-
-def forest_plot(title: str, rows: Sequence[tuple[str, SuccessRate]]) -> str:
-    """Returns a plot with a row for each method: a dot for the rate, a bar for its interval.
-
-    If a method was trained several times, a small ring shows the rate of each training run.
-
-    Args:
-        title: Title for screen readers.
-        rows: Names and success rates of the methods, from top to bottom.
-    """
-    height = _TOP + _ROW_HEIGHT * len(rows) + _BOTTOM
-    parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">',
-        f"<title>{escape(title)}</title>",
-    ]
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x, end = _x(tick), height - _BOTTOM
-        parts.append(f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{end}"/>')
-        parts.append(f'<text class="tick" x="{x}" y="{height - 8}">{tick:.0%}</text>')
-    for k, (name, rate) in enumerate(rows):
-        parts += _plot_row(_TOP + _ROW_HEIGHT * (k + 0.5), name, rate)
-    return "".join([*parts, "</svg>"])
-
-
-def _plot_row(y: float, name: str, success: SuccessRate) -> list[str]:
-    title = f"{name}: {percent(success.rate)}, {interval(success)}"
-    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
-    low, high = _x(success.low), _x(success.high)
-    rings = success.of_training_runs if len(success.of_training_runs) > 1 else ()
-    return [
-        f"<g><title>{escape(title)}</title>",
-        f'<text class="name" x="{_LEFT - 12}" y="{y + 4:g}">{escape(short)}</text>',
-        f'<line class="interval" x1="{low}" y1="{y:g}" x2="{high}" y2="{y:g}"/>',
-        *(
-            f'<circle class="training-run" cx="{_x(rate)}" cy="{y:g}" r="3"/>'
-            for rate in rings
-            if rate is not None
-        ),
-        *(
-            [f'<circle class="rate" cx="{_x(success.rate)}" cy="{y:g}" r="5"/>']
-            if success.rate is not None
-            else []
-        ),
-        "</g>",
-    ]
-
-
-def _x(rate: float) -> str:
-    return f"{_LEFT + rate * (_WIDTH - _LEFT - _RIGHT):.1f}"
 
 
 def _details(board: Board) -> Iterator[str]:
-    splits = board.protocol.splits
     yield "<section><h2>Details of the methods</h2>"
     for number, standing in enumerate(board.standings):
-        yield f'<article id="method-{number}"><h3>{escape(standing.label)}</h3>'
+        splits, level = standing.protocol.splits, standing.protocol.level
+        title = standing.label + (f", {level}" if level else "")
+        yield f'<article id="method-{number}"><h3>{escape(title)}</h3>'
         if standing.description:
             yield f"<p>{escape(standing.description)}</p>"
-        if clip := board.clips.get(standing.label):
+        clip = board.clips.get(standing.label)
+        if clip and standing.protocol == board.protocol:
             yield _clip(standing.label, clip)
         yield '<div class="scroll" tabindex="0"><table><thead><tr><td></td>'
         yield from (f'<th scope="col">{_label(split)}</th>' for split in splits)
@@ -336,5 +346,5 @@ def _submitting() -> Iterator[str]:
     yield "</ol></section>"
 
 
-_OF_METHODS = (_methods, _plots, _details)
+_OF_METHODS = (_across, _methods, _plots, _details)
 """Sections that a page without methods, such as one of previews alone, does not have."""

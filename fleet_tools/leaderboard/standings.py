@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -17,8 +18,13 @@ from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, Score, Scores
 from fleet_tools.evaluation.scores import is_trial, score
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.policies.sources import Track, built_in_description
+from fleet_tools.policies.sources import built_in_description
 from fleet_tools.utils.crossed_statistics import crossed_interval
+
+LeaderboardTrack = Literal["privileged", "keypoints", "clouds", "images"]
+"""What a method reads: the simulator's state, perhaps, or nothing but such observations."""
+TRACKS: tuple[LeaderboardTrack, ...] = get_args(LeaderboardTrack)
+"""The tracks; who could read one of them knows more than who reads the next."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +122,20 @@ class Standing:
         return all(submission.verified() for submission in self.submissions)
 
     @property
-    def track(self) -> Track:
-        """What the method knows: that of its result which knows most."""
-        tracks = {submission.policy.track for submission in self.submissions}
-        return "privileged" if "privileged" in tracks else "observations"
+    def protocol(self) -> Protocol:
+        """The level in which it is judged."""
+        return self.submissions[0].evaluation.result.protocol
+
+    @property
+    def track(self) -> LeaderboardTrack:
+        """What the method reads: that of its result which is told most."""
+        return max(map(_track, self.submissions), key=TRACKS[::-1].index)
+
+    @property
+    def policies(self) -> int:
+        """Number of policies of a training run, the largest one; one may serve several tools."""
+        runs = [{_policy(each) for each in run.submissions} for run in self.training_runs]
+        return max(map(len, runs))
 
     @property
     def description(self) -> str:
@@ -133,6 +149,16 @@ class Standing:
     def scores(self) -> list[Score]:
         """Total score of each training run, over whatever it covers."""
         return [run.scores.total for run in self.training_runs]
+
+
+def _track(submission: Submission) -> LeaderboardTrack:
+    policy = submission.policy
+    return "privileged" if policy.track == "privileged" else policy.reads
+
+
+def _policy(submission: Submission) -> tuple[str, str]:
+    policy = submission.policy
+    return policy.kind, policy.content_digest or policy.source
 
 
 def make_standings(submissions: Sequence[Submission], protocol: Protocol) -> list[Standing]:
@@ -235,8 +261,13 @@ def _standing(label: str, runs: Sequence[TrainingRun], protocol: Protocol) -> St
     )
 
 
+def covering_runs(runs: Sequence[TrainingRun], protocol: Protocol) -> list[TrainingRun]:
+    """Returns those training runs that cover all tasks."""
+    return [run for run in runs if len(run.scores.tasks) == len(protocol.tasks)]
+
+
 def _overall(runs: Sequence[TrainingRun], protocol: Protocol) -> Overall | None:
-    runs = [run for run in runs if len(run.scores.tasks) == len(protocol.tasks)]
+    runs = covering_runs(runs, protocol)
     if not runs:
         return None
     pairs = [(task, split) for task in protocol.tasks for split in protocol.splits]
@@ -270,13 +301,17 @@ def _success_rate(
     if len(runs) == 1:
         low, high = rates[0].low, rates[0].high
     else:
-        low, high = crossed_interval([_outcomes(runs, pairs) for pairs in strata])
+        low, high = crossed_interval([outcome_table(runs, pairs) for pairs in strata])
     of_training_runs = tuple(rate.rate for rate in rates)
     return SuccessRate(_mean(of_training_runs), low, high, of_training_runs)
 
 
-def _outcomes(runs: Sequence[TrainingRun], pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Returns (runs, scenes): 1 success, 0 failure, NaN where the simulator failed."""
+def outcome_table(runs: Sequence[TrainingRun], pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """Returns outcomes in the scenes of some pairs of task and split.
+
+    Returns:
+        (runs, scenes): 1 success, 0 failure, NaN where the simulator failed.
+    """
     rows = [
         {
             episode.key: float(episode.success) if is_trial(episode) else np.nan

@@ -19,7 +19,7 @@ from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import EPISODES, EVALUATION, RESULT, in_order
-from fleet_tools.leaderboard.checks import Problem, find_problems
+from fleet_tools.leaderboard.checks import Problem, find_problems, followed
 from fleet_tools.leaderboard.records import Verification, content_digest, read_verifications
 from fleet_tools.leaderboard.result_folders import (
     Rejection,
@@ -71,13 +71,13 @@ class Submission:
 
 
 def read_submissions(
-    root: Path, protocol: Protocol, *, preview: bool = False
+    root: Path, protocols: Sequence[Protocol], *, preview: bool = False
 ) -> tuple[list[Submission], list[Rejection]]:
     """Reads and checks all results below a folder, in the order of their names.
 
     Args:
         root: The folder.
-        protocol: The protocol that all results have to follow.
+        protocols: The levels; each result has to follow one of them.
         preview: Whether results whose only problem is that they are incomplete are among those
             returned, with what is missing, and not rejected.
 
@@ -91,7 +91,7 @@ def read_submissions(
     submissions = []
     for folder in folders:
         name = folder.relative_to(root).as_posix()
-        evaluation, problems = _read(folder, protocol)
+        evaluation, problems = _read(folder, protocols)
         missing = ""
         if preview and evaluation is not None and problems:  # only incomplete
             missing, problems = _missing_text(evaluation, problems), []
@@ -135,11 +135,11 @@ def read_checked(folder: Path, protocol: Protocol) -> Evaluation | list[Problem]
     Returns:
         The result, with its episodes in the protocol's order; or all its problems.
     """
-    evaluation, problems = _read(folder, protocol)
+    evaluation, problems = _read(folder, [protocol])
     return problems if evaluation is None else problems or evaluation
 
 
-def _read(folder: Path, protocol: Protocol) -> tuple[Evaluation | None, list[Problem]]:
+def _read(folder: Path, protocols: Sequence[Protocol]) -> tuple[Evaluation | None, list[Problem]]:
     """Returns a result and its problems; None if it cannot be read, or has unknown episodes."""
     try:
         _require_complete_lines(folder / RESULT)
@@ -152,6 +152,7 @@ def _read(folder: Path, protocol: Protocol) -> tuple[Evaluation | None, list[Pro
         episodes, _ = EVALUATION.read_records(folder)
     except (FleetToolsError, RecursionError) as error:
         return None, [Problem("damaged", shortened(str(error).replace(f"{folder}/", "")))]
+    protocol = followed(result, protocols)
     problems = find_problems(result, episodes, protocol)
     if any(problem.kind != "incomplete" for problem in problems):
         return None, problems
@@ -198,11 +199,11 @@ def _wrong_names(submissions: Sequence[Submission], root: Path) -> Iterator[Reje
 
 def _duplicates(submissions: Sequence[Submission]) -> Iterator[Rejection]:
     """Yields a rejection of each result that repeats a task of an earlier one, by name."""
-    first: dict[tuple[str, int | None, str], str] = {}
+    first: dict[tuple[str, int | None, str, str], str] = {}
     for submission in submissions:
-        policy = submission.policy
+        policy, level = submission.policy, submission.evaluation.result.protocol_digest
         for task in submission.tasks:
-            key = policy.label, policy.training_seed, task
+            key = policy.label, policy.training_seed, task, level
             earlier = first.setdefault(key, submission.folder)
             if earlier != submission.folder:
                 reason = (

@@ -7,24 +7,36 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.scores import score
-from fleet_tools.leaderboard.board import Board, Ranking, Reruns, reruns
+from fleet_tools.leaderboard.board import (
+    AcrossLevels,
+    Board,
+    Ranking,
+    Reruns,
+    across_levels,
+    reruns,
+)
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.leaderboard.wording import (
+    ACROSS,
+    HEADINGS,
     PREVIEW,
     READING,
     SUBMITTING,
     SUBMITTING_PAGE,
+    across_columns,
     column_names,
     error_counts,
     facts,
     has_reruns,
     heading,
     interval,
+    level_text,
     notes,
+    part_text,
     percent,
+    policies_text,
     preview_columns,
     preview_rates,
     preview_row,
@@ -42,16 +54,28 @@ def as_markdown(board: Board) -> str:
 
 def _lines(board: Board) -> Iterator[str]:
     yield "# Leaderboard"
-    yield f"\n{_protocol(board.protocol, board.digest)}"
-    for ranking in board.rankings:
-        yield f"\n## {heading(ranking)}\n\n{ranking_notes(ranking)}"
-        yield from _table_of(ranking)
+    several = len(board.levels) > 1
+    if several and board.standings:
+        yield f"\n## Levels\n\n{ACROSS}\n"
+        rows = [_across(each) for each in across_levels(board)]
+        yield from _table(across_columns(board), rows)
+    for level in board.levels:
+        name = _plain(level.protocol.level_name.capitalize())
+        yield f"\n## Level: {name}" if several else ""
+        yield f"\nProtocol {_plain(level_text(level))} `{level.digest}`"
+        rankings = board.rankings_of(level)
+        for ranking in rankings:
+            hashes = "###" if several else "##"
+            yield f"\n{hashes} {heading(ranking)}\n\n{ranking_notes(ranking)}"
+            yield from _table_of(ranking)
+        if several and not rankings:
+            yield "\nNo results yet."
     if board.standings:
         yield "\n## How to read it"
         for paragraph in READING:
             yield f"\n{paragraph}"
     for standing in board.standings:
-        yield from _method(board.protocol, standing)
+        yield from _method(standing)
     if board.previews:
         yield f"\n## Preview\n\n{PREVIEW}\n"
         yield from _table(
@@ -71,8 +95,17 @@ def _lines(board: Board) -> Iterator[str]:
         yield f"{number}. {step}\n\n   {lines}\n"
 
 
-def _protocol(protocol: Protocol, digest: str) -> str:
-    return f"Protocol {_plain(protocol.title)}, `{digest}`. {_plain(protocol.description)}"
+def _across(row: AcrossLevels) -> list[str]:
+    """Returns the cells of a method in the table of all levels."""
+    cells = [HEADINGS[row.track], _plain(row.name), _plain(policies_text(row.some))]
+    for standing in row.standings:
+        if standing is None:
+            cells.append("")
+        elif standing.overall is None:
+            cells.append(_plain(part_text(standing)))
+        else:
+            cells.append(_success_rate(standing.overall.total))
+    return cells
 
 
 def _table_of(ranking: Ranking) -> Iterator[str]:
@@ -91,17 +124,20 @@ def _row(ranking: Ranking, standing: Standing) -> list[str]:
         str(overall.rank) if overall and overall.rank else "",
         "<br>".join(map(_plain, [standing.label, *notes(standing)])),
         _success_rate(overall.total if overall else None),
+        ranking.letters.get(standing.label, ""),
         *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
         *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
+        _plain(policies_text(standing)),
         "" if overall is None or overall.success_once is None else percent(overall.success_once),
         ", ".join(f"{count} {origin}" for origin, count in error_counts(standing).items()),
         *([_verified(reruns(standing))] if has_reruns(ranking) else []),
     ]
 
 
-def _method(protocol: Protocol, standing: Standing) -> Iterator[str]:
-    splits = protocol.splits
-    yield f"\n## {_plain(standing.label)}\n"
+def _method(standing: Standing) -> Iterator[str]:
+    protocol = standing.protocol
+    splits, level = protocol.splits, f", {protocol.level}" if protocol.level else ""
+    yield f"\n## {_plain(standing.label + level)}\n"
     if standing.description:
         yield f"{_plain(standing.description)}\n"
     yield from _table(
@@ -157,21 +193,32 @@ def summary(board: Board, page: Path | None) -> dict[str, Any]:
     return {
         "page": None if page is None else str(page),
         "protocol": board.protocol.title,
-        "protocol_digest": board.digest,
+        "protocol_digest": board.levels[0].digest,
+        "levels": [
+            {
+                "name": each.protocol.level_name,
+                "protocol": each.protocol.title,
+                "digest": each.digest,
+            }
+            for each in board.levels
+        ],
         "methods": [
-            _plain_method(each) | {"ranking": ranking.kind}
+            _plain_method(each)
+            | {"ranking": ranking.kind, "letters": ranking.letters.get(each.label, "")}
             for ranking in board.rankings
             for each in ranking.standings
         ],
-        "preview": [_plain_preview(board, submission) for submission in board.previews],
+        "preview": [_plain_preview(submission) for submission in board.previews],
         "rejected": [asdict(rejection) for rejection in board.rejections],
         "verified": [each.model_dump() for each in found if each is not None],
     }
 
 
-def _plain_preview(board: Board, submission: Submission) -> dict[str, Any]:
-    tasks = score(board.protocol, submission.evaluation.episodes).tasks
+def _plain_preview(submission: Submission) -> dict[str, Any]:
+    protocol = submission.evaluation.result.protocol
+    tasks = score(protocol, submission.evaluation.episodes).tasks
     return {
+        "level": protocol.level_name,
         "name": submission.policy.name,
         "sensors": submission.policy.sensors,
         "training_seed": submission.policy.training_seed,
@@ -188,6 +235,8 @@ def _plain_method(standing: Standing) -> dict[str, Any]:
         "name": standing.name,
         "sensors": standing.sensors,
         "track": standing.track,
+        "level": standing.protocol.level_name,
+        "policies": standing.policies,
         "results": [submission.folder for submission in standing.submissions],
         "training_seeds": [run.seed for run in standing.training_runs],
         "total": overall and asdict(overall.total),
@@ -201,13 +250,15 @@ def _plain_method(standing: Standing) -> dict[str, Any]:
 
 def as_text(board: Board, page: Path | None) -> str:
     """Returns a board as text for the terminal, see `summary`."""
-    lines = [f"{board.protocol.title} ({board.digest}): {len(board.standings)} methods"]
-    for ranking in board.rankings:
-        lines += [f"{heading(ranking)}:", *_terminal_lines(ranking)]
+    lines = []
+    for level in board.levels:
+        rankings = board.rankings_of(level)
+        methods = sum(len(ranking.standings) for ranking in rankings)
+        lines.append(f"{level.protocol.title} ({level.digest}): {methods} methods")
+        for ranking in rankings:
+            lines += [f"{heading(ranking)}:", *_terminal_lines(ranking)]
     for submission in board.previews:
-        rates = [
-            f"{task} {text}" for task, text in preview_rates(board.protocol, submission).items()
-        ]
+        rates = [f"{task} {text}" for task, text in preview_rates(submission).items()]
         name, folder = submission.policy.label, submission.folder
         method = "" if name in Path(folder).parts else f" ({name})"
         lines.append(f"Preview: {folder}{method}: {', '.join(rates)}; {submission.missing}")
@@ -225,7 +276,9 @@ def _terminal_lines(ranking: Ranking) -> list[str]:
             rank = str(standing.overall.rank or "-")
             total = f"{percent(rate.rate)} ({interval(rate)})"
         again = reruns(standing)
+        letters = ranking.letters.get(standing.label)
         notes = [
+            f"letters {letters}" if letters else "",
             training_run_note(standing),
             reruns_text(again) if again else "",
         ]

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from fleet_tools.config.cameras import IDEAL
-from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import Rate
 from fleet_tools.evaluation.scores import score
-from fleet_tools.leaderboard.board import Board, Ranking, RankingKind, Reruns, reruns
+from fleet_tools.leaderboard.board import Board, RankedLevel, Ranking, RankingKind, Reruns, reruns
 from fleet_tools.leaderboard.records import Verification
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.submissions import Submission
@@ -19,8 +18,11 @@ READING = (
     "interval of a tool or of a split is Wilson's. The total is the mean over all pairs of tool "
     "and split, and its interval is of the same score test for such a mean.",
     "The rank of a method is 1 plus the number of methods of its track whose whole interval of the "
-    "total lies above its own, so methods that cannot be told apart share a rank. A method without "
-    "results of every tool has no total and no rank.",
+    "total lies above its own. A method without results of every tool has no total and no rank.",
+    "Methods that share a letter cannot be told apart, and methods that share none differ. Each "
+    "pair of methods of a track is compared scene by scene, by the means over their training "
+    "runs: the letters are about the policies as they were trained. In all pairs together, the "
+    "probability that two are told apart that are equal is at most 5% (Holm 1979).",
     "For a method that was trained several times, each number is the mean over its training runs, "
     "and its interval is wider the more they differ: other training runs would differ, too.",
     "Errors are episodes that ended by an error: of the policy, which raised one or returned no "
@@ -33,14 +35,18 @@ READING = (
 """How to read the numbers, by paragraphs."""
 
 HEADINGS: dict[RankingKind, str] = {
-    "observations": "Observations only",
+    "keypoints": "Keypoints",
+    "clouds": "Point clouds",
+    "images": "Images",
     "privileged": "Privileged",
     "unverified": "Not verified",
 }
 """Headings of the kinds of rankings."""
 
 NOTES: dict[RankingKind, str] = {
-    "observations": "These methods act on their observations alone.",
+    "keypoints": "These methods act on their observations alone, which have exact keypoints.",
+    "clouds": "These methods act on point clouds alone, beside the robot's own senses.",
+    "images": "These methods act on images alone, beside the robot's own senses.",
     "privileged": "These methods could read the state of the simulator, whether they do or not.",
     "unverified": "These results have no rank: we have not run their episodes again.",
 }
@@ -87,10 +93,45 @@ SUBMITTING = (
 """How to submit a result: steps, and the commands of each, which `SUBMITTING_PAGE` has, too."""
 
 
+ACROSS = (
+    "Success over all tools at each level, with its 95% interval; where a method has results of "
+    "some tools only, their rates. Methods are sorted by track, which is what they read, and then "
+    "as at the first level."
+)
+"""What the table of all levels shows."""
+
+
+def level_text(level: RankedLevel) -> str:
+    """Returns what a level is, as plain text."""
+    protocol = level.protocol
+    episodes = len(protocol.trials())
+    return f"{protocol.title}, {episodes} episodes. {protocol.description}"
+
+
+def across_columns(board: Board) -> list[str]:
+    """Returns the names of the columns of the table of all levels."""
+    return ["track", "method", "policies", *(each.protocol.level_name for each in board.levels)]
+
+
+def policies_text(standing: Standing) -> str:
+    """Returns how many policies there are, and for which tools, such as "one for all tools"."""
+    tools, count = list(standing.tasks), standing.policies
+    if count > 1:
+        return f"{count} for {len(tools)} tools"
+    every = len(tools) > 1 and len(tools) == len(standing.protocol.tasks)
+    return "one for all tools" if every else f"one for {', '.join(tools)}"
+
+
+def part_text(standing: Standing) -> str:
+    """Returns the rates of a method without a total, by tool."""
+    return ", ".join(f"{task} {percent(rate.rate)}" for task, rate in standing.tasks.items())
+
+
 def heading(ranking: Ranking) -> str:
     """Returns the heading of a ranking."""
     kind = HEADINGS[ranking.kind]
-    return kind if ranking.sensors == IDEAL else f"{kind}, {readable(ranking.sensors)} sensors"
+    usual = ranking.sensors == (ranking.protocol.sensors or IDEAL)
+    return kind if usual else f"{kind}, {readable(ranking.sensors)} sensors"
 
 
 def ranking_notes(ranking: Ranking) -> str:
@@ -105,10 +146,10 @@ def column_names(ranking: Ranking) -> list[str]:
     """Returns the names of the table's columns; "verified" only where results are."""
     verified = ["verified"] if has_reruns(ranking) else []
     return [
-        *("rank", "method", "total"),
+        *("rank", "method", "total", "letters"),
         *ranking.protocol.tasks,
         *ranking.protocol.splits,
-        *("success once", "errors"),
+        *("policies", "success once", "errors"),
         *verified,
     ]
 
@@ -156,21 +197,23 @@ def preview_columns(board: Board) -> list[str]:
 
 def preview_row(board: Board, submission: Submission) -> list[str]:
     """Returns an incomplete result's cells, from the episodes that are there."""
-    protocol = board.protocol
-    rates = preview_rates(protocol, submission)
+    protocol = submission.evaluation.result.protocol
+    rates = preview_rates(submission)
+    level = f", {protocol.level}" if protocol.level else ""
     seed = submission.policy.training_seed
     run = "" if seed is None else f", training seed {seed}"
     return [
         submission.folder,
-        f"{submission.policy.label}{run}",
-        *(rates.get(task, "") for task in protocol.tasks),
+        f"{submission.policy.label}{run}{level}",
+        *(rates.get(task, "") for task in board.protocol.tasks),
         submission.missing,
     ]
 
 
-def preview_rates(protocol: Protocol, submission: Submission) -> dict[str, str]:
+def preview_rates(submission: Submission) -> dict[str, str]:
     """Returns the success rate of an incomplete result by task, such as "3 of 5 (23% to 88%)"."""
-    tasks = score(protocol, submission.evaluation.episodes).tasks
+    evaluation = submission.evaluation
+    tasks = score(evaluation.result.protocol, evaluation.episodes).tasks
     rates = {task: of_task.success for task, of_task in tasks.items()}
     return {
         task: f"{rate.successes} of {rate.trials} ({interval(rate)})"

@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 from pydrake.common.value import AbstractValue
 from pydrake.math import RigidTransform
-from pydrake.systems.framework import BasicVector, Context, LeafSystem
+from pydrake.systems.framework import BasicVector, Context, DiscreteValues, LeafSystem
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.robot.arm import ControllerGains
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.limits import JointLimits, limited_torque, motion_scale
@@ -25,6 +26,7 @@ from fleet_tools.utils.straight_line import pack, straight_line
 
 _AT_REST = np.zeros(6)
 _AT_THE_END = 1.0 + 1e-9  # as far as rounding of times goes
+_ROUNDING = 1e-6  # of times, in periods
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +101,14 @@ class OperationalSpaceController(LeafSystem):
     Args:
         model: Model of the arm.
         gains: Gains of the arm.
+        time_step: Time step of the dynamics, s; torques are held for those in a `TIME_STEP`.
     """
 
-    def __init__(self, model: ArmModel, gains: ControllerGains) -> None:
+    def __init__(
+        self, model: ArmModel, gains: ControllerGains, *, time_step: float = TIME_STEP
+    ) -> None:
         super().__init__()
-        self._model = model
+        self._model, self._held = model, time_step < TIME_STEP
         self._gains = pack(
             Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s)
         )
@@ -121,9 +126,25 @@ class OperationalSpaceController(LeafSystem):
             assert system is not None  # Drake calls it only while the diagram lives
             system._calc_actuation(context, output)
 
-        self.DeclareVectorOutputPort("torques_and_binding", 4 * n, calc)
+        port = int(self.DeclareVectorOutputPort("torques_and_binding", 4 * n, calc).get_index())
+
+        def update(context: Context, values: DiscreteValues) -> None:
+            system = this()
+            assert system is not None
+            torques = system.get_output_port(port).Eval(context)
+            values.get_mutable_vector().SetFromVector(torques)
+
+        self.update_callback = update  # nothing else keeps it alive, after `release_cycles`
+        if self._held:
+            # No zero-order hold of Drake, which would add a period of delay.
+            self.DeclareDiscreteState(4 * n)
+            self.DeclarePeriodicDiscreteUpdateEvent(time_step, 0.0, update)
 
     def _calc_actuation(self, context: Context, output: BasicVector) -> None:
+        periods = context.get_time() / TIME_STEP
+        if self._held and abs(periods - round(periods)) > _ROUNDING:
+            output.SetFrom(context.get_discrete_state_vector())
+            return
         state = self.EvalVectorInput(context, self._arm_state).value()
         reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
         fraction, V_WD = reference.at(context.get_time())  # D: desired

@@ -11,6 +11,7 @@ from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
 from pydrake.systems.analysis import Simulator
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.errors import SimulationError
 from fleet_tools.robot.controller import Reference, within_limits
 from fleet_tools.robot.osc import external_wrench
@@ -122,7 +123,7 @@ class Simulation:
         if watcher is not None:
             self._simulator.set_monitor(lambda _: watcher(self))
         try:
-            self._simulator.AdvanceTo(self._step / self.world.control_rate_hz)
+            self._simulator.AdvanceTo(self._simulated_until())
         except RuntimeError as error:
             raise self._drake_error("finish", error) from error
         finally:
@@ -139,8 +140,8 @@ class Simulation:
 
     @property
     def time(self) -> float:
-        """Time since the start of the episode, s."""
-        return self._root.get_time()
+        """Time since the start of the episode, s; with substeps, exact to half a time step."""
+        return min(self._root.get_time(), self._step / self.world.control_rate_hz)
 
     def end_effector_pose(self) -> RigidTransform:
         """Returns X_WE now."""
@@ -178,7 +179,7 @@ class Simulation:
         if not np.isfinite(snapshot.x).all():
             raise SimulationError(f"The snapshot is not finite: {snapshot.x}")
         self._step = snapshot.step
-        self._root.SetTime(snapshot.step / self.world.control_rate_hz)
+        self._root.SetTime(self._simulated_until())
         place_object(self.scene, self.world, self._defaults, self._root)
         push = self.scene.push
         if push is not None and self._step_of(push) <= snapshot.step:
@@ -244,6 +245,21 @@ class Simulation:
             limit_times={"position": position, "velocity": velocity, "torque": torque},
         )
 
+    def _simulated_until(self) -> float:
+        """Returns the time up to which Drake simulates the control steps so far, s.
+
+        Up to the end of the last one, the time steps that begin before are made. Where they are
+        smaller than the controller's period, those of a whole period are made: so the state at the
+        end is of the same time, which is up to one period later.
+        """
+        end = self._step / self.world.control_rate_hz
+        if self.world.substeps == 1 or not self._step:
+            return end
+        periods = round(end / TIME_STEP)
+        if periods * TIME_STEP < end:  # as Drake computes and compares them
+            periods += 1
+        return periods * TIME_STEP - self.world.plant.time_step() / 2
+
     def _step_of(self, push: Push) -> int:
         """Returns the control step, counted from 1, at whose start a push is."""
         return 1 + round(push.time_s * self.world.control_rate_hz)
@@ -297,7 +313,8 @@ class Simulation:
         return {self.world.arm: "robot", self.world.tool: "tool"}.get(instance, "table")
 
     def _start_motion(self, delta: np.ndarray) -> None:
-        start, duration = self.time, 1.0 / self.world.control_rate_hz
+        rate = self.world.control_rate_hz
+        start, duration = max(self._step - 1, 0) / rate, 1.0 / rate
         posture = np.array(self.scene.initial_joints_rad)
         whole = Reference(self.end_effector_pose(), np.array(delta), start, duration, posture)
         q = self.world.plant.GetPositions(self._context, self.world.arm)

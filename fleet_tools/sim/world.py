@@ -92,6 +92,7 @@ class World:
         limit_meter: Integrates the time for which each limit of the arm binds.
         adjustable: What a scene adjusts.
         control_rate_hz: Control rate of the task.
+        substeps: Number of time steps of the dynamics in a period of the controller.
     """
 
     robot: Arm
@@ -106,6 +107,7 @@ class World:
     limit_meter: DiscreteTimeIntegrator
     adjustable: AdjustableParts
     control_rate_hz: float
+    substeps: int
 
     def hand(self) -> Frame:
         """Returns the frame E of the end effector."""
@@ -124,6 +126,7 @@ def build_world(
     *,
     meshcat: Meshcat | None = None,
     robot_visuals: str = LIGHT,
+    substeps: int = 1,
 ) -> World:
     """Builds the diagram; `fleet_tools.sim.apply_scene` applies scenes to its context.
 
@@ -134,6 +137,9 @@ def build_world(
         object: Model of the object.
         meshcat: Viewer to which the diagram publishes.
         robot_visuals: Name of the arm's visual meshes.
+        substeps: Number of time steps of the dynamics in a period of the controller, which remains
+            `TIME_STEP`. With more than one, results are no longer those of any protocol; they show
+            what of them is due to the step.
 
     Raises:
         ConfigError: The object lacks a joint of the task, or its brake; or a model lacks what
@@ -142,7 +148,7 @@ def build_world(
     builder = DiagramBuilder()
     plant, scene_graph = AddMultibodyPlant(
         MultibodyPlantConfig(
-            time_step=TIME_STEP,
+            time_step=TIME_STEP / substeps,
             # SAP, with friction that neither creeps nor drags.
             discrete_contact_approximation="lagged",
             # Outputs are then functions of the state, so that a snapshot is the state alone.
@@ -184,6 +190,7 @@ def build_world(
         limit_meter=limit_meter,
         adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes, gyroscopic),
         control_rate_hz=task.control_rate_hz,
+        substeps=substeps,
     )
 
 
@@ -250,17 +257,18 @@ def _add_controller(
     builder: DiagramBuilder, plant: MultibodyPlant, arm: ModelInstanceIndex, robot: Arm
 ) -> tuple[ArmModel, DiscreteTimeIntegrator]:
     """Adds the controller, and a meter of the time for which each of its limits binds."""
-    arm_model, num_limits = ArmModel(robot), 3 * robot.num_joints
-    controller = builder.AddSystem(OperationalSpaceController(arm_model, robot.gains))
+    arm_model, num_limits, h = ArmModel(robot), 3 * robot.num_joints, plant.time_step()
+    controller = OperationalSpaceController(arm_model, robot.gains, time_step=h)
+    controller = builder.AddSystem(controller)
     arm_state = controller.GetInputPort("arm_state")
     builder.Connect(plant.get_state_output_port(arm), arm_state)
     parts = builder.AddSystem(Demultiplexer([robot.num_joints, num_limits]))
     builder.Connect(controller.get_output_port(), parts.get_input_port())
     builder.Connect(parts.get_output_port(0), plant.get_actuation_input_port(arm))
-    limit_meter = builder.AddSystem(DiscreteTimeIntegrator(num_limits, TIME_STEP))
+    limit_meter = builder.AddSystem(DiscreteTimeIntegrator(num_limits, h))
     builder.Connect(parts.get_output_port(1), limit_meter.get_input_port())
     builder.ExportInput(controller.GetInputPort("reference"), "reference")
-    release_cycles(controller)
+    release_cycles(controller, controller.update_callback)
     return arm_model, limit_meter
 
 

@@ -19,8 +19,9 @@ their mean. By the inequality of the arithmetic and the geometric mean, the weal
 blocks is an e-process then, too. `benchmarks/anytime_errors.py` measures how often the tests err.
 """
 
-from functools import lru_cache
-from math import exp, fsum, lgamma, log
+from math import exp, lgamma, log
+
+import numpy as np
 
 from fleet_tools.utils.statistics import CONFIDENCE, NOT_TOLD_APART, PairedCounts, verdict_words
 
@@ -46,24 +47,18 @@ def log_e_value(counts: PairedCounts, difference: float = 0.0) -> float:
         difference: The mean difference, in (-1, 1).
     """
     first, second, pairs = counts
-    before = (first + second) * log(2) - _log_beta(PRIOR, PRIOR)
+    start = (first + second) * log(2) - _log_beta(PRIOR, PRIOR)
     if difference == 0:
-        return before + _log_beta(first + PRIOR, second + PRIOR)  # what the sum comes to
-    plus, minus = log(1 + difference), log(1 - difference)
-    logs = [c - p * plus - q * minus for p, q, c in _terms(first, second, pairs)]
-    largest = max(logs)
-    return before + largest + log(fsum(exp(each - largest) for each in logs))
-
-
-@lru_cache(maxsize=4)  # an interval asks for those of the same counts many times
-def _terms(first: int, second: int, pairs: int) -> list[tuple[int, int, float]]:
-    """Returns the sum of `log_e_value`: exponents of both factors, and logarithms of the rest."""
+        return start + _log_beta(first + PRIOR, second + PRIOR)  # what the sum comes to
     equal = pairs - first - second
-    return [
-        (p, q, _log_binomial(equal, k) + _log_beta(p + PRIOR, q + PRIOR))
-        for k in range(equal + 1)
-        for p, q in ((first + k, second + equal - k),)
-    ]
+    # The first term, and the ratios of each following one to the one before.
+    start += _log_beta(first + PRIOR, second + equal + PRIOR)
+    start -= first * log(1 + difference) + (second + equal) * log(1 - difference)
+    k = np.arange(equal)
+    ratios = (equal - k) * (first + k + PRIOR) / ((k + 1) * (second + equal - k - 1 + PRIOR))
+    logs = np.cumsum(np.log(ratios * ((1 - difference) / (1 + difference))))
+    largest = max(0.0, logs.max(initial=0.0))
+    return float(start + largest + np.log(exp(-largest) + np.exp(logs - largest).sum()))
 
 
 def anytime_interval(counts: PairedCounts) -> tuple[float, float]:
@@ -142,10 +137,6 @@ def _highest_mean(counts: PairedCounts) -> float:
         kept = log_e_value(counts, middle) < LOG_THRESHOLD
         low, high = (middle, high) if kept else (low, middle)
     return high
-
-
-def _log_binomial(n: int, k: int) -> float:
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def _log_beta(p: float, q: float) -> float:

@@ -296,7 +296,7 @@ def test_a_result_of_an_easier_task_under_the_names_of_the_package_cannot_enter(
     with EvaluationWriter(tmp_path / "results" / "somebody", a_result(protocol)) as writer:
         writer.append(an_episode(protocol.trials()[0]))
         writer.finish()
-    _, (rejection,) = read_submissions(tmp_path / "results", PRESENT)
+    _, (rejection,) = read_submissions(tmp_path / "results", [PRESENT])
     assert rejection.kind == "protocol", rejection
     true = {**task_digests(protocol), "hammer": task_digests(PRESENT)["hammer"]}
     with pytest.raises(ValueError, match="another hash of 'hammer' than its file"):

@@ -23,7 +23,7 @@ from fleet_tools.baselines.experiments.supervised import sources
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
-from fleet_tools.leaderboard.board import Board, make_rankings
+from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import content_digest, write_verifications
 from fleet_tools.leaderboard.submissions import read_submissions
@@ -54,8 +54,10 @@ def leaderboards(folder: Path) -> Subject:
     }
 
     def read(_: str) -> Any:
-        submissions, rejections = read_submissions(root, SMALL)
-        board = Board(SMALL, "00", make_rankings(submissions, SMALL), rejections=rejections)
+        submissions, rejections = read_submissions(root, [SMALL])
+        board = Board(
+            [RankedLevel(SMALL, "00")], make_rankings(submissions, [SMALL]), rejections=rejections
+        )
         for text in (as_html(board), as_markdown(board)):
             text.encode()
         accepted = {each.folder: each for each in submissions}

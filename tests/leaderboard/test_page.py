@@ -24,7 +24,7 @@ from support.submitted import (
 )
 
 from fleet_tools.envs.outcomes import POLICY_ERROR, SUCCESS, TIME_LIMIT
-from fleet_tools.leaderboard.board import Board, Clip, make_rankings
+from fleet_tools.leaderboard.board import Board, Clip, RankedLevel, make_rankings
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.result_folders import Rejection
 from fleet_tools.leaderboard.submissions import Submission
@@ -49,7 +49,7 @@ DIGEST = "0123456789abcdef"
 
 
 def board(submissions: Sequence[Submission] = SUBMISSIONS, **others: Any) -> Board:
-    return Board(SMALL, DIGEST, make_rankings(submissions, SMALL), **others)
+    return Board([RankedLevel(SMALL, DIGEST)], make_rankings(submissions, [SMALL]), **others)
 
 
 EVERYTHING: dict[str, Any] = {
@@ -111,8 +111,8 @@ def test_the_same_results_give_the_same_bytes():
 def test_every_method_has_a_row_with_its_rank_and_numbers(page):
     _, names, *rows = page.rows
     assert names == [
-        "Rank", "Method", "Total", "Hammer", "Knife", "Train", "Unseen tools", "Success once",
-        "Errors", "Verified",
+        "Rank", "Method", "Total", "Letters", "Hammer", "Knife", "Train", "Unseen tools",
+        "Policies", "Success once", "Errors", "Verified",
     ]  # fmt: skip
     standings = board().standings
     for standing, cells in zip(standings, rows, strict=False):
@@ -126,8 +126,9 @@ def test_every_method_has_a_row_with_its_rank_and_numbers(page):
     assert [standing.name for standing in standings] == [
         "expert", "only_knives", "trained", "zero", "no_hammer",
     ]  # fmt: skip
-    assert rows[0][9] == "4 of 4"
-    assert rows[4][2:4] == ["no result", "no result"]
+    assert rows[0][8] == "one for all tools" and rows[4][8] == "one for knife"
+    assert rows[0][11] == "4 of 4"
+    assert rows[4][2:5] == ["no result", "", "no result"]
     assert "3 training runs" in rows[2][1]
 
 
@@ -161,12 +162,12 @@ def test_ranks_are_within_tracks_and_of_what_is_verified():
         for ranking in shown.rankings
     }
     assert found == {
-        "observations": [("good", 1)],
+        "keypoints": [("good", 1)],
         "privileged": [("planner", 1)],
         "unverified": [("unknown", None), ("part", None)],
     }
     for text in (as_html(shown), as_markdown(shown)):
-        places = [text.index(heading) for heading in HEADINGS.values()]
+        places = [text.index(HEADINGS[each.kind]) for each in shown.rankings]
         assert places == sorted(places)
 
 
@@ -176,12 +177,12 @@ def test_pages_show_results_with_other_cameras_apart():
     )
     shown = board([*SUBMISSIONS, submission(noisy, "expert/noisy")])
     page = as_html(shown)
-    assert 'id="observations-active_stereo"' in page
+    assert 'id="clouds-active_stereo-0"' in page
     numbers = re.findall(r'<article id="(method-\d+)"', page)
     assert len(numbers) == len(set(numbers)) == len(board().standings) + 1
     for text in (page, as_markdown(shown), as_text(shown, None)):
         plain = text.replace("\\", "").replace("<wbr>", "")
-        assert "Observations only, active stereo sensors" in plain
+        assert "Point clouds, active stereo sensors" in plain
         assert "expert (active_stereo)" in plain
     methods = summary(shown, None)["methods"]
     assert [(e["sensors"], e["rank"]) for e in methods if e["name"] == "expert"] == [
@@ -281,7 +282,7 @@ def test_a_name_is_never_more_than_text(name):
     assert "<script" not in text
     assert text.count("](") == 1 and f"]({Path('..', SUBMITTING_PAGE)})" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| 1 |"))
-    assert len(re.findall(r"(?<!\\)\|", row)) == 11
+    assert len(re.findall(r"(?<!\\)\|", row)) == 13
 
 
 # --- In a browser ---------------------------------------------------------------------------
@@ -319,7 +320,7 @@ CLICK = """(() => {
 
 @needs_chromium
 def test_a_click_sorts_and_a_second_one_reverses_the_order_and_a_phone_shows_it(tmp_path):
-    clicks = ",".join(CLICK % column for column in (4, 2, 2, 1))
+    clicks = ",".join(CLICK % column for column in (5, 2, 2, 1))
     expression = f"JSON.stringify([d.documentElement.scrollWidth,{clicks}])"
     page = as_html(board(**EVERYTHING))
     width, knives, _, totals, names = json.loads(measured(tmp_path, page, 390, expression))
@@ -327,7 +328,7 @@ def test_a_click_sorts_and_a_second_one_reverses_the_order_and_a_phone_shows_it(
     standings = {standing.name: standing for standing in board().standings}
     *order, direction, column = knives
     rates = [standings[name].tasks["knife"].rate or 0.0 for name in order]
-    assert (rates, direction, column) == (sorted(rates, reverse=True), "descending", 4)
+    assert (rates, direction, column) == (sorted(rates, reverse=True), "descending", 5)
     *order, last, direction, column = totals
     rates = [overall(standings[name]).total.rate or 0.0 for name in order]
     assert (rates, direction, column) == (sorted(rates), "ascending", 2)
@@ -376,9 +377,9 @@ def test_all_columns_are_seen_at_a_width_of_1280(tmp_path):
         ),
         submission(evaluation_with(lambda trial: POLICY_ERROR, "raising", TOOL_USE)),
     ]
-    (ranking,) = make_rankings(submissions, TOOL_USE)
-    assert len(column_names(ranking)) == 14
-    page = as_html(Board(TOOL_USE, DIGEST, [ranking]))
+    (ranking,) = make_rankings(submissions, [TOOL_USE])
+    assert len(column_names(ranking)) == 16
+    page = as_html(Board([RankedLevel(TOOL_USE, DIGEST)], [ranking]))
     widths = "(e => e.scrollWidth+' '+e.clientWidth)(d.querySelector('.scroll'))"
     scroll_bar = 15
     needed, given_width = map(int, measured(tmp_path, page, 1280 - scroll_bar, widths).split())

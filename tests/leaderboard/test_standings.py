@@ -115,9 +115,9 @@ def test_results_with_other_cameras_are_ranked_apart():
     ideal = [of("good", 0.95), of("poor", 0.05)]
     noisy = [of("good", 0.0, sensors="active_stereo"), of("poor", 1.0, sensors="active_stereo")]
     other = of("good", 0.5, sensors="structured_light")
-    rankings = make_rankings([*ideal, *noisy, other], SMALL)
+    rankings = make_rankings([*ideal, *noisy, other], [SMALL])
     assert [(each.kind, each.sensors) for each in rankings] == [
-        ("observations", sensors) for sensors in ("ideal", "active_stereo", "structured_light")
+        ("clouds", sensors) for sensors in ("ideal", "active_stereo", "structured_light")
     ]
     first, second, third = (
         {each.name: (overall(each).rank, overall(each).total.rate) for each in ranking.standings}
@@ -127,15 +127,15 @@ def test_results_with_other_cameras_are_ranked_apart():
     assert second == {"poor": (1, 1.0), "good": (2, 0.0)}
     assert list(third) == ["good"]
     # Nothing changes for the ideal ones.
-    (alone,) = make_rankings(ideal, SMALL)
+    (alone,) = make_rankings(ideal, [SMALL])
     assert alone == rankings[0]
 
 
 def test_a_result_that_is_not_verified_takes_no_rank_from_one_with_other_cameras():
     ideal = submission(random_evaluation(0.9, name="it"))
     noisy = submission(random_evaluation(0.9, name="it", **NOISY), "it/noisy", same_outcome=None)
-    rankings = make_rankings([ideal, noisy], SMALL)
+    rankings = make_rankings([ideal, noisy], [SMALL])
     assert [(each.kind, each.sensors) for each in rankings] == [
-        ("observations", "ideal"),
+        ("keypoints", "ideal"),
         ("unverified", "active_stereo"),
     ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.submitted import SMALL, random_evaluation, renamed, verification, write
 
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
-from fleet_tools.leaderboard.board import Board, make_rankings
+from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import VERIFIED, content_digest, write_verifications
 from fleet_tools.leaderboard.result_folders import likeness, name_problem
@@ -36,15 +36,17 @@ def stranger(root: Path, folder: str, name: str | None = None, **changes: object
 
 def accepted_and_rejected(root: Path) -> tuple[list[str], dict[str, str]]:
     """Returns the accepted folders, and the kind of problem of each other one, on a page."""
-    submissions, rejections = read_submissions(root, SMALL)
-    board = Board(SMALL, "00", make_rankings(submissions, SMALL), rejections=rejections)
+    submissions, rejections = read_submissions(root, [SMALL])
+    board = Board(
+        [RankedLevel(SMALL, "00")], make_rankings(submissions, [SMALL]), rejections=rejections
+    )
     for text in (as_html(board), as_markdown(board)):
         text.encode()
     return [each.folder for each in submissions], {each.folder: each.kind for each in rejections}
 
 
 def test_ours_is_accepted_and_verified(root):
-    (ours,), rejections = read_submissions(root, SMALL)
+    (ours,), rejections = read_submissions(root, [SMALL])
     assert ours.verified() and ours.verified(4) and not ours.verified(5)
     assert rejections == []
 
@@ -54,7 +56,7 @@ def test_a_result_that_has_changed_since_is_not_verified(root):
         lines = file.readlines()
         file.seek(0)
         file.writelines(lines[::-1])
-    (ours,), _ = read_submissions(root, SMALL)
+    (ours,), _ = read_submissions(root, [SMALL])
     assert ours.verification is None
 
 
@@ -64,11 +66,11 @@ def test_a_result_whose_episodes_end_otherwise_is_out(root):
     other = refuted.model_copy(update={"other_versions": {"drake": ("1.0", "2.0")}})
     for record, expected in ((refuted, ["ours"]), (other, ["forged", "ours"])):
         write_verifications(root, {"forged": record})
-        kept, _ = without_refuted(read_submissions(root, SMALL)[0])
+        kept, _ = without_refuted(read_submissions(root, [SMALL])[0])
         assert [each.folder for each in kept] == expected
         assert not any(each.verified() for each in kept)
     write_verifications(root, {"forged": refuted})
-    _, (rejection,) = without_refuted(read_submissions(root, SMALL)[0])
+    _, (rejection,) = without_refuted(read_submissions(root, [SMALL])[0])
     assert rejection.kind == "refuted"
     assert rejection.reason.startswith("1 of 4 episodes end otherwise when they run again: steps")
 

@@ -48,7 +48,7 @@ def kinds(folder: Path) -> set[str]:
 
 def test_a_genuine_result_is_accepted_as_it_is_in_any_order_of_lines(folder):
     assert read_checked(folder, SMALL) == GENUINE
-    (submission,), rejections = read_submissions(folder.parent, SMALL)
+    (submission,), rejections = read_submissions(folder.parent, [SMALL])
     assert (submission.folder, submission.tasks, rejections) == ("theirs", SMALL.tasks, [])
     lines = (folder / EPISODES).read_text().splitlines(keepends=True)
     (folder / EPISODES).write_text("".join(random.Random(0).sample(lines, len(lines))))
@@ -174,7 +174,7 @@ def _blame_simulator(lines: list[dict[str, Any]]) -> None:
 def test_a_tampered_result_is_rejected(folder, tamper, kind):
     tamper(folder)
     assert kinds(folder) == {*kind.split()}
-    accepted, rejections = read_submissions(folder.parent, SMALL)
+    accepted, rejections = read_submissions(folder.parent, [SMALL])
     assert accepted == []
     assert {(rejection.folder, rejection.kind) for rejection in rejections} == {
         ("theirs", each) for each in kind.split()
@@ -241,9 +241,9 @@ def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path):
     folder = write(partial, tmp_path / "partial")
     write(renamed(GENUINE, "genuine"), tmp_path / "genuine")
     assert kinds(folder) == {"incomplete"}
-    accepted, (rejection,) = read_submissions(tmp_path, SMALL)
+    accepted, (rejection,) = read_submissions(tmp_path, [SMALL])
     assert ([each.folder for each in accepted], rejection.folder) == (["genuine"], "partial")
-    (genuine, shown), rejections = read_submissions(tmp_path, SMALL, preview=True)
+    (genuine, shown), rejections = read_submissions(tmp_path, [SMALL], preview=True)
     assert (genuine.policy.name, genuine.missing, rejections) == ("genuine", "", [])
     assert shown.evaluation == partial
     expected = "only 2 of 3 scenes of train, 1 of 2 scenes of unseen_tools of hammer, knife"
@@ -251,7 +251,7 @@ def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path):
     (folder / RESULT).write_text(
         partial.result.model_copy(update={"scores": None}).model_dump_json(indent=2) + "\n"
     )
-    (_, shown), rejections = read_submissions(tmp_path, SMALL, preview=True)
+    (_, shown), rejections = read_submissions(tmp_path, [SMALL], preview=True)
     assert (shown.missing, rejections) == (expected, [])  # as a killed evaluation leaves it
 
 
@@ -266,7 +266,7 @@ def test_a_preview_shows_an_incomplete_result_with_what_is_missing(tmp_path):
 )
 def test_a_preview_shows_no_incomplete_result_with_other_problems(tmp_path, tamper, kind):
     tamper(write(without_last_scenes(GENUINE, 1), tmp_path / "theirs"))
-    accepted, rejections = read_submissions(tmp_path, SMALL, preview=True)
+    accepted, rejections = read_submissions(tmp_path, [SMALL], preview=True)
     assert accepted == []
     assert {rejection.kind for rejection in rejections} == {"incomplete", kind}
 
@@ -274,7 +274,7 @@ def test_a_preview_shows_no_incomplete_result_with_other_problems(tmp_path, tamp
 def test_a_preview_displaces_no_result_of_the_same_name(tmp_path):
     write(without_last_scenes(GENUINE, 1), tmp_path / "theirs" / "a")
     write(GENUINE, tmp_path / "theirs" / "b")
-    accepted, rejections = read_submissions(tmp_path, SMALL, preview=True)
+    accepted, rejections = read_submissions(tmp_path, [SMALL], preview=True)
     assert ([bool(each.missing) for each in accepted], rejections) == ([True, False], [])
 
 
@@ -299,7 +299,7 @@ def test_the_heading_of_the_nearest_readme_describes_a_method(tmp_path, readme, 
     (tmp_path / readme).write_bytes(content)
     if readme == "mine/0/README.md":
         (tmp_path / "mine" / "README.md").write_text("# Above")
-    (accepted,), rejections = read_submissions(tmp_path, SMALL)
+    (accepted,), rejections = read_submissions(tmp_path, [SMALL])
     assert (accepted.description, rejections) == (expected, [])
 
 
@@ -321,11 +321,11 @@ def test_only_a_lost_worker_may_leave_the_scene_unknown_and_a_success_needs_acti
 
 def test_foreign_files_and_links_are_rejected_with_their_results(folder, tmp_path):
     (folder.parent / "README.md").write_text("Comments.")
-    assert read_submissions(folder.parent, SMALL)[1] == []
+    assert read_submissions(folder.parent, [SMALL])[1] == []
     (folder / "run.sh").write_text("rm")
     write(renamed(GENUINE, "other"), folder.parent / "other" / "deeper")
     (folder.parent / "linked").symlink_to(tmp_path)
-    accepted, rejections = read_submissions(folder.parent, SMALL)
+    accepted, rejections = read_submissions(folder.parent, [SMALL])
     assert [submission.folder for submission in accepted] == ["other/deeper"]
     assert {(rejection.folder, rejection.kind) for rejection in rejections} == {
         ("theirs", "foreign"),
@@ -338,7 +338,7 @@ def test_a_copy_is_rejected_and_another_training_run_is_not(folder, tmp_path):
     write(another, tmp_path / "all" / "theirs" / "another")
     for name in ("first", "second"):
         shutil.copytree(folder, tmp_path / "all" / "theirs" / name)
-    accepted, rejections = read_submissions(tmp_path / "all", SMALL)
+    accepted, rejections = read_submissions(tmp_path / "all", [SMALL])
     assert [each.folder for each in accepted] == ["theirs/another", "theirs/first"]
     assert [(each.folder, each.kind) for each in rejections] == [("theirs/second", "duplicate")]
 
@@ -348,12 +348,12 @@ def test_a_result_with_other_cameras_is_no_copy_and_those_are_known(tmp_path):
     write(GENUINE, tmp_path / "theirs" / "ideal")
     seen = random_evaluation(0.4, seed=2, name="theirs", **noisy)
     folder = write(seen, tmp_path / "theirs" / "noisy")
-    accepted, rejected = read_submissions(tmp_path, SMALL)
+    accepted, rejected = read_submissions(tmp_path, [SMALL])
     assert [each.policy.label for each in accepted] == ["theirs", "theirs (active_stereo)"]
     assert not rejected
     text = (folder / RESULT).read_text()
     (folder / RESULT).write_text(text.replace("active_stereo", "perfect_stereo"))
-    accepted, rejected = read_submissions(tmp_path, SMALL)
+    accepted, rejected = read_submissions(tmp_path, [SMALL])
     assert [each.policy.label for each in accepted] == ["theirs"]
     (rejection,) = rejected
     assert rejection.kind == "damaged" and "perfect_stereo" in rejection.reason
@@ -361,5 +361,5 @@ def test_a_result_with_other_cameras_is_no_copy_and_those_are_known(tmp_path):
 
 def test_a_missing_folder_is_an_error_and_an_empty_one_is_not(tmp_path):
     with pytest.raises(ResultError, match="no folder"):
-        read_submissions(tmp_path / "nowhere", SMALL)
-    assert read_submissions(tmp_path, SMALL) == ([], [])
+        read_submissions(tmp_path / "nowhere", [SMALL])
+    assert read_submissions(tmp_path, [SMALL]) == ([], [])

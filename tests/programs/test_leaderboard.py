@@ -67,7 +67,7 @@ def small_protocol(root: Path) -> Protocol:
 
 def submissions(root: Path) -> list[Submission]:
     """Returns the results of the expert and of the failing policy."""
-    accepted, rejections = read_submissions(root / "results", small_protocol(root))
+    accepted, rejections = read_submissions(root / "results", [small_protocol(root)])
     assert not rejections
     return accepted
 
@@ -96,7 +96,7 @@ def test_genuine_results_are_ranked_once_they_are_verified(root, results, tmp_pa
     assert run(root, results, "--json", "--verify", "1", *options) == 0
     summary = json.loads(capsys.readouterr().out)
     assert [(m["name"], m["rank"], m["ranking"]) for m in summary["methods"]] == [
-        ("failing", 1, "observations"),
+        ("failing", 1, "keypoints"),
         ("expert", 1, "privileged"),
     ]
     worst, best = summary["methods"]

@@ -37,8 +37,14 @@ def _task(name: str) -> TaskConfig:
     return load_task(name)
 
 
+def _scene(protocol: Protocol, trial: Trial) -> Scene:
+    if protocol.disturbances is None:
+        return _plain_scene(trial.task, trial.split, trial.seed)
+    return protocol.scene(_task(trial.task), trial)
+
+
 @cache
-def _scene(task: str, split: str, seed: int) -> Scene:
+def _plain_scene(task: str, split: str, seed: int) -> Scene:
     return sample_scene(_task(task), seed, split=split, randomization="on")
 
 
@@ -73,7 +79,7 @@ def evaluation_with(
         env_kwargs: Keyword arguments of its environment; it observes the state if there are none.
     """
     episodes = [
-        _episode(trial, outcome_of(trial))
+        _episode(protocol, trial, outcome_of(trial))
         for trial in protocol.trials()
         if tasks is None or trial.task in tasks
     ]
@@ -98,8 +104,8 @@ def evaluation_with(
     return Evaluation(result, episodes)
 
 
-def _episode(trial: Trial, outcome: str) -> EpisodeResult:
-    scene = _scene(trial.task, trial.split, trial.seed)
+def _episode(protocol: Protocol, trial: Trial, outcome: str) -> EpisodeResult:
+    scene = _scene(protocol, trial)
     models = {"tool": scene.tool, "object": scene.object, "seconds": 0.25}
     made = evaluated.an_episode(trial, outcome, scene_digest=scene.digest())
     return made.model_copy(update={"state_digest": "0123456789abcdef", **models})

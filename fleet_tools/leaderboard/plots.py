@@ -1,0 +1,63 @@
+"""Plots of success rates with their intervals, as SVG."""
+
+from collections.abc import Sequence
+from html import escape
+
+from fleet_tools.leaderboard.standings import SuccessRate
+from fleet_tools.leaderboard.wording import interval, percent
+
+_WIDTH, _ROW_HEIGHT, _TOP, _BOTTOM = 360, 26, 8, 26
+_LEFT, _RIGHT = 136, 18
+"""Margins, for names and for half of the last tick's number."""
+
+_LONGEST_NAME = 16
+
+
+def forest_plot(title: str, rows: Sequence[tuple[str, SuccessRate]]) -> str:
+    """Returns a plot with a row for each method: a dot for the rate, a bar for its interval.
+
+    If a method was trained several times, a small ring shows the rate of each training run.
+
+    Args:
+        title: Title for screen readers.
+        rows: Names and success rates of the methods, from top to bottom.
+    """
+    height = _TOP + _ROW_HEIGHT * len(rows) + _BOTTOM
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">',
+        f"<title>{escape(title)}</title>",
+    ]
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x, end = _x(tick), height - _BOTTOM
+        parts.append(f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{end}"/>')
+        parts.append(f'<text class="tick" x="{x}" y="{height - 8}">{tick:.0%}</text>')
+    for k, (name, rate) in enumerate(rows):
+        parts += _plot_row(_TOP + _ROW_HEIGHT * (k + 0.5), name, rate)
+    return "".join([*parts, "</svg>"])
+
+
+def _plot_row(y: float, name: str, success: SuccessRate) -> list[str]:
+    title = f"{name}: {percent(success.rate)}, {interval(success)}"
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\u2026"
+    low, high = _x(success.low), _x(success.high)
+    rings = success.of_training_runs if len(success.of_training_runs) > 1 else ()
+    return [
+        f"<g><title>{escape(title)}</title>",
+        f'<text class="name" x="{_LEFT - 12}" y="{y + 4:g}">{escape(short)}</text>',
+        f'<line class="interval" x1="{low}" y1="{y:g}" x2="{high}" y2="{y:g}"/>',
+        *(
+            f'<circle class="training-run" cx="{_x(rate)}" cy="{y:g}" r="3"/>'
+            for rate in rings
+            if rate is not None
+        ),
+        *(
+            [f'<circle class="rate" cx="{_x(success.rate)}" cy="{y:g}" r="5"/>']
+            if success.rate is not None
+            else []
+        ),
+        "</g>",
+    ]
+
+
+def _x(rate: float) -> str:
+    return f"{_LEFT + rate * (_WIDTH - _LEFT - _RIGHT):.1f}"

@@ -1,0 +1,107 @@
+"""Smaller time steps with the same controller: what changes, and what does not."""
+
+import numpy as np
+import pytest
+from support.environments import press
+from verdicts import End, compared
+
+from fleet_tools.config.control import TIME_STEP
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.evaluation.result import EpisodeResult
+from fleet_tools.sim.simulation import Simulation
+
+DOWN_AND_TURN = np.array([0.0, 0.3, -0.5, 0.0, 0.0, 0.2], np.float32)
+
+
+def hammer(substeps: int, **kwargs: object) -> ToolUseEnv:
+    env = EnvSpec.of(task="hammer", **kwargs).make_tool_use()
+    env._stage.substeps = substeps
+    env.reset(seed=3)
+    return env
+
+
+def torques(env: ToolUseEnv, actions: list[np.ndarray]) -> list[tuple[float, bytes]]:
+    """Returns the time and the motors' torques of every time step."""
+    found: list[tuple[float, bytes]] = []
+
+    def watch(simulation: Simulation) -> None:
+        world, root = simulation.world, simulation._root
+        port = world.plant.get_net_actuation_output_port(world.arm)
+        found.append((root.get_time(), port.Eval(simulation._context).tobytes()))
+
+    for action in actions:
+        simulation = env.simulation
+        assert simulation is not None
+        simulation.step(action * env.action_scale, watch)
+    return found
+
+
+@pytest.mark.parametrize("substeps", [2, 3, 4])
+def test_torques_change_once_in_a_period_of_the_controller(substeps: int):
+    found = torques(hammer(substeps), [DOWN_AND_TURN] * 3)
+    periods: dict[int, set[bytes]] = {}
+    for time, torque in found:
+        periods.setdefault(int(time / TIME_STEP + 1e-6), set()).add(torque)
+    assert all(len(within) == 1 for within in periods.values())
+    assert len(set().union(*periods.values())) > 100  # 126 in half a second
+
+
+@pytest.mark.parametrize("substeps", [2, 4])
+def test_free_motion_stays_the_same_to_a_tenth_of_a_millimetre(substeps: int):
+    """With a controller at the rate of the dynamics it would be up to 2 mm after two seconds."""
+    coarse, fine = hammer(1), hammer(substeps)
+    for k in range(1, 13):
+        states = []
+        for env in (coarse, fine):
+            env.step(DOWN_AND_TURN)
+            states.append(env.world_state())
+        assert states[0].time == k / 6
+        assert k / 6 - TIME_STEP / 2 / substeps <= states[1].time <= k / 6
+        one, two = (state.X_WE.translation() for state in states)
+        assert np.linalg.norm(one - two) < 1.5e-4
+
+
+def test_control_steps_end_with_the_same_period_of_the_controller():
+    """The end of a control step is in the middle of a period; both make the whole of it."""
+    counts = []
+    for substeps in (1, 3):
+        env = hammer(substeps)
+        simulation = env.simulation
+        assert simulation is not None
+        updates = [simulation._simulator.get_num_discrete_updates()]
+        for _ in range(6):
+            env.step(DOWN_AND_TURN)
+            updates.append(simulation._simulator.get_num_discrete_updates())
+        counts.append(np.diff(updates))
+    assert set(counts[0]) == {41, 42}
+    np.testing.assert_array_equal(counts[1], 3 * counts[0])
+
+
+def test_a_state_with_substeps_continues_bit_for_bit():
+    env = hammer(3)
+    for _ in range(8):
+        env.step(press(env))
+    state, actions = env.get_state(), [press(env), DOWN_AND_TURN, -DOWN_AND_TURN]
+    digests = [env.step(action) and env.state_digest() for action in actions]
+    env.reset(seed=5)
+    env.set_state(state)
+    assert [env.step(action) and env.state_digest() for action in actions] == digests
+
+
+def test_comparison_counts_verdicts_steps_and_distances():
+    facts = {"task": "hammer", "split": "train", "index": 0, "seed": 1, "seconds": 0.0}
+
+    def end(success: bool, x: float, force: float) -> End:
+        outcome = "success" if success else "time_limit"
+        points = {"end_effector": ((x, 0.0, 0.0),)}
+        end = {"outcome": outcome, "success": success, "success_once": True, "steps": 0}
+        result = EpisodeResult.model_validate(facts | end | {"final_points_m": points})
+        return End(result, force)
+
+    reference = [end(True, 0.0, 10.0), end(True, 0.0, 0.0)]
+    found = compared(reference, [end(True, 1e-3, 9.0), end(False, 3e-3, 5.0)])
+    assert found["successes"] == found["other_verdict"] == 1
+    assert found["moved_m"] == pytest.approx([2e-3, 3e-3])
+    assert found["force_change"] == pytest.approx([-0.1, -0.1])
+    assert compared(reference, reference)["other_verdict"] == 0
