@@ -36,7 +36,7 @@ class CollectionOptions(cli.Options):
     """
 
     tool: str = "wrench"
-    """Task of the package, by its tool: hammer, knife, spatula or wrench."""
+    """Task of the package, by its tool, such as hammer."""
     obs_mode: str = "point_cloud"
     """Stored observations."""
     episodes: Count = 200

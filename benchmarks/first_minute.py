@@ -64,7 +64,7 @@ class FirstMinuteOptions(cli.Options):
     """
 
     tool: str = "wrench"
-    """Task of the package, by its tool: hammer, knife, spatula or wrench."""
+    """Task of the package, by its tool, such as hammer."""
     episodes: tuple[Count, Count] = (20, 60)
     """Two sizes of a collection, the smaller one first."""
     repeats: Count = 3

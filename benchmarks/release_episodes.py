@@ -21,7 +21,6 @@ import numpy as np
 from children import answering
 from success import pushed
 
-from fleet_tools.config.tasks import task_names
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.attempts import attempt_record, scene_seed
 from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
@@ -49,8 +48,9 @@ stays where it is after the last one."""
 
 
 def folders(root: Path) -> list[Path]:
-    """Returns the datasets of all tasks and kinds of actions, by task."""
-    return [root / task / kind for task in task_names() for kind in (*POLICIES, CLONES)]
+    """Returns the datasets of the protocol's tasks and all kinds of actions, by task."""
+    tasks = load_protocol(PROTOCOL).tasks
+    return [root / task / kind for task in tasks for kind in (*POLICIES, CLONES)]
 
 
 def episode_names(root: Path) -> list[str]:

@@ -15,7 +15,7 @@ class TaskSelection(OptionGroup):
     """The tasks that are measured."""
 
     tool: str = _ALL
-    """Task of the package, by its tool: hammer, knife, spatula or wrench; or all."""
+    """Task of the package, by its tool, such as hammer; or all."""
     task: str | None = None
     """Task of the package by name, or your own by the path of its YAML file."""
 

@@ -4,6 +4,7 @@ It shares nothing with `fleet_tools.sim.part_motion`: it asks which of the tool'
 touch, by their names in the package's models, and not what work their forces do.
 """
 
+import itertools
 from collections import defaultdict
 
 import numpy as np
@@ -87,6 +88,7 @@ class Witness:
             if world.tool in shape_of:
                 name = inspector.GetName(shape_of[world.tool]).split("::")[-1]
                 works = name.startswith(self._working_shapes) and self._is_in_front(p_WC)
+                works = works and self._is_in_place(p_WC)
                 who = PART if works else ELSEWHERE
             newtons[who] += float(np.linalg.norm(F_AC_W.translational()))
         least = LEAST_FRACTION * max(newtons.values())
@@ -101,6 +103,20 @@ class Witness:
         start, end = (points[name] for name in side.axis)
         forwards = (end - start) / np.linalg.norm(end - start)
         return bool(forwards @ (p_WC - points[side.point]) >= -side.depth_m)
+
+    def _is_in_place(self, p_WC: np.ndarray) -> bool:
+        """Whether a contact lies where the part has to touch; by samples of the place's line."""
+        place = self._part.at
+        if place is None:
+            return True
+        points = self._simulation._locate(self._simulation._object_points)
+        corners = [points[name] for name in place.keypoints]
+        line = [
+            start + t * (end - start)
+            for start, end in itertools.pairwise([corners[0], *corners])
+            for t in np.linspace(0.0, 1.0, 200)
+        ]
+        return min(float(np.linalg.norm(p_WC - p)) for p in line) <= place.within_m
 
     def _measure(self) -> float:
         simulation = self._simulation

@@ -69,6 +69,14 @@ class TaskFacts(GeneratedDirective):
         return task_facts.facts(self.arguments[0])
 
 
+class TaskTable(GeneratedDirective):
+    """The tasks of the package, each with a link to its page beside the one where the table is."""
+
+    def markdown(self) -> str:
+        """Returns the Markdown."""
+        return task_facts.tasks()
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Adds the directives."""
     app.add_directive("api", Api)
@@ -76,4 +84,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("cli-reference", CliReference)
     app.add_directive("yaml-reference", YamlReference)
     app.add_directive("task-facts", TaskFacts)
+    app.add_directive("task-table", TaskTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -44,6 +44,15 @@ def facts(name_or_path: str) -> str:
     return "\n\n".join(f"**{title}**\n\n{text}" for title, text in parts.items())
 
 
+def tasks() -> str:
+    """Returns the table of the package's tasks, each of which has a page with its name."""
+    rows = []
+    for task in map(load_task, task_names()):
+        counts = (str(len(_models(kind, task))) for kind in ("tool", "object"))
+        rows.append((f"[`{env_id(task.name)}`]({task.name}.md)", escape(task.description), *counts))
+    return table(("environment", "what happens", "tools", "objects"), rows)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
@@ -63,9 +72,13 @@ def overview(task: TaskConfig) -> str:
     return f"{escape(task.description)}\n\n{table(('', ''), rows)}"
 
 
-def _names(kind: Any, task: TaskConfig) -> str:
+def _models(kind: Any, task: TaskConfig) -> list[str]:
     family = task.tool_family if kind == "tool" else task.object_family
-    names = model_names(kind, family, task.assets)
+    return model_names(kind, family, task.assets)
+
+
+def _names(kind: Any, task: TaskConfig) -> str:
+    names = _models(kind, task)
     return f"{len(names)}: {_code(names)}"
 
 

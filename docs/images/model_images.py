@@ -1,8 +1,11 @@
 """Makes the pictures of tools and objects, from their models: `python docs/images/model_images.py`.
 
-Each task has one, `TASK_models.webp`: its tools, and below them its objects.
+Each task has one, `TASK_models.webp`: its tools, and below them its objects. Names of tasks after
+the command make theirs alone.
 """
 
+import sys
+from collections.abc import Sequence
 from math import pi
 from pathlib import Path
 
@@ -37,13 +40,14 @@ X_WT = RigidTransform(RotationMatrix.MakeXRotation(pi))
 """Pose of a tool: its z axis points from the hand to the work, downwards."""
 
 
-def main(folder: Path = Path(__file__).parent) -> None:
+def main(names: Sequence[str], folder: Path = Path(__file__).parent) -> None:
     """Writes the pictures.
 
     Args:
+        names: Names of the tasks; all without any.
         folder: Their folder.
     """
-    for name in task_names():
+    for name in names or task_names():
         task = load_task(name)
         image = np.concatenate([grid(task, "tool"), grid(task, "object")])
         Image.fromarray(image).save(folder / f"{name}_models.webp", quality=80, method=6)
@@ -101,4 +105,4 @@ def cropped(image: np.ndarray) -> Image.Image:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

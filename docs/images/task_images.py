@@ -1,4 +1,4 @@
-"""Makes the images of the four tasks, from real runs: `python docs/images/task_images.py`."""
+"""Makes the images of four tasks, from real runs: `python docs/images/task_images.py`."""
 
 from pathlib import Path
 

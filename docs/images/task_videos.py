@@ -1,9 +1,12 @@
 """Makes the videos of the tasks, from real runs: `python docs/images/task_videos.py`.
 
 Each task has one, `TASK.webp`: the expert in a scene of each of three splits, drawn by its seed but
-for the tints, without which the models have the colours of their files.
+for the tints, without which the models have the colours of their files. Names of tasks after the
+command make theirs alone.
 """
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,13 +45,14 @@ PAUSE_S = 1
 """How long the last image of an episode is shown."""
 
 
-def main(folder: Path = Path(__file__).parent) -> None:
+def main(names: Sequence[str], folder: Path = Path(__file__).parent) -> None:
     """Writes the videos.
 
     Args:
+        names: Names of the tasks; all without any.
         folder: Their folder.
     """
-    for task in task_names():
+    for task in names or task_names():
         frames = [frame for scene in SCENES for frame in film(task, *scene)]
         frames[0].save(
             folder / f"{task}.webp",
@@ -96,4 +100,4 @@ def seen_closely(env: ToolUseEnv) -> Scene:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -28,7 +28,7 @@ class TaskOptions(OptionGroup):
     """The task."""
 
     tool: str | None = None
-    """Task of the package, by its tool: hammer, knife, spatula or wrench."""
+    """Task of the package, by its tool, such as hammer."""
     task: str | None = None
     """Task of the package by name, or your own by the path of its YAML file."""
 

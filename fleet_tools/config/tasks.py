@@ -35,6 +35,7 @@ from fleet_tools.config.geometry import Workspace
 from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.config.randomization import MOUNT, Randomization
 from fleet_tools.config.values import (
+    STORED_IF_SET,
     Axis,
     MisfitError,
     NonNegative,
@@ -70,6 +71,15 @@ class Facing(Value):
         return self.axis[1] if self.front is None else self.front
 
 
+class Place(Value):
+    """A place on the object: what lies within a distance of the line through some keypoints."""
+
+    keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+    """One keypoint of the object, or the corners of a line."""
+    within_m: Positive
+    """Largest distance from the line that belongs to the place."""
+
+
 class ToolPart(Value):
     """A part of the tool: what lies within a distance of the line through some keypoints."""
 
@@ -79,6 +89,8 @@ class ToolPart(Value):
     """Largest distance from the line that belongs to the part."""
     facing: Facing | None = None
     """Side of the tool to which the part is confined."""
+    at: Annotated[Place | None, STORED_IF_SET] = None
+    """Place on the object where the part has to touch it, such as a slot; anywhere by default."""
 
 
 class HeldOut(Value):
@@ -242,6 +254,9 @@ class TaskConfig(Value):
                     yield f"tool_parts.{name}.facing.axis.{i}", "tool", keypoint
                 if part.facing.front is not None:
                     yield f"tool_parts.{name}.facing.front", "tool", part.facing.front
+            if part.at is not None:
+                for i, keypoint in enumerate(part.at.keypoints):
+                    yield f"tool_parts.{name}.at.keypoints.{i}", "object", keypoint
         keys: dict[str, Literal["tool", "object"]]
         keys = {"tool": "tool", "object": "object", "objects": "object", "start_of": "object"}
         for location, user in users:

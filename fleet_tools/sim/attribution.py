@@ -7,7 +7,7 @@ shares.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -104,6 +104,7 @@ def contact_forces(
     share: np.ndarray,
     X_WB: np.ndarray,
     regions: "tuple[Regions]",
+    misplaced: Collection[tuple[int, int]] = (),
 ) -> np.ndarray:
     """Returns the contact wrench of each agent on each link, see `advance`.
 
@@ -117,6 +118,7 @@ def contact_forces(
         share: (n, mechanisms), see `advance`.
         X_WB: (bodies, 3, 4), poses of the bodies of the tool's parts.
         regions: The parts.
+        misplaced: Indices of a contact and of a part that does not count there.
     """
     everything_else = share.shape[0]
     # Lists, because numpy takes longer for six numbers.
@@ -132,9 +134,11 @@ def contact_forces(
         parts, moved = parts_and_wrenches(
             np.array(points), np.array(wrenches), origins[list(links)], X_WB, regions
         )
-        for link, agent, part, F in zip(links, agents, parts, moved.tolist(), strict=True):
+        for k, (link, agent, part, F) in enumerate(
+            zip(links, agents, parts, moved.tolist(), strict=True), start
+        ):
             if agent == TOOL:
-                add(int(part), link, F)
+                add(everything_else if (k, int(part)) in misplaced else int(part), link, F)
             elif agent == ROBOT:
                 add(everything_else, link, F)
             elif mechanism[agent] != FIXED and mechanism[agent] != mechanism[link]:

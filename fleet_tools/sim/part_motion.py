@@ -1,7 +1,8 @@
 """The motion of the object that came through contact with named parts of the tool.
 
 A part is what lies within a distance of a line through some of the tool's keypoints, perhaps on
-one side of the tool only (`fleet_tools.config.tasks.ToolPart`). How motion is attributed:
+one side of the tool only, and perhaps only where it touches a place on the object
+(`fleet_tools.config.tasks.ToolPart`). How motion is attributed:
 `fleet_tools.sim.attribution`.
 """
 
@@ -41,7 +42,10 @@ from fleet_tools.sim.motion_tables import (
     ObjectMotion,
     PartMotion,
     PartRegions,
+    collision_shapes,
     coordinates,
+    misplaced,
+    places_on_object,
 )
 from fleet_tools.utils.straight_line import straight_line
 
@@ -78,13 +82,14 @@ class PartMotionMeter(LeafSystem):
         super().__init__()
         self._parts = PartRegions.of(parts, plant, *tool)
         self._object = ObjectMotion(plant, *object)
+        self._places = places_on_object(parts, self._object.bodies, plant, object[1])
         self._link_frames = _frames(plant, self._object.bodies)
         self._part_frames = _frames(plant, self._parts.bodies)
-        self._links = _shapes(plant, object[0])
+        self._links = collision_shapes(plant, object[0])
         self._agents = (
             self._links
-            | dict.fromkeys(_shapes(plant, tool[0]), TOOL)
-            | dict.fromkeys(_shapes(plant, arm), ROBOT)
+            | dict.fromkeys(collision_shapes(plant, tool[0]), TOOL)
+            | dict.fromkeys(collision_shapes(plant, arm), ROBOT)
         )
 
         number = len(self._object.coordinate_mechanism)
@@ -203,6 +208,7 @@ class PartMotionMeter(LeafSystem):
                 state.share,
                 self._poses(context, self._part_frames),
                 self._parts.packed,
+                misplaced(self._places, [p_WC for _, _, p_WC, _ in contacts], state.poses),
             )
         if pushed:
             for link, force in enumerate(external.reshape(-1, 3)):
@@ -297,8 +303,8 @@ def _advanced(
         X_1: Those now.
         share: See `advance`.
         before: (coordinates,), coordinates before.
-        x: State of the object in the plant.
         motion: See `advance`.
+        x: State of the object in the plant.
         tables: Tables of the object.
     """
     moved, now, (table,) = displacements(X_0, X_1), coordinates(X_1, x, tables), tables
@@ -306,16 +312,6 @@ def _advanced(
         force, moved, table.of_link, share, now - before, table.of_coordinate, motion
     )
     return share, motion, now
-
-
-def _shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[int, int]:
-    """Returns the collision shapes of a model, each with the index of its link in the model."""
-    return {
-        # A number, because Python would keep the plant alive for a GeometryId.
-        shape.get_value(): link
-        for link, body in enumerate(plant.GetBodyIndices(instance))
-        for shape in plant.GetCollisionGeometriesForBody(plant.get_body(body))
-    }
 
 
 def _frames(plant: MultibodyPlant, bodies: Iterable[int]) -> list[FrameId]:

@@ -143,6 +143,13 @@ def test_every_success_predicate_and_group_of_randomization_is_listed(task):
     assert all(f"| `{group}` |" in drawn for group in given)
 
 
+def test_every_task_has_a_page_and_a_row_of_the_table():
+    text = task_facts.tasks()
+    for task in task_names():
+        assert f"[`{env_id(task)}`]({task}.md)" in text
+        assert f"```{{task-facts}} {task}\n" in (DOCS / "tasks" / f"{task}.md").read_text()
+
+
 PREDICATES = [
     predicates.JointDisplacement(type="joint_displacement", joint="turn", at_least=1),
     predicates.KeypointsNear(type="keypoints_near", tool="head", object="top", within_m=1),

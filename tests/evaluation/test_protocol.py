@@ -50,12 +50,19 @@ def test_seeds_are_exact_as_double_precision_numbers():
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_protocols_of_the_package_cover_its_tasks(name):
+def test_protocols_of_the_package_have_tasks_of_it(name):
+    """Not all: a task that comes later enters no protocol that is published."""
     for level, protocol in load_levels(name).items():
-        assert set(protocol.tasks) == set(task_names())
+        assert set(protocol.tasks) <= set(task_names())
         assert f"v{protocol.version}" == ("v2" if level == "nominal" else name)
         for task in protocol.tasks:
             assert len(protocol.trials(task)) == (120 if level == "nominal" else 60)
+
+
+def test_v2_is_what_it_was():
+    protocol = load_protocol("v2")
+    assert protocol.tasks == ("hammer", "knife", "spatula", "wrench")
+    assert protocol_digest(protocol, task_digests(protocol)) == "2838f674b2545776"
 
 
 def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first():

@@ -19,6 +19,7 @@ from fleet_tools.sim.attribution import (
     distance_behind,
     distance_to_polyline,
 )
+from fleet_tools.sim.motion_tables import PlaceOnObject, misplaced
 from fleet_tools.utils.straight_line import pack
 
 PARTS, LINKS = 2, 4
@@ -149,3 +150,26 @@ def test_distance_does_not_depend_on_the_frame_or_the_direction(p, corners, shif
     distance = distance_to_polyline(p, corners)
     assert distance_to_polyline(p, corners[::-1].copy()) == pytest.approx(distance, abs=1e-12)
     assert distance_to_polyline(p + shift, corners + shift) == pytest.approx(distance, abs=1e-9)
+
+
+@given(poses, polylines, st.lists(points, min_size=1, max_size=5), st.floats(0.01, 2))
+def test_a_contact_counts_for_a_part_only_at_its_place(X_WL, p_LK, p_LC, within):
+    """The place moves with the link; other parts are not concerned."""
+    X = np.array([np.eye(3, 4), X_WL.GetAsMatrix34()])
+    place = PlaceOnObject(1, tuple((1, point) for point in p_LK), within)
+    found = misplaced([place], [X_WL @ point for point in p_LC], X)
+    for k, point in enumerate(p_LC):
+        distance = distance_to_polyline(point, p_LK)
+        assume(abs(distance - within) > 1e-6)
+        assert ((k, 1) in found) == (distance > within)
+    assert all(part == 1 for _, part in found)
+
+
+@given(forces)
+def test_a_misplaced_contact_is_everything_elses(wrenches):
+    regions = Regions((0,) * 4, np.zeros((4, 3)), (1,), np.array([1.0]), np.array([np.inf]))
+    contacts = [(0, TOOL, np.zeros(3), F[0]) for F in wrenches]
+    args = contacts, np.zeros((1, 3)), (0,), np.zeros((1, 1)), np.eye(3, 4)[None], pack(regions)
+    placed, other = contact_forces(*args), contact_forces(*args, {(0, 0)})
+    np.testing.assert_allclose(placed.sum(axis=0), other.sum(axis=0), atol=1e-9)
+    np.testing.assert_array_equal(other[1, 0], contacts[0][3])

@@ -17,11 +17,6 @@ from fleet_tools.sim.motion_tables import ObjectMotion
 from fleet_tools.sim.scene import Push
 
 REST = np.zeros(6, np.float32)
-PARTS = {"Hammer": "face", "Knife": "blade", "Spatula": "blade", "Wrench": "jaw"}
-
-
-def part_of(environment_id: str) -> str:
-    return PARTS[environment_id.split("/")[1].removesuffix("-v0")]
 
 
 @pytest.mark.parametrize("environment_id", IDS)
@@ -31,7 +26,7 @@ def test_the_expert_moves_the_object_with_the_working_part(make, environment_id)
     initial = env.world_state()
     assert rollout(env, ExpertPolicy(env), seed=1).outcome == "success"
     now = env.world_state()
-    motion = now.part_motion[part_of(environment_id)]
+    (motion,) = now.part_motion.values()
     for name, moved in motion.object_joints.items():
         by_anything = now.object_joints[name] - initial.object_joints[name]
         assert moved == pytest.approx(by_anything, rel=0.02, abs=2e-4)
@@ -58,8 +53,9 @@ def test_a_robot_without_motion_causes_none_and_the_object_stays(make, environme
         verdicts = infos[-1]["verdicts"].items()
         assert [v["holds"] for name, v in verdicts if "caused_by_part" in name] == [False]
         assert not infos[-1]["success_once"]
-        for joint, moved in now.object_joints.items():  # a nail creeps under its weight
-            assert abs(moved) <= {"turn": 0.0, "slide": 1e-4}[joint]
+        creep = 0.0 if env.task.object_family == "nut" else 1e-4  # of what its weight moves
+        for moved in now.object_joints.values():
+            assert abs(moved) <= creep
         for name, p_W in now.p_W_object.items():
             assert np.linalg.norm(p_W - start.p_W_object[name]) < 2e-4
 

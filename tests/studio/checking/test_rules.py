@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
-from support.bad_models import BAD_MODELS, BadModel
+from support.bad_models import BadModel
+from support.families import BAD_MODELS
 from support.planning_problems import poses
 
 from fleet_tools.assets.families import family_names, find_family

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_models import BAD_MODELS
+from support.families import BAD_MODELS
 from support.processes import ROOT
 
 from fleet_tools.assets.__main__ import main

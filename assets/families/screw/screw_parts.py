@@ -1,0 +1,238 @@
+"""The parameters of a slotted screw in its block; for the frames see `screw`.
+
+The walls of the slot lean outwards by `SLOPE`, and so do the flanks of the bits. Torque on a
+leaning wall also lifts the bit: with the slope s and the friction angle f, a bit that turns against
+a torque T at the arm r has to be pressed with T / r * tan(atan(SLOPE) - f). The slope is more than
+the friction angle of steel on steel in any scene, so that no bit turns a screw without a load.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fleet_tools.assets.model_description import BRASS, PINE, STEEL, Material, PartDescription
+from fleet_tools.assets.parametric import check_parameters
+from fleet_tools.assets.solids import (
+    Solid,
+    box,
+    circle,
+    frusta,
+    joined,
+    loft,
+    rectangle,
+    section_loft,
+)
+
+SLOPE = 0.577
+"""Tangent of the angle of the slot's walls and the bit's flanks from the vertical, 30 degrees."""
+
+DEPTH = 0.007
+"""Depth of the slot, m."""
+
+FLOOR = 0.0015
+"""Half the width of the slot at its floor, m."""
+
+MOUTH = round(FLOOR + SLOPE * DEPTH, 6)
+"""Half the width of the slot at the top of the head, m."""
+
+ROOM = 0.0132
+"""Half the length of a slot whose ends are closed, m."""
+
+GAP = 0.004
+"""Height of the head's underside above its seat, so that it can be screwed in and out, m."""
+
+FIT = 0.001
+"""Distance between the head and the rim around it, m."""
+
+INERTIA = 1e-3
+"""Added inertia about the axis of rotation, kg m^2; see `JointDescription`."""
+
+RANGE = math.pi
+"""Greatest angle of rotation from zero in either direction, rad."""
+
+ROUND, OCTAGONAL, SQUARE = 8, 2, 1
+"""Corner points of sections."""
+
+SCREW_STEEL, SCREW_BRASS = (replace(metal, modulus=1e9) for metal in (STEEL, BRASS))
+CAST_IRON = replace(STEEL.coloured(0.33, 0.34, 0.36), density=7200.0, modulus=math.inf)
+
+
+@dataclass(frozen=True)
+class ScrewParams:
+    """The parameters of a screw in its block, lengths in m.
+
+    Attributes:
+        head: Radius of the head.
+        under: Height of the head below the floor of its slot.
+        closed: Whether the slot ends before the edge of the head.
+        bevel: Width of the bevel around the top of the head, which does not reach the slot's end.
+        thread: Radius of the thread.
+        lead: How far the screw goes in with one turn.
+        base: Half the width of the block.
+        base_height: Height of the block's top, which is level with the head's.
+        base_corners: `ROUND`, `OCTAGONAL` or `SQUARE`.
+        resistance: Torque at which the screw gives way, N m.
+        material: Material of the screw.
+        base_material: Material of the block.
+    """
+
+    head: float = 0.020
+    under: float = 0.004
+    closed: bool = False
+    bevel: float = 0.001
+    thread: float = 0.008
+    lead: float = 0.004
+    base: float = 0.045
+    base_height: float = 0.055
+    base_corners: int = SQUARE
+    resistance: float = 0.8
+    material: Material = SCREW_STEEL
+    base_material: Material = PINE
+
+    def __post_init__(self) -> None:
+        """Refuses impossible parameters with a ValueError."""
+        rules = {
+            "head wide enough for the slot": 0.0175 <= self.head <= 0.026,
+            "closed only where the head is beyond the slot's end": not self.closed
+            or self.head >= ROOM + 0.004,
+            "0.002 <= under <= 0.008": 0.002 <= self.under <= 0.008,
+            "0 < bevel <= 0.003": 0 < self.bevel <= 0.003,
+            "thread within the head": 0 < self.thread < 0.7 * self.head,
+            "0 < lead, and half of it within the gap": 0 < self.lead < 1.6 * GAP,
+            "rim within the block": self.head + FIT + 0.008 <= self.base,
+            "thread above the table": self.seat >= 0.02,
+        }
+        check_parameters("screw", self, rules)
+
+    @property
+    def seat(self) -> float:
+        """Height of the bottom of the hole in which the head is, m."""
+        return round(self.base_height - GAP - self.height, 6)
+
+    @property
+    def height(self) -> float:
+        """Height of the head, m."""
+        return round(self.under + DEPTH, 6)
+
+    @property
+    def levels(self) -> tuple[float, float, float]:
+        """Heights in the screw's frame, m: the head's underside, the slot's floor, the top."""
+        return GAP, round(GAP + self.under, 6), round(GAP + self.height, 6)
+
+
+def screw_parts(
+    params: ScrewParams,
+) -> tuple[tuple[PartDescription, ...], tuple[PartDescription, ...]]:
+    """Makes the parts of a screw in its block, each in the frame of its link.
+
+    Returns:
+        The parts of the block, and those of the screw.
+    """
+    return (_block(params),), (_head(params), _thread(params))
+
+
+def _block(p: ScrewParams) -> PartDescription:
+    """Makes the block; nothing reaches the side of the head in its hole."""
+    bevel, hole = 0.0015, round(p.head + FIT, 6)
+    rings = [
+        np.zeros((1, 3)),
+        _outline(p.base, p.base_corners, 0.0),
+        _outline(p.base, p.base_corners, p.base_height - bevel),
+        _outline(p.base - bevel, p.base_corners, p.base_height),
+        _outline(hole, ROUND, p.base_height),
+        _outline(hole, ROUND, p.seat),
+        np.array([[0.0, 0.0, p.seat]]),
+    ]
+    half = p.base if p.base_corners == SQUARE else p.base / math.sqrt(2)
+    half = round(max(half, hole + 0.006), 6)  # of the largest square within the block
+    low, high = p.seat, p.base_height
+    below = rectangle(p.base, p.base) if p.base_corners == SQUARE else circle(p.base)
+    collision = (
+        *frusta([(0.0, below), (p.seat, below)], min(p.base_corners, OCTAGONAL)),
+        box((-half, hole, low), (half, half, high)),
+        box((-half, -half, low), (half, -hole, high)),
+        box((hole, -hole, low), (half, hole, high)),
+        box((-half, -hole, low), (-hole, hole, high)),
+    )
+    return PartDescription("block", loft(rings), p.base_material, collision)
+
+
+def _outline(half: float, corners: int, z: float) -> np.ndarray:
+    """Returns points around the block or its hole, (48, 3), the same angles for each shape.
+
+    Args:
+        half: Half the width, m.
+        corners: `ROUND`, `OCTAGONAL` or `SQUARE`.
+        z: Height, m.
+    """
+    angles = np.radians(np.arange(0.0, 360.0, 7.5))
+    directions = np.column_stack([np.cos(angles), np.sin(angles)])
+    reach = np.ones(len(angles))
+    if corners != ROUND:
+        sides = np.radians(np.arange(0.0, 360.0, 45.0 if corners == OCTAGONAL else 90.0))
+        reach = (directions @ np.array([np.cos(sides), np.sin(sides)])).max(axis=1)
+    return np.column_stack([half * directions / reach[:, None], np.full(len(angles), z)])
+
+
+def _half_octagon(radius: float, y: float, z: float) -> np.ndarray:
+    """Returns the corners of an octagon of which only what lies beyond a y is left, (6, 3)."""
+    corner = round(radius * math.tan(math.pi / 8), 9)
+    x = [radius, radius, corner, -corner, -radius, -radius]
+    ys = [y, corner, radius, radius, corner, y]
+    return np.column_stack([x, ys, np.full(6, z)])
+
+
+def _half_disc(radius: float, y: float, z: float, points: int = 13) -> np.ndarray:
+    """Returns points around the part of a disc beyond a y, (points, 3)."""
+    start = math.asin(y / radius)
+    angles = np.linspace(start, math.pi - start, points)
+    return np.column_stack([radius * np.cos(angles), radius * np.sin(angles), np.full(points, z)])
+
+
+def _mirrored(solid: Solid) -> Solid:
+    """Returns a solid turned by half a turn about z."""
+    return solid.transformed(np.diag([-1.0, -1.0, 1.0]), (0.0, 0.0, 0.0))
+
+
+def _head(p: ScrewParams) -> PartDescription:
+    """Makes the head: what is below the slot, both sides of it, and its ends if it has any."""
+    under, floor, top = p.levels
+    below = section_loft([(under, circle(p.head)), (floor, circle(p.head))], ROUND)
+    edge = top - p.bevel
+    at_edge = round(FLOOR + SLOPE * (edge - floor), 9)
+    side = loft(
+        [
+            _half_disc(p.head, FLOOR, floor),
+            _half_disc(p.head, at_edge, edge),
+            _half_disc(p.head - p.bevel, MOUTH, top),
+        ]
+    )
+    jaw = loft([_half_octagon(p.head, FLOOR, floor), _half_octagon(p.head, MOUTH, top)])
+    visual = [below, side, _mirrored(side)]
+    collision = [
+        *frusta([(under, circle(p.head)), (floor, circle(p.head))], OCTAGONAL),
+        jaw,
+        _mirrored(jaw),
+    ]
+    if p.closed:
+        low = [(ROOM, FLOOR), (ROOM, -FLOOR), (p.head - p.bevel, -FLOOR), (p.head - p.bevel, FLOOR)]
+        high = [(x, math.copysign(MOUTH, y)) for x, y in low]
+        end = loft(
+            [np.array([(*point, z) for point in ring]) for ring, z in ((low, floor), (high, top))]
+        )
+        visual += [end, _mirrored(end)]
+        collision += [end, _mirrored(end)]
+    return PartDescription("head", joined(*visual), p.material, tuple(collision))
+
+
+def _thread(p: ScrewParams) -> PartDescription:
+    """Makes the thread below the head; the block around it keeps it from all contact."""
+    top, bottom = GAP, GAP + 0.003 - p.seat * 0.6
+    turns = [(bottom + 0.0, circle(0.7 * p.thread))]
+    z, k = bottom + 0.002, 0
+    while z < top - 0.002:
+        turns.append((z, circle(p.thread - 0.0012 * (k % 2))))
+        z, k = z + 0.002, k + 1
+    turns.append((top, circle(p.thread)))
+    return PartDescription("thread", section_loft(turns, 3), p.material)

@@ -1,0 +1,196 @@
+"""The parameters of a screwdriver.
+
+In the tool frame T the handle is the x axis, and the shank leaves it along z, away from the palm:
+at work z_T points down, and the hand is above the screw and presses on it. The frame B of the bit
+has its origin in the middle of the bit's end, its z axis is that of T, and its x axis runs along
+the width of the bit.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fleet_tools.assets.families.screw.screw_parts import FLOOR, ROOM, SLOPE
+from fleet_tools.assets.model_description import STEEL, Material, PartDescription
+from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x, check_parameters
+from fleet_tools.assets.solids import (
+    Section,
+    Solid,
+    circle,
+    fillet,
+    frusta,
+    joined,
+    loft,
+    rectangle,
+    section_loft,
+    section_ring,
+)
+
+TIP = 0.002
+"""Half the thickness of a bit at its end, m; more than the slot's floor, so that it sits between
+the walls and not on the floor."""
+
+SEAT = (TIP - FLOOR) / SLOPE
+"""Height of the end of a bit above the floor of a slot in which it sits, m."""
+
+BLADE = 0.009
+"""Height of a bit, m."""
+
+BACK = round(TIP + SLOPE * BLADE, 6)
+"""Half the thickness of a bit at its other end, m."""
+
+FLANK = 0.004
+"""Height of the keypoint `flank` above the end of a bit, m."""
+
+NECK = 0.010
+"""Height of the transition from a bit to the shank, m."""
+
+FINGERS = 0.030
+"""z of T down to which the fingers reach, m, with some room."""
+
+BIT_STEEL = replace(STEEL, modulus=1e9)
+
+
+@dataclass(frozen=True)
+class ScrewdriverParams:
+    """The parameters of a screwdriver, lengths in m.
+
+    Attributes:
+        butt_x, nose_x: x of the ends of the handle.
+        shank_x: x of the shank.
+        length: z of the end of the bit.
+        radius: Radius of the shank.
+        width: Half the width of the bit.
+        bit_deg: Angle of the bit about z; at zero its width is across the handle.
+        grip_z: Half the height of the handle.
+        roundness: Roundness of the handle's section: near 0 a bar, 1 an oval or a rod.
+        collar: Radius of a collar below the handle, 0 for none.
+        collar_z: z of the lower end of the collar.
+        sleeve: Thickness of a sleeve around the shank, 0 for none.
+        grip: Material of the handle and of a sleeve.
+        body: Material of shank and bit.
+    """
+
+    butt_x: float = -0.060
+    nose_x: float = 0.060
+    shank_x: float = 0.0
+    length: float = 0.115
+    radius: float = 0.006
+    width: float = 0.012
+    bit_deg: float = 0.0
+    grip_z: float = 0.013
+    roundness: float = 1.0
+    collar: float = 0.0
+    collar_z: float = 0.0
+    sleeve: float = 0.0
+    grip: Material = BIT_STEEL
+    body: Material = BIT_STEEL
+
+    def __post_init__(self) -> None:
+        """Refuses impossible parameters with a ValueError."""
+        rules = {
+            "handle beyond the grip": self.butt_x <= -GRIP_END and self.nose_x >= GRIP_END,
+            "shank within the handle": self.butt_x + self.radius < self.shank_x
+            and self.shank_x + self.radius < self.nose_x,
+            "fingers clear of the block": self.length >= FINGERS + BLADE + NECK + 0.02,
+            "length <= 0.15": self.length <= 0.15,
+            "0.009 <= width, and within a closed slot": 0.009 <= self.width <= ROOM - 0.001,
+            "0.004 <= radius, and within the bit": 0.004 <= self.radius <= BACK + 0.001,
+            "0 < roundness <= 1": 0 < self.roundness <= 1,
+            "grip_z <= 0.018": self.grip_z <= 0.018,
+            "collar 0, or wider than the shank and within the fingers": self.collar == 0
+            or self.radius + self.sleeve < self.collar < GRIP,
+            "collar with a lower end": (self.collar > 0) == (self.collar_z > 0),
+            "collar above the neck": self.grip_z < self.collar_z < self.length - BLADE - NECK
+            or not self.collar,
+            "0 <= sleeve <= 0.004": 0 <= self.sleeve <= 0.004,
+        }
+        check_parameters("screwdriver", self, rules)
+
+    @property
+    def p_TB(self) -> np.ndarray:
+        """Position of the end of the bit in T, (3,), m."""
+        return np.array([self.shank_x, 0.0, self.length])
+
+    @property
+    def R_TB(self) -> np.ndarray:
+        """Rotation of the bit about z, (3, 3)."""
+        angle = math.radians(self.bit_deg + 90.0)
+        c, s = math.cos(angle), math.sin(angle)
+        return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+
+
+def screwdriver_parts(params: ScrewdriverParams) -> tuple[PartDescription, ...]:
+    """Makes the parts of a screwdriver, in T."""
+    return (_grip(params), *_collar(params), _shank(params), *_sleeve(params), _bit(params))
+
+
+def _to_tool(p: ScrewdriverParams, solid: Solid) -> Solid:
+    """Returns a solid that is given in B, in T."""
+    return solid.transformed(p.R_TB, p.p_TB)
+
+
+def _bit(p: ScrewdriverParams) -> PartDescription:
+    """Makes the bit, a wedge with a plane end, and its neck."""
+    end, back = rectangle(p.width, TIP), rectangle(p.width, BACK)
+    (wedge,) = frusta([(-BLADE, back), (0.0, end)], 1)
+    side = round(0.7 * p.radius, 6)
+    (neck,) = frusta([(-BLADE - NECK, rectangle(side, side)), (-BLADE, back)], 1)
+    # A section with sharp corners has one point at each, and rounded ones have four.
+    start = -BLADE, Section(p.width, BACK, 0.001)
+    transition = section_loft([start, *fillet(start, (-BLADE - NECK, circle(p.radius)))], 4)
+    visual = joined(wedge, transition)
+    collision = (_to_tool(p, wedge), _to_tool(p, neck))
+    # A bit at an angle has no coordinates in whole nanometres; rounding would bend its flanks.
+    return PartDescription("bit", _to_tool(p, visual), p.body, collision, collision_digits=15)
+
+
+def _shank(p: ScrewdriverParams) -> PartDescription:
+    """Makes the shank from the handle's middle to the neck of the bit."""
+    stations = [(0.0, circle(p.radius)), (p.length - BLADE - NECK, circle(p.radius))]
+    axis = (p.shank_x, 0.0)
+    return PartDescription(
+        "shank", section_loft(stations, 5, axis), p.body, frusta(stations, 2, axis)
+    )
+
+
+def _sleeve(p: ScrewdriverParams) -> tuple[PartDescription, ...]:
+    """Makes the sleeve around the shank, if any."""
+    if not p.sleeve:
+        return ()
+    outer = p.radius + p.sleeve
+    low, high = p.grip_z + 0.001, p.length - BLADE - NECK - 0.006
+    shape = circle(outer)
+    profile = [(low, shape), (high - 0.003, shape), (high, circle(p.radius + 0.0005))]
+    axis = (p.shank_x, 0.0)
+    collision = frusta([(low, shape), (high, shape)], 2, axis)
+    return (PartDescription("sleeve", section_loft(profile, 5, axis), p.grip, collision),)
+
+
+def _collar(p: ScrewdriverParams) -> tuple[PartDescription, ...]:
+    """Makes the collar below the handle, if any."""
+    if not p.collar:
+        return ()
+    shape, axis = circle(p.collar), (p.shank_x, 0.0)
+    low = p.collar_z - 0.002
+    profile = [(0.0, shape), (low, shape), (p.collar_z, circle(p.collar - 0.002))]
+    collision = frusta([(0.0, shape), (p.collar_z, shape)], 2, axis)
+    return (PartDescription("collar", section_loft(profile, 5, axis), p.body, collision),)
+
+
+def _grip(p: ScrewdriverParams) -> PartDescription:
+    """Makes the handle, whose ends are rounded."""
+    full = Section(p.grip_z, GRIP, p.roundness * min(p.grip_z, GRIP))
+    end = Section(0.6 * p.grip_z, 0.7 * GRIP, 0.6 * p.roundness * min(p.grip_z, GRIP))
+    profile = [
+        (p.butt_x, end),
+        (p.butt_x + 0.003, end.interpolated(full, 0.75)),
+        (p.butt_x + 0.009, full),
+        (p.nose_x - 0.009, full),
+        (p.nose_x - 0.003, end.interpolated(full, 0.75)),
+        (p.nose_x, end),
+    ]
+    visual = loft([section_ring(section, x, 4) for x, section in profile])
+    collision = [section_ring(rectangle(p.grip_z, GRIP), x, 1) for x in (p.butt_x, p.nose_x)]
+    return PartDescription("grip", along_x(visual), p.grip, (along_x(loft(collision)),))

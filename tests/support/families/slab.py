@@ -1,0 +1,51 @@
+"""Slabs: what holds of each, and what is refused."""
+
+import numpy as np
+import pytest
+from model_defects import keypoints_moved, raised
+from support.bad_models import BadModel
+from support.family_geometry import points_of
+
+from fleet_tools.assets.families import slab
+from fleet_tools.assets.model_description import ModelDescription
+
+
+def check(model: ModelDescription) -> None:
+    """Checks a model that ships, or a random one."""
+    (link,) = model.links
+    (part,) = link.parts
+    (collision,) = part.collision
+    assert slab.MASS_BOUNDS[0] <= model.mass <= slab.MASS_BOUNDS[1]
+    base, top = points_of(model, "base", "top")
+    assert np.array_equal(base, np.zeros(3)) and np.array_equal(top[:2], np.zeros(2))
+    for solid in (part.solid, collision):
+        z = solid.vertices[:, 2]
+        assert (z.min(), z.max()) == (0.0, pytest.approx(top[2]))
+        # The base is centred, so that the slab lies stably.
+        np.testing.assert_allclose(solid.vertices[z < 1e-9].mean(axis=0), base, atol=1e-9)
+    np.testing.assert_allclose(link.mass_properties().centre[:2], 0, atol=1e-9)
+    # The collision geometry is a prism, as wide as the visual geometry.
+    lower = collision.vertices[collision.vertices[:, 2] == 0]
+    for other in (collision, part.solid):
+        np.testing.assert_allclose(np.ptp(lower, axis=0)[:2], np.ptp(other.vertices, axis=0)[:2])
+    assert len(lower) == len(collision.vertices) / 2
+
+
+MEMBER = "patty"
+IMPOSSIBLE = [
+    ({"roundness": 1.2}, "roundness"),
+    ({"dome": 0.8}, "dome"),
+    ({"height": 0.06}, "height < half_x"),
+]
+"""Changes of the member's parameters that are refused, and what the message says."""
+
+BAD_MODELS = (
+    BadModel("floating", "slab", "patty", raised, "height of the lowest point"),
+    BadModel("base_in_the_middle", "slab", "patty", keypoints_moved("base", by=(0, 0, 0.008)),
+             "distance from the surface"),
+    BadModel("slanted_slab", "slab", "patty", keypoints_moved("top", by=(0.005, 0, 0)),
+             "angle from the vertical"),
+    BadModel("beside_the_middle", "slab", "patty",
+             keypoints_moved("base", "top", by=(0.02, 0, 0)),
+             "distance from below the centre of mass"),
+)  # fmt: skip
