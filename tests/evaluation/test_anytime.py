@@ -16,7 +16,9 @@ from fleet_tools.evaluation.result import Evaluation, Result
 from fleet_tools.utils.anytime_statistics import anytime_interval, anytime_verdict
 
 LONG = SMALL.model_copy(
-    update={"splits": {"train": Scenes(scenes=40, first_seed=SMALL.splits["train"].first_seed)}}
+    update={
+        "splits": {"train": Scenes(scenes=40, first_seed=SMALL.splits["train"].seeds("hammer")[0])}
+    }
 )
 
 

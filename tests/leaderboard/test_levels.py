@@ -42,7 +42,7 @@ def a_level(level: str, first_seed: int, **changes: Any) -> Protocol:
 SHAKEN = a_level("shaken", FIRST + 1000, disturbances=parse(Disturbances, PUSHES, "it"))
 NOISY = a_level("noisy", FIRST + 2000, sensors="active_stereo")
 LEVELS = [SMALL, SHAKEN, NOISY]
-CLOUDS = {"obs_mode": "point_cloud", "cloud_source": "rays"}
+CLOUDS: dict[str, Any] = {"obs_mode": "point_cloud", "cloud_source": "rays"}
 
 
 def board(submissions: Sequence[Submission], **others: Any) -> Board:
