@@ -11,7 +11,6 @@ from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
 from pydrake.systems.analysis import Simulator
 
-from fleet_tools.config.control import TIME_STEP
 from fleet_tools.errors import SimulationError
 from fleet_tools.robot.controller import Reference, within_limits
 from fleet_tools.robot.osc import external_wrench
@@ -123,7 +122,7 @@ class Simulation:
         if watcher is not None:
             self._simulator.set_monitor(lambda _: watcher(self))
         try:
-            self._simulator.AdvanceTo(self._simulated_until())
+            self._simulator.AdvanceTo(self.world.simulated_until(self._step))
         except RuntimeError as error:
             raise self._drake_error("finish", error) from error
         finally:
@@ -179,7 +178,7 @@ class Simulation:
         if not np.isfinite(snapshot.x).all():
             raise SimulationError(f"The snapshot is not finite: {snapshot.x}")
         self._step = snapshot.step
-        self._root.SetTime(self._simulated_until())
+        self._root.SetTime(self.world.simulated_until(self._step))
         place_object(self.scene, self.world, self._defaults, self._root)
         push = self.scene.push
         if push is not None and self._step_of(push) <= snapshot.step:
@@ -244,21 +243,6 @@ class Simulation:
             motion_scale=self._reference.scale,
             limit_times={"position": position, "velocity": velocity, "torque": torque},
         )
-
-    def _simulated_until(self) -> float:
-        """Returns the time up to which Drake simulates the control steps so far, s.
-
-        Up to the end of the last one, the time steps that begin before are made. Where they are
-        smaller than the controller's period, those of a whole period are made: so the state at the
-        end is of the same time, which is up to one period later.
-        """
-        end = self._step / self.world.control_rate_hz
-        if self.world.substeps == 1 or not self._step:
-            return end
-        periods = round(end / TIME_STEP)
-        if periods * TIME_STEP < end:  # as Drake computes and compares them
-            periods += 1
-        return periods * TIME_STEP - self.world.plant.time_step() / 2
 
     def _step_of(self, push: Push) -> int:
         """Returns the control step, counted from 1, at whose start a push is."""

@@ -109,6 +109,21 @@ class World:
     control_rate_hz: float
     substeps: int
 
+    def simulated_until(self, control_steps: int) -> float:
+        """Returns the time up to which Drake simulates some control steps, s.
+
+        Up to the end of the last one, the time steps that begin before are made. Where they are
+        smaller than the controller's period, those of a whole period are made: so the state at the
+        end is of the same time, which is up to one period later.
+        """
+        end = control_steps / self.control_rate_hz
+        if self.substeps == 1 or not control_steps:
+            return end
+        periods = round(end / TIME_STEP)
+        if periods * TIME_STEP < end:  # as Drake computes and compares them
+            periods += 1
+        return periods * TIME_STEP - self.plant.time_step() / 2
+
     def hand(self) -> Frame:
         """Returns the frame E of the end effector."""
         return self.plant.GetFrameByName(self.robot.end_effector, self.arm)
