@@ -89,6 +89,10 @@ def inertia_from_meshes(model: ModelDescription, directory: Path, body: RigidBod
     return np.concatenate([[mass], moment, inertia.ravel()])
 
 
+ON_AN_AXIS = {("screw", "top"), ("screwdriver", "flank")}
+"""Keypoints that lie above a slot, or within a bit, where nobody can click."""
+
+
 def check(model: ModelDescription, directory: Path) -> None:
     text = (directory / "model.sdf").read_text()
     named = {uri.text for uri in ET.fromstring(text).iter("uri")}
@@ -106,7 +110,8 @@ def check(model: ModelDescription, directory: Path) -> None:
             hull = collision.convex_hull
             assert collision.volume == pytest.approx(hull.volume, rel=1e-5), part.name
             vertices += len(collision.vertices)
-    assert triangles < 2000 and vertices <= 60, (triangles, vertices)
+    # A hole takes several convex pieces: 104 vertices of screws in their blocks, else at most 60.
+    assert triangles < 2000 and vertices <= (104 if model.family == "screw" else 60)
 
     plant, instance = load_plant(directory)
     assert plant.GetModelInstanceName(instance) == model.name
@@ -124,7 +129,8 @@ def check(model: ModelDescription, directory: Path) -> None:
     assert (labels["family"], labels["kind"]) == (model.family, model.kind)
     for name, point in labels["keypoints"].items():
         assert plant.HasBodyNamed(point["link"], instance), name
-        assert is_visible(model, directory, name, labels["keypoints"]), name
+        seen = is_visible(model, directory, name, labels["keypoints"])
+        assert seen != ((model.family, name) in ON_AN_AXIS), name
 
 
 def is_visible(
