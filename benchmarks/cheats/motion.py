@@ -69,6 +69,26 @@ class DrivenArm:
         """The present state."""
         return self.env.world_state()
 
+    def hand_over_object(self, turn_deg: float) -> RotationMatrix:
+        """Returns the orientation R_WE, nearest to `hand()`, with the tool over the object.
+
+        Seen from above, `left` and `right` of the tool are then along those of the object.
+
+        Args:
+            turn_deg: Turn by which the object repeats itself, degrees.
+        """
+
+        def angle_deg(vector: np.ndarray) -> float:
+            return float(np.rad2deg(np.arctan2(vector[1], vector[0])))
+
+        state = self.state
+        R_GE = self.env.scene.tool_in_hand.to_transform().rotation().inverse()
+        tool_E = self.on_tool("left") - self.on_tool("right")
+        object_W = state.p_W_object["left"] - state.p_W_object["right"]
+        yaw = angle_deg(object_W) - angle_deg(hand() @ R_GE @ tool_E)
+        yaw -= turn_deg * round(yaw / turn_deg)
+        return hand(yaw) @ R_GE
+
     def deed(self) -> float:
         """Progress of the object towards the task's first predicate, in [0, 1], by any means."""
         return next(iter(self.env.verdicts().values())).progress

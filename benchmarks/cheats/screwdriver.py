@@ -156,7 +156,7 @@ def _spin(
     for _ in range(3):
         if done(arm.state):
             return
-        R = RotationMatrix.MakeZRotation(np.deg2rad(off_deg)) @ _along_slot(arm)
+        R = RotationMatrix.MakeZRotation(np.deg2rad(off_deg)) @ arm.hand_over_object(180.0)
         yield from arm.place(bit, top(0.04), R, 16)
         yield from arm.place(bit, top(0.0), R, 4, speed=0.5, within_m=0.002)
         for angle in np.arange(step_deg, off_deg + 66, step_deg):
@@ -173,7 +173,7 @@ def _engage(arm: DrivenArm) -> Actions:
     def seated(state: WorldState) -> bool:
         return float(np.linalg.norm(state.p_W_tool["bit"] - state.p_W_object["slot"])) < 0.002
 
-    bit, R = arm.on_tool("bit"), _along_slot(arm)
+    bit, R = arm.on_tool("bit"), arm.hand_over_object(180.0)
     yield from arm.place(bit, _slot(0.06), R, 18)
     yield from arm.place(bit, _slot(0.001), R, 8, speed=0.4, within_m=0.002)
     yield from arm.place(bit, _slot(-0.004), R, 3, speed=0.4, until=seated, within_m=0.001)
@@ -186,18 +186,3 @@ def _off_slot_deg(arm: DrivenArm) -> float:
     slot = state.p_W_object["right"] - state.p_W_object["left"]
     cosine = abs(across @ slot) / np.linalg.norm(across) / np.linalg.norm(slot)
     return float(np.rad2deg(np.arccos(min(cosine, 1.0))))
-
-
-def _along_slot(arm: DrivenArm) -> RotationMatrix:
-    """Returns the orientation R_WE, nearest to `hand()`, with the bit along the slot."""
-
-    def angle_deg(vector: np.ndarray) -> float:
-        return float(np.rad2deg(np.arctan2(vector[1], vector[0])))
-
-    state = arm.state
-    R_GE = arm.env.scene.tool_in_hand.to_transform().rotation().inverse()
-    bit_E = arm.on_tool("right") - arm.on_tool("left")
-    slot_W = state.p_W_object["right"] - state.p_W_object["left"]
-    yaw = angle_deg(slot_W) - angle_deg(hand() @ R_GE @ bit_E)
-    yaw -= 180.0 * round(yaw / 180.0)
-    return hand(yaw) @ R_GE

@@ -156,24 +156,9 @@ def _engage(arm: DrivenArm) -> Actions:
     def nut(up_m: float, aside_m: Sequence[float] = (0.0, 0.0)) -> Target:
         return lambda state: state.p_W_object["nut"] + [*aside_m, up_m]
 
-    jaw, R = arm.on_tool("jaw"), _over_flats(arm)
+    between_flats = 90.0 if arm.env.scene.object == "square_nut" else 60.0
+    jaw, R = arm.on_tool("jaw"), arm.hand_over_object(between_flats)
     yield from arm.place(jaw, nut(0.08), R, 16)
     yield from arm.place(jaw, nut(0.0), R, 10, speed=0.4, within_m=0.002)
     for aside in ((0.004, 0.0), (-0.004, 0.0), (0.0, 0.004), (0.0, -0.004)):
         yield from arm.place(jaw, nut(0.0, aside), R, 3, until=touches, within_m=0.001)
-
-
-def _over_flats(arm: DrivenArm) -> RotationMatrix:
-    """Returns the orientation R_WE, nearest to `hand()`, with the jaw over flats of the nut."""
-
-    def angle_deg(vector: np.ndarray) -> float:
-        return float(np.rad2deg(np.arctan2(vector[1], vector[0])))
-
-    state = arm.state
-    R_GE = arm.env.scene.tool_in_hand.to_transform().rotation().inverse()
-    across_E = arm.on_tool("left") - arm.on_tool("right")
-    across_W = state.p_W_object["left"] - state.p_W_object["right"]
-    between_flats = 90.0 if arm.env.scene.object == "square_nut" else 60.0
-    yaw = angle_deg(across_W) - angle_deg(hand() @ R_GE @ across_E)
-    yaw -= between_flats * round(yaw / between_flats)
-    return hand(yaw) @ R_GE

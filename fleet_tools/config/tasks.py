@@ -71,7 +71,7 @@ class Facing(Value):
         return self.axis[1] if self.front is None else self.front
 
 
-class Place(Value):
+class ObjectPlace(Value):
     """A place on the object: what lies within a distance of the line through some keypoints."""
 
     keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
@@ -89,7 +89,7 @@ class ToolPart(Value):
     """Largest distance from the line that belongs to the part."""
     facing: Facing | None = None
     """Side of the tool to which the part is confined."""
-    at: Annotated[Place | None, STORED_IF_SET] = None
+    at: Annotated[ObjectPlace | None, STORED_IF_SET] = None
     """Place on the object where the part has to touch it, such as a slot; anywhere by default."""
 
 
