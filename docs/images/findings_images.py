@@ -1,8 +1,8 @@
-"""Draws the figures of "What we found": `python docs/images/findings_images.py`.
+"""Draws the figures of "What we found", and its table: `python docs/images/findings_images.py`.
 
 They are `findings_success.png`, success rates by method, `findings_bytes.png`, the same over the
 bytes that all robots together send and receive, and `findings_memory.png`, the same methods with
-networks without memory, with memory, and on point clouds.
+networks without memory, with memory, and on point clouds. All are read from stored results.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +19,7 @@ from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.result import Row, read_result
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+TABLE_FILE = Path(__file__).parents[1] / "results" / "tables" / "findings.md"
 
 PANELS = {
     "Fleet-Tools, MLP": "one_network_mlp",
@@ -43,21 +44,61 @@ KINDS = {
 }
 """Colours by the kind of policy."""
 
+TABLE = {
+    "joint": "trained on all data (`joint`)",
+    "density_gate": "five networks: `density_gate`",
+    "concatenation": "five networks: `concatenation`",
+    "oracle_routing": "five networks: oracle of the task",
+    "compress": "one network: `compress`",
+    "compress_then_fed_sgd": "one network: `compress`, then 100 gradients",
+    "compress_narrow": "one network: `compress` of narrow ones",
+    "least_squares": "one network: `least_squares`",
+    "fleet_merge": "one network: `fleet_merge`",
+    "naive_average": "one network: average",
+    "partition": "control: `partition`",
+    "untrained_head_refit": "control: untrained, last layer fitted",
+    "fed_sgd": "control: 300 gradients (`fed_sgd`)",
+    "fed_sgd_100": "control: 100 gradients",
+    "best_single": "control: best robot alone",
+}
+"""Rows of the table: the cell of the first column, by arm or reference."""
+
 _TOGETHER = ("concatenation", "density_gate", "gated_refit", "oracle_routing")
 _POOLED = ("joint", "joint_wide", "joint_ensemble")
 
 
 def main(folder: Path = Path(__file__).parent) -> None:
-    """Writes the figures.
+    """Writes the figures and the table.
 
     Args:
-        folder: Their folder.
+        folder: That of the figures.
     """
     results = {title: read_result(EXPERIMENTS / f"{stem}.json") for title, stem in PANELS.items()}
     with style.context("default"):
         for name, draw in (("success", success_figure), ("bytes", bytes_figure)):
             draw(results).savefig(folder / f"findings_{name}.png", dpi=150)
         memory_figure().savefig(folder / "findings_memory.png", dpi=150)
+    TABLE_FILE.write_text(table(), encoding="utf-8")
+
+
+def table() -> str:
+    """Returns success rates of all panels, and what the arms transfer, as Markdown."""
+    results = [read_result(EXPERIMENTS / f"{stem}.json") for stem in PANELS.values()]
+    columns = [{row["arm"]: row for row in rolled_out(result["rows"])} for _, result in results]
+    titles = [title.removeprefix("Meta-World ") for title in PANELS]
+    lines = [f"| one merge | {' | '.join(titles)} | MB |", "|---" * (len(columns) + 2) + "|"]
+    for arm, label in TABLE.items():
+        rows = [column[arm] for column in columns]
+        rates = " | ".join(f"{row['success']['rate']:.0%}" for row in rows)
+        arms = [
+            row
+            for row, (experiment, _) in zip(rows, results, strict=True)
+            if arm in experiment.arms
+        ]
+        sent = sorted(row["bytes"] / 1e6 for row in arms)
+        span = " to ".join(f"{each:,.{1 if each < 10 else 0}f}" for each in (*sent[:1], *sent[-1:]))
+        lines.append(f"| {label} | {rates} | {span} |")
+    return "\n".join(lines) + "\n"
 
 
 def success_figure(results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) -> Figure:
