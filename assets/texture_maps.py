@@ -118,7 +118,7 @@ class TextureOptions(cli.Options):
     """
 
     output: Path | None = None
-    """Folder of the images (default: that of the package)."""
+    """Folder of the images (default: the package's)."""
 
 
 def _draw(options: TextureOptions) -> int:

@@ -43,7 +43,7 @@ class TrainOptions(cli.Options):
     dataset: Annotated[tuple[Path, ...], pydantic.Field(min_length=1)]
     """Folders of datasets, as `python -m fleet_tools.collect` makes them."""
     teacher: Path | None = None
-    """Checkpoint of a policy whose actions are imitated instead of those of the episodes, in all of
+    """Checkpoint of a policy whose actions are imitated instead of the episodes', in all of
     these that are stored, also those that failed (distillation)."""
     policy: PolicyOptions
     output: Path

@@ -83,7 +83,7 @@ class DAggerPolicy:
     act in turns of random length, so that the learner's errors can accumulate, and the expert leads
     back from them. The expert goes on with its plan from where the learner is, not from where the
     plan would be by now: otherwise its actions would depend on how slow the learner was. Episodes
-    store executed actions as always, and `info` those of the expert.
+    store executed actions as always, and `info` the expert's.
 
     The turns are drawn from the scene's seed, so an attempt is the same wherever it is made.
 

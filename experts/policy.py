@@ -46,7 +46,7 @@ class _Execution:
         step: Index of the present target.
         beyond: How far it is beyond it, as a fraction of the way to the next one.
         waited: Number of steps since the last target was reached.
-        retreating: Whether the targets are those of a retreat.
+        retreating: Whether the targets are a retreat's.
     """
 
     initial: WorldState

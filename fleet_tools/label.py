@@ -52,11 +52,11 @@ class LabelOptions(cli.Options):
     task: str | None = None
     """Task to which the model belongs, by name or by the path of its YAML file."""
     family: ModelName | None = None
-    """Family of a mesh, such as hammer (default: that of the task)."""
+    """Family of a mesh, such as hammer (default: the task's)."""
     keypoint_names: KeypointNamesArgument = ()
     """Keypoints of a family of your own, beside those of the package's tasks."""
     name: ModelName | None = None
-    """Name of the model (default: that of the file)."""
+    """Name of the model (default: the file's)."""
     output: Path | None = None
     """Assets folder, where the model goes to tools/FAMILY/NAME or objects/FAMILY/NAME (default:
     `assets` of the task)."""

@@ -1,7 +1,7 @@
 """Collects demonstrations by hand: `python -m fleet_tools.teleop --tool hammer`.
 
 Keyboard, gamepad and a gizmo in the browser, or a SpaceMouse, move the end effector. Episodes are
-stored like those of any other policy.
+stored like any other policy's.
 """
 
 import contextlib

@@ -289,7 +289,7 @@ class BuildOptions(cli.Options):
     """
 
     output: Path | None = None
-    """Folder of the files (default: that of the package)."""
+    """Folder of the files (default: the package's)."""
 
 
 def build_program(

@@ -250,7 +250,7 @@ def _by_scene(successes: Mapping[str, Any]) -> list[int]:
 
 
 def _curve(report: Report) -> Sequence[Mapping[str, Any]]:
-    """Returns the curve of a fleet; its last point is that of the final policy."""
+    """Returns the curve of a fleet; its last point is the final policy's."""
     final = _beyond_merging(report)
     if final is None:
         return report["curve"]

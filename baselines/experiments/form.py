@@ -132,7 +132,7 @@ class Run:
         value: Label of the value, see `Experiment.cases`.
         seed: Its seed.
         keys: Its configuration, nested, without the seed.
-        is_reference: Whether `arm` is a reference, whose keys are those of the base.
+        is_reference: Whether `arm` is a reference, whose keys are the base's.
     """
 
     arm: str
@@ -151,7 +151,7 @@ class Run:
 
         Args:
             kind: Class of the value.
-            changes: Keys that replace those of the run; None takes a key away.
+            changes: Keys that replace the run's; None takes a key away.
 
         Raises:
             ConfigError: It is not valid; the message names the run.

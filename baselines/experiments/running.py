@@ -110,7 +110,7 @@ def render(experiment: Experiment, path: Path, output: Path) -> dict[str, Any]:
         The result, with the comparisons that the experiment asks for now.
 
     Raises:
-        ConfigError: There is no result, or it is that of another experiment.
+        ConfigError: There is no result, or it is another experiment's.
     """
     stored, result = read_result(path.with_suffix(".json"))
     if (found := changes(stored, experiment)) or stored.compared != experiment.compared:

@@ -73,7 +73,7 @@ class FleetPlan:
 
     @classmethod
     def of(cls, config: FleetConfig) -> Self:
-        """Partitions the episodes. Of those of the robots, only the manifests are read.
+        """Partitions the episodes. Of the robots' datasets, only the manifests are read.
 
         Raises:
             ConfigError: There are too few episodes, or too few kinds of them.

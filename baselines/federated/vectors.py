@@ -31,7 +31,7 @@ def sizes(state: State) -> list[int]:
 
 
 def difference(state: State, reference: State) -> np.ndarray:
-    """Returns the floating-point tensors of a state less those of a reference.
+    """Returns the floating-point tensors of a state less a reference's.
 
     Args:
         state: Weights.

@@ -41,7 +41,7 @@ def report_of(node: Node, question: DataQuestion) -> NodeReport:
 def with_data_of_nodes(plan: FleetPlan, reports: Mapping[int, NodeReport]) -> FleetPlan:
     """Returns a fleet in which each robot has all data of its node.
 
-    Seeds, the blueprint and the held-out episodes are those of the given plan.
+    Seeds, the blueprint and the held-out episodes are the given plan's.
 
     Args:
         plan: Plan of the fleet from the server's own datasets.

@@ -52,7 +52,7 @@ class MergeStrategy(flower("serverapp.strategy").FedAvg):
     Args:
         method: Name of the method; see `registry.find`. It may ask robots nothing, since each
             question would be another message of Flower: `ASK_NOTHING`, or a method of one's own.
-        symmetry: Table of axes of the network: that of a blueprint, one that `derive` finds, or
+        symmetry: Table of axes of the network: a blueprint's, one that `derive` finds, or
             one written by hand.
         method_options: Options of the method.
         seed: Seed of everything that is drawn; each round draws its own.

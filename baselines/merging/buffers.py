@@ -44,7 +44,7 @@ def with_singular_vectors(
 ) -> dict[str, torch.Tensor]:
     """Returns a model whose spectral norms have the first singular vectors of their weights.
 
-    An average of unit vectors is one only if they are the same: those of the same model, or of
+    An average of unit vectors is one only if they are the same: of the same model, or of
     models that were trained with the same ones. These are kept.
 
     Args:
@@ -100,7 +100,7 @@ def _spectral_norms(model: State) -> Iterator[tuple[str, str, str]]:
 
 
 def _rows(weight: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> list[int]:
-    """Returns the axes of a weight that may be those of its rows, if it has singular vectors."""
+    """Returns the axes of a weight that may belong to its rows, if it has singular vectors."""
     sizes = (u.numel(), v.numel())
     return [d for d, n in enumerate(weight.shape) if n and (n, weight.numel() // n) == sizes]
 

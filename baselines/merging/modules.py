@@ -47,7 +47,7 @@ def recompute(
 ) -> dict[str, torch.Tensor]:
     """Returns the same weights with running means and variances measured on data.
 
-    The activations of an averaged model have another variance than those of the models, so the
+    The activations of an averaged model have another variance than the models', so the
     averaged statistics fit no model (Jordan et al. 2023). All batches count the same.
 
     Args:

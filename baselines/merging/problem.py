@@ -36,7 +36,7 @@ class MergeProblem:
         shared_data_holder: Holder of data common to all models, for losses of `sinkhorn_rebasin`.
         affine_maps: The affine maps of the models in the order in which they are applied, for
             methods that ask data holders for moments; see `moments.affine_maps`. The last one's
-            outputs are those of the model, for which data holders have labels.
+            outputs are the model's, for which data holders have labels.
         unitwise: Names of parameters outside of these maps that are a number for each unit, which
             acts on it alone, such as a decay; where units are chosen, each keeps its own.
         activations: For each model its units' activations on the same inputs, by free name, for

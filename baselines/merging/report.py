@@ -42,7 +42,7 @@ class MergeReport:
     Attributes:
         losses: Loss of each model alone; empty if no loss can be measured.
         before: Connectivity of the models as given.
-        after: Connectivity of the permuted models; its loss is that of the result.
+        after: Connectivity of the permuted models; its loss is the result's.
     """
 
     losses: tuple[float, ...]

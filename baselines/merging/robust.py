@@ -17,7 +17,7 @@ Of n robots, coordinate_median and trimmed_mean need n >= 2 f + 1, krum and mult
 Only `mean` asks for weights: a robot says itself on how many steps it has learned, so that with
 weights, one that lies would decide again.
 
-No rule knows what a policy does. It knows vectors, and what is far from those of the others: a
+No rule knows what a policy does. It knows vectors, and what is far from the others': a
 robot that is wrong in a small way is not noticed, and one that is right and alone is left out.
 """
 

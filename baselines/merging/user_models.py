@@ -111,7 +111,7 @@ def problem_of(
         models: Modules or state dicts of one architecture.
         data: For each model its own data: an iterable of batches (inputs, labels), such as a
             `DataLoader`, which is read into memory; or a data holder that answers queries.
-        model: The architecture of state dicts. For `partition` and `compress`, that of the result,
+        model: The architecture of state dicts. For `partition` and `compress`, the result's,
             where it has other numbers of hidden units than the models.
         example: An argument of the model or a tuple of its arguments, a batch of a few different
             ones, by which the table is derived and checked; by default the first data.

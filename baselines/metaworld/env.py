@@ -58,7 +58,7 @@ class MetaWorldEnv(RecordedEnv):
 
     Args:
         task: Name of the task, such as "reach-v3".
-        tasks: The tasks among which it is one, see `tasks.task_set`: those of one policy.
+        tasks: The tasks among which it is one, see `tasks.task_set`: one policy's.
         obs_mode: "state" or "features".
         render_mode: None, or "rgb_array" for images of the whole by `render`, which no policy sees.
         encoder: Name of the encoder of images, such as "resnet18_random"; None for that of

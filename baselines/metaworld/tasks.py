@@ -86,7 +86,7 @@ def task_set(name: str) -> tuple[str, ...]:
 
 
 def env_spec(task: str, tasks: str, **others: Any) -> EnvSpec:
-    """Returns the specification of the environment of a task among those of a set.
+    """Returns the specification of the environment of a task among a set's.
 
     Args:
         task: Name of the task.

@@ -38,7 +38,7 @@ class Checkpoint:
         notes: Notes on the origin of the weights, as plain JSON; nothing depends on them.
 
     Raises:
-        CheckpointError: The weights are those of another network, or not finite.
+        CheckpointError: The weights are another network's, or not finite.
     """
 
     blueprint: Blueprint

@@ -82,7 +82,7 @@ class PolicyNetwork(nn.Module):
 
         Args:
             observations: The entries that the policy reads by name, (B, T, *shape), in their own
-                dtypes or, except for images, in that of the weights.
+                dtypes or, except for images, in the weights'.
             hidden: Hidden state after the steps before; None at the beginning of episodes.
             noisy: What a head that is not linear also reads, see `DenoisingHead.forward`: the noise
                 from which it begins, (B, T, chunk * 6), zeros if it is not given; and times

@@ -316,7 +316,7 @@ class EnsembleConfig(Value):
 
 
 class HorizonConfig(Value):
-    """The first actions of a chunk one after another, then those of the next one.
+    """The first actions of a chunk one after another, then the next one's.
 
     Attributes:
         steps: Number of actions that are executed of a chunk.

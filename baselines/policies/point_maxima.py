@@ -7,7 +7,7 @@ it found pass through the hidden layers again, with gradients. Of the last layer
 one point alone: the gradients of its inputs and weights are weighted sums of rows.
 
 Outputs and gradients are those of all points, up to rounding. Under autocast, the first pass runs
-in its precision; gradients have that of the weights.
+in its precision; gradients have the weights'.
 """
 
 from collections.abc import Iterator, Sequence

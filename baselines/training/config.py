@@ -25,7 +25,7 @@ Fraction = Annotated[Number, pydantic.Field(ge=0, lt=1)]
 
 
 class CloudAugmentation(OptionGroup):
-    """How point clouds differ from those of the demonstrations, anew in every batch."""
+    """How point clouds differ from the demonstrations', anew in every batch."""
 
     jitter_m: NonNegative = 0.0
     """Standard deviation of the noise that is added to each coordinate, m."""
@@ -41,7 +41,7 @@ class CloudAugmentation(OptionGroup):
 
 
 class ImageAugmentation(OptionGroup):
-    """How the colours of images differ from those of the demonstrations, anew in every batch.
+    """How the colours of images differ from the demonstrations', anew in every batch.
 
     Without it, a policy can tell the scenes of few demonstrations by their colours, and learn
     their actions by heart.

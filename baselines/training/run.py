@@ -41,7 +41,7 @@ class TrainingRunSpec(Document):
             training.
         rollouts: Number of validation scenes of each task in which the policy is evaluated.
         rollout_every: Number of epochs between these evaluations.
-        teacher: Hash of the policy whose actions are imitated; None for those of the episodes.
+        teacher: Hash of the policy whose actions are imitated; None for the episodes'.
         choose_by: Criterion by which the best weights are chosen.
         device: Device of the computation.
         threads: Number of threads; another number rounds sums differently.

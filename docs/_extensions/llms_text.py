@@ -34,7 +34,7 @@ def llms_text(root: Page, pages: Iterable[Page]) -> str:
     """Returns the list of all pages, with a section for each folder.
 
     Args:
-        root: The first page, whose description is that of the site.
+        root: The first page, whose description is the site's.
         pages: The others, in their order.
     """
     lines, section = [f"# {root.title}", "", f"> {root.description}"], None

@@ -44,7 +44,7 @@ JOINT_RANGE = np.pi / 2
 """Largest motion of a joint that is looked for, m or rad."""
 APART_M = 5e-4
 APART_GROWTH = 1.5
-"""Residual, m beyond so many times that of the beginning, from which pieces have moved apart."""
+"""Residual, m beyond so many times the beginning's, from which pieces have moved apart."""
 
 
 @dataclass(frozen=True, eq=False)

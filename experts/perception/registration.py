@@ -22,7 +22,7 @@ SPACING_M = 2e-3
 GRAZING = 0.1
 """Cosine of the angle to its normal from behind which a surface is not seen."""
 WEIGHT = 0.05
-"""Weight of the model's points, all together, relative to those of the cloud."""
+"""Weight of the model's points, all together, relative to the cloud's."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,5 +171,5 @@ def _merge(below: Any, above: Any) -> Any:
 
 
 def _is_merged(node: Any) -> bool:
-    """Whether a node is merged with that of the base, key by key."""
+    """Whether a node is merged with the base's, key by key."""
     return isinstance(node, dict) and not any(key in node for key in _DISTRIBUTIONS)

@@ -123,7 +123,7 @@ class Randomization(Value):
     object_friction_scale: Distribution = FRICTION_SCALE
     """Factor of the object's coefficient of friction."""
     joint_resistance: dict[str, Distribution] = {}
-    """Coulomb resistance of the object's named joints, N or N m; others keep that of the model."""
+    """Coulomb resistance of the object's named joints, N or N m; others keep the model's."""
     cameras: dict[str, CameraPose] = EXTRINSICS
     """Extrinsics X_FC of the task's cameras, in the frame F (world or end effector) to which each
     is fixed; x points right in the image, y down, z into it. "mount": where the robot's hand has

@@ -189,7 +189,7 @@ class TaskConfig(Value):
 
     @property
     def given(self) -> GivenModels:
-        """Models that scenes may name beside those of the families; no part of the file."""
+        """Models that scenes may name beside the families'; no part of the file."""
         return self._given
 
     def with_given(self, given: GivenModels) -> "TaskConfig":

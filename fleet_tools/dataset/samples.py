@@ -41,7 +41,7 @@ class Samples:
         observations: Entries of the observation to use; all if None.
         sequence_length: None for single steps; L for windows of L steps; "episode" for whole
             episodes, where L is the number of steps of the longest.
-        stride: Steps from the beginning of one window to that of the next; with L, windows follow
+        stride: Steps from the beginning of one window to the next one; with L, windows follow
             each other without overlap.
         padded: Whether windows may reach beyond the end of their episode, where they hold zeros
             and their mask is False; otherwise such windows are left out.
@@ -178,7 +178,7 @@ class Samples:
         return steps, actions
 
     def subset(self, episodes: Iterable[int]) -> Self:
-        """Returns the samples of some of the episodes, such as those of one robot.
+        """Returns the samples of some of the episodes, such as one robot's.
 
         Args:
             episodes: Their indices in `episodes`.

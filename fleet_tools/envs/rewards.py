@@ -14,7 +14,7 @@ order of policies as the sparse rewards have it; here, failures differ by how fa
 The potential is the mean of two terms, which a task file declares for other purposes:
 
 - alignment, of the tool with the pose in which it acts: the expert's `actuation.constraints`;
-- progress, of the goals among the success predicates, times that of the conditions. Conditions are
+- progress, of the goals among the success predicates, times the conditions'. Conditions are
   those that hold at the start, such as that the object is upright and still, and contacts, which
   come and go at once. As factors, they count once there is progress to lose: added, the former
   would punish the first motion, and the latter would reward any touch more than coming nearer.

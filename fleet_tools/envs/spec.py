@@ -171,7 +171,7 @@ class EnvSpec(Value):
         """Makes the environment, without Gymnasium's wrappers.
 
         Args:
-            others: Keyword arguments that replace those of the specification.
+            others: Keyword arguments that replace the specification's.
 
         Raises:
             FleetToolsError: A library is missing, or an argument is unknown or invalid.
@@ -201,13 +201,13 @@ class EnvSpec(Value):
         """Makes an environment of a stored task file, which others may have written.
 
         Args:
-            task: The task file as it was when it was stored; it replaces that of the specification.
+            task: The task file as it was when it was stored; it replaces the specification's.
             source: What stores it, such as "the dataset", for error messages.
             error: Class of the error of a file that is not trusted.
             trusted: Whether functions that the file names as predicates may be imported, and their
                 code run. Otherwise only those in modules that the user trusts, see
                 `fleet_tools.envs.predicate_functions`.
-            others: Keyword arguments that replace those of the specification.
+            others: Keyword arguments that replace the specification's.
 
         Raises:
             FleetToolsError: The file names functions that are not trusted, is not valid, or what

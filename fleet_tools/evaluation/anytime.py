@@ -27,7 +27,7 @@ from fleet_tools.utils.anytime_statistics import (
 from fleet_tools.utils.statistics import NOT_TOLD_APART
 
 _LARGEST_LOG = 700.0
-"""Logarithm of the largest e-value that is told, near that of the largest float."""
+"""Logarithm of the largest e-value that is told, near the largest float's."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class AnytimeComparison:
             episodes: Present episodes, in any order.
 
         Raises:
-            ResultError: An episode began in another scene than that of the other result.
+            ResultError: An episode began in another scene than the other result's.
         """
         done = {episode.key for episode in episodes}
         pairs = {one.key: (one, two) for one, two in paired(episodes, self.other.episodes)[0]}

@@ -45,7 +45,7 @@ class EvaluationConfig(OptionGroup):
     obs_mode: OptionalObsMode = None
     """Observation mode (default: the policy's own choice, or else state)."""
     sensors: SensorName | None = None
-    """Depth cameras, whatever sensors a policy has learned with (default: those of the level, or
+    """Depth cameras, whatever sensors a policy has learned with (default: the level's, or
     else ideal ones); only policies that see by cameras can be evaluated with any but ideal ones."""
 
     robot: str = DEFAULT_ROBOT

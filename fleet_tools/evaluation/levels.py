@@ -23,7 +23,7 @@ class OtherProtocol(Value):
 
 
 class Level(Value):
-    """A level of its own; tasks and randomization are those of the file."""
+    """A level of its own; tasks and randomization are the file's."""
 
     description: str
     """What is harder."""
@@ -32,7 +32,7 @@ class Level(Value):
     sensors: SensorName | None = None
     """Depth cameras of all policies; None if whoever evaluates chooses them."""
     disturbances: Disturbances | None = None
-    """What its scenes have beside those of the tasks."""
+    """What its scenes have beside the tasks'."""
 
 
 def _kind(data: Any) -> str:

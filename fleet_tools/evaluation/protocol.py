@@ -150,7 +150,7 @@ class ProtocolFile(Value):
         randomization: See `fleet_tools.sim.scene.sample_scene`.
         splits: Scenes of each split; see `fleet_tools.sim.splits`.
         sensors: Depth cameras of all policies; None if whoever evaluates chooses them.
-        disturbances: What its scenes have beside those of the tasks.
+        disturbances: What its scenes have beside the tasks'.
     """
 
     name: str

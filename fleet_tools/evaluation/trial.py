@@ -32,7 +32,7 @@ class Rerun:
             if the stored result is right bit for bit.
         agreement: How it agrees. The outcome is the same if it is so in the same scene, after as
             many steps, and with or without success after any of them, whatever the bits. The
-            distance is that of the last states; None where one is not known.
+            distance is the last states'; None where one is not known.
     """
 
     differences: tuple[str, ...]

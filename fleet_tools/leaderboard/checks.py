@@ -53,7 +53,7 @@ incomplete: missing episodes of a covered task, or no scores, as of an interrupt
 episodes: none, repeated or unknown episodes, or other seeds than the protocol's.
 scenes: other scenes than the seeds draw.
 scores: scores that do not follow from the episodes.
-name: an invalid name, one that is not that of the folder, or could be mistaken for another one.
+name: an invalid name, one that is not the folder's, or could be mistaken for another one.
 duplicate: another result is of the same policy, training seed and task.
 refuted: episodes end otherwise when the host runs them again.
 """

@@ -46,7 +46,7 @@ class Verification(Value):
         within_m: This distance, m.
         measured: Number of episodes of which the last states were compared.
         largest_distance_m: The largest distance of the last states, m; None without any.
-        differences: A sentence for each episode that differs, those of another outcome first.
+        differences: A sentence for each episode that differs; other outcomes come first.
         other_versions: By package, the version of the result and the one here, if they differ;
             then genuine episodes may differ, too.
         other_machine: By property, such as "processor", the result's machine and this one, if they

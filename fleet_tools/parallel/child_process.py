@@ -31,7 +31,7 @@ class ChildProcess:
     Args:
         module: Name of the module; its `main` is called with the connection and the files.
         files: Descriptors of files that the process inherits.
-        variables: Environment variables in addition to those of this process.
+        variables: Environment variables in addition to this process's.
         stall_s: Time, s, for which sending and receiving may wait for the process, which may be
             stopped; None for as long as it takes.
 

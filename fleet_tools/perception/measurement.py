@@ -72,7 +72,7 @@ class Measurement:
 
     Attributes:
         state: The privileged state.
-        shown: The capture of which the observation is made: with a delay, that of the step before.
+        shown: The capture of which the observation is made: with a delay, the step before's.
             None without cameras.
         latest: The capture of this moment, likewise.
         cloud: See `fleet_tools.perception.point_cloud.stack`, of what is shown, in the present

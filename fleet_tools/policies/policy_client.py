@@ -211,7 +211,7 @@ class PolicyClient:
         channel: What carries its messages; closed with it.
         timeout_s: Time after which a process that does not answer counts as dead, s; None waits as
             long as it lives.
-        confined: Whether this process has started that of the policy, see `Served.confined`.
+        confined: Whether this process has started the policy's, see `Served.confined`.
 
     Attributes:
         hello: What the policy is.
@@ -313,7 +313,7 @@ class PolicyClient:
         Args:
             request: What is asked for; None for what the other side says by itself.
             kind: Class of the answer.
-            is_mine: Whether an answer is that of this request; others are dropped.
+            is_mine: Whether an answer is this request's; others are dropped.
 
         Raises:
             PolicyError: There is another answer, or none.

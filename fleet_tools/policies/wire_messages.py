@@ -109,7 +109,7 @@ class Act(Message):
     Attributes:
         seq: Number of the request.
         time_s: Time of the observation since the reset, s.
-        observation: Arrays by name, exactly those of the hello.
+        observation: Arrays by name, exactly the hello's.
     """
 
     seq: _Number
@@ -174,7 +174,7 @@ def read_message(content: bytes | str, *kinds: type[M]) -> M:
 
 
 def require_arrays(layout: Layout, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that arrays are exactly those of a layout, and finite.
+    """Checks that arrays are exactly a layout's, and finite.
 
     Raises:
         ProtocolError: They are not; the message names every difference.

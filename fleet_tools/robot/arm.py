@@ -33,7 +33,7 @@ def _ordered(given: Interval) -> Interval:
 
 
 class JointLimit(Value):
-    """Limits of a joint that replace those of the model file."""
+    """Limits of a joint that replace the model file's."""
 
     position_rad: Annotated[Interval, pydantic.AfterValidator(_ordered)] | None = None
     """Lowest and highest position."""

@@ -118,7 +118,7 @@ def tracking_acceleration(
 def operational_space_acceleration(
     M: np.ndarray, J: np.ndarray, A: np.ndarray, vdot_posture: np.ndarray
 ) -> np.ndarray:
-    """Returns the joint acceleration with J vdot = A that is nearest, in M, to that of a posture.
+    """Returns the joint acceleration with J vdot = A that is nearest, in M, to a posture's.
 
     vdot = vdot_posture + M^-1 J^T Lambda (A - J vdot_posture), where Lambda = (J M^-1 J^T)^-1 is
     the task-space inertia. With torques M vdot + bias this is Khatib's control: the posture's part

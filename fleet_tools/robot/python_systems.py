@@ -42,7 +42,7 @@ def drake_frees_python_systems() -> bool:
 
 
 class _Constant(LeafSystem):
-    """A system like those of this package: its output is a function that does not refer to it."""
+    """A system like this package's: its output is a function that does not refer to it."""
 
     def __init__(self) -> None:
         super().__init__()

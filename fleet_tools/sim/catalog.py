@@ -160,7 +160,7 @@ def find_model(
 
 
 def name_of_own(model: Model) -> str:
-    """Returns the name of a model that is in no family: that of its folder, and a hash, NAME@HASH.
+    """Returns the name of a model that is in no family: its folder's, and a hash, NAME@HASH.
 
     Scenes name it so, wherever the folder is.
 

@@ -210,5 +210,5 @@ def _distance_outside(points: np.ndarray, corners: np.ndarray) -> float:
 
 
 def _is_hull(shape: Shape) -> bool:
-    """Whether the compliant mesh of a shape is that of its convex hull."""
+    """Whether the compliant mesh of a shape is its convex hull's."""
     return isinstance(shape, Convex) or (isinstance(shape, Mesh) and shape.extension() != ".vtk")

@@ -254,7 +254,7 @@ class CarriesModels(Value):
 
         Raises:
             FleetToolsError: It is neither one of the package nor one that the document carries,
-                since a path in stored data may be that of another file here.
+                since a path in stored data may lead to another file here.
         """
         robot = env_kwargs.get("robot")
         if robot is None or robot in robot_names():

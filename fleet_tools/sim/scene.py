@@ -154,7 +154,7 @@ def sample_scene(
         randomization: "on", "off", or a mapping from names of groups (the fields of
             `Randomization`) to whether they are randomized; groups that it omits are.
         robot: The robot, which has what the task leaves to it; None for the default one, or if the
-            task is that of an environment, which leaves nothing.
+            task is an environment's, which leaves nothing.
 
     Raises:
         ConfigError, UnknownNameError: An argument is not valid, or names what does not exist.

@@ -153,7 +153,7 @@ def build_world(
         meshcat: Viewer to which the diagram publishes.
         robot_visuals: Name of the arm's visual meshes.
         substeps: Number of time steps of the dynamics in a period of the controller, which remains
-            `TIME_STEP`. With more than one, results are no longer those of any protocol; they show
+            `TIME_STEP`. With more than one, results are no longer any protocol's; they show
             what of them is due to the step.
 
     Raises:

@@ -16,7 +16,7 @@ from fleet_tools.sim.motion_tables import PartMotion
 class WorldState:
     """The exact state of the world at one moment.
 
-    Forces are those of this moment; an impact between two moments shows in the impulses alone.
+    Forces are this moment's; an impact between two moments shows in the impulses alone.
 
     Attributes:
         time: Time since the start of the episode, s.

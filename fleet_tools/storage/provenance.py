@@ -56,7 +56,7 @@ class TaskFile(Value):
         """Returns what the file says.
 
         Raises:
-            ConfigError: The text is not that of a task file.
+            ConfigError: The text is not a task file's.
         """
         source = f"The stored task file of {shown(self.name)}"
         return parse(TaskConfig, parse_yaml(self.text, source), source)
@@ -65,7 +65,7 @@ class TaskFile(Value):
         """Returns the task with its models, as `fleet_tools.config.tasks.load_task`.
 
         Raises:
-            ConfigError: The text is not that of a task file, or its folder of models is not here.
+            ConfigError: The text is not a task file's, or its folder of models is not here.
         """
         task, (root, given) = self.content(), self._models
         if task.assets is None:

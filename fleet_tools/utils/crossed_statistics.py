@@ -55,7 +55,7 @@ def crossed_paired_interval(
     """Returns the 95% interval of `crossed_paired_difference`: of the next runs, in other scenes.
 
     Both methods were trained K times with the same seeds and judged in the same scenes. It is
-    `paired_interval` of the scenes, and that of one run, but with the variance of runs and scenes
+    `paired_interval` of the scenes, and one run's, but with the variance of runs and scenes
     as `crossed_interval` has it. With the methods exchanged, it is mirrored at 0.
 
     Args:
@@ -97,7 +97,7 @@ class _Sample:
 
     Attributes:
         counts: Strata with trials.
-        ratio: Standard deviation of the mean over runs and scenes, in those of the score test.
+        ratio: Standard deviation of the mean over runs and scenes, in the score test's.
         freedom: Student's degrees of freedom of `ratio`.
         least: Least ratio at the critical value of the normal distribution.
         continuity: Correction for continuity, see `ScoreTest.of`.

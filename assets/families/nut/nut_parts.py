@@ -135,7 +135,7 @@ def nut_parts(
     """Makes the parts of a nut on its base, each in the frame of its link.
 
     Returns:
-        The parts of the base, to which a stud belongs, and those of the nut.
+        The parts of the base, to which a stud belongs, and the nut's.
     """
     if params.crown == "stud":
         return (_base(params), _stud(params)), (_body(params),)

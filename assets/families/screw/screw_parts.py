@@ -127,7 +127,7 @@ def screw_parts(
     """Makes the parts of a screw in its block, each in the frame of its link.
 
     Returns:
-        The parts of the block, and those of the screw.
+        The parts of the block, and the screw's.
     """
     return (_block(params),), (_head(params), _thread(params))
 

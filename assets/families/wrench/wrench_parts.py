@@ -211,7 +211,7 @@ def _ribbon(inner: np.ndarray, outer: np.ndarray, half: float, bevel: float) -> 
 
     Args:
         inner: Points of the one curve, (n, 2), m.
-        outer: Points of the other curve, (n, 2), m, opposite those of the inner one.
+        outer: Points of the other curve, (n, 2), m, opposite the inner one's.
         half: Half the height, m.
         bevel: Width of the bevels, m.
     """

@@ -1,7 +1,7 @@
 """Ensembles: all networks side by side, with equal weights or a gate, or one fitted last layer.
 
 They are no merges of one size: they have the parameters of all models together. Each works on any
-network with a head, an affine map whose outputs are those of the network.
+network with a head, an affine map whose outputs are the network's.
 """
 
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def require_head(problem: MergeProblem) -> None:
 
     Raises:
         MergeError: Data holders or affine maps are missing, or, where module and example are known,
-            the map's outputs are not those of the module.
+            the map's outputs are not the module's.
     """
     require_moments(problem, problem.affine_maps[-1:])
     if problem.module is None or problem.example is None:

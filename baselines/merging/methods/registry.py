@@ -1,4 +1,4 @@
-"""Merging methods by name, with what is known of them: those of the package, and users' own."""
+"""Merging methods by name, with what is known of them: the package's, and users' own."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -62,7 +62,7 @@ def iso_cts(
     Args:
         problem: The models and their base.
         scale: See `iso_c`.
-        common: Fraction of the singular vectors that are those of the sum; 0.8 in the source.
+        common: Fraction of the singular vectors that are the sum's; 0.8 in the source.
 
     Raises:
         MergeError: There is no base, `scale` is not finite, or `common` is not from 0 to 1.

@@ -76,7 +76,7 @@ class ResultForm:
         state: A state dict of this form; of other numbers than theirs, zeros.
         axes: Its axes, see `Symmetry.sized_axes`.
         counts: Number of units by free name.
-        module: The architecture; None if it is that of the models.
+        module: The architecture; None if it is the models'.
     """
 
     state: State

@@ -55,7 +55,7 @@ class AffineMap:
     """An affine map of a model.
 
     Attributes:
-        name: Name of the map; that of its module, with a suffix if the module has several.
+        name: Name of the map; its module's, with a suffix if the module has several.
         weights: Weights (out, in, ...), whose inputs follow one another.
         biases: Biases (out,), which are added.
         groups: Number of groups of inputs and outputs, each with a matrix of its own.

@@ -53,7 +53,7 @@ class Moments:
 def combine(moments: Iterable[Moments], weights: Iterable[float]) -> Moments:
     """Returns the weighted sum of moments; weights that sum to 1 give those of pooled data.
 
-    Moments are taken one after the other, so that of an iterator, few are in memory at a time.
+    Moments are taken one after the other, so of an iterator's, few are in memory at a time.
     """
     inputs, targets = torch.zeros(()), torch.zeros(())
     for each, weight in zip(moments, weights, strict=True):

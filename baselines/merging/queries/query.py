@@ -56,7 +56,7 @@ class MomentQuery:
         maps: Names of its affine maps.
         target: What the inputs are multiplied with, see `measurement.measure_moments`.
         teacher: The model that gives the targets "inputs" and "outputs"; otherwise None.
-        beside: Further models, whose inputs are put beside those of the model, one after another.
+        beside: Further models, whose inputs are put beside the model's, one after another.
         gate: Gate that multiplies the inputs of each model, see `measurement.measure_moments`.
     """
 

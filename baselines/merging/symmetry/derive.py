@@ -162,7 +162,7 @@ def _export(
 
 
 def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) -> set[str]:
-    """Runs a program on axes, which unifies those of its parameters.
+    """Runs a program on axes, which unifies its parameters'.
 
     Args:
         program: The program, from `_export`.

@@ -51,8 +51,8 @@ def lstm(module: str, inputs: str, hidden: Sequence[str], **options: bool) -> Ta
     Args:
         module: Name of the module.
         inputs: Axis of the first layer's input.
-        hidden: Name of the units of each layer, which are also those of the cell; the output is
-            that of the last layer.
+        hidden: Name of the units of each layer, which are also the cell's; the output is
+            the last layer's.
         options: `bias` (True) and `bidirectional` (False), as for the module. The backward units
             of a layer "h" are "h_reverse", and its output is "h | h_reverse".
     """
@@ -204,7 +204,7 @@ def attention(
     Args:
         query: Name of the queries' module, whose input is `residual`.
         key: Name of the keys' module, whose input is `memory`, or `residual` if that is None.
-        value: Name of the values' module, whose input is that of the keys.
+        value: Name of the values' module, whose input is the keys'.
         output: Name of the output's module, which writes to `residual`.
         heads: Number of heads, each a range of neighboring units.
         head: Name of the heads' permutation; "_head" fixes them.

@@ -67,7 +67,7 @@ def cloud_to_ply(cloud: np.ndarray, X_WE: np.ndarray | None = None) -> bytes:
     """Returns a cloud as a binary PLY file.
 
     Its vertices have x, y, z (float, m), red, green, blue, and `part`: 1 for the tool, -1 for the
-    object. A comment names the frame. Coordinates in E are those of the cloud, bit for bit.
+    object. A comment names the frame. Coordinates in E are the cloud's, bit for bit.
 
     Args:
         cloud: (n, 4) float32, as `observation["point_cloud"]`.

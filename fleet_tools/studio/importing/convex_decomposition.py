@@ -116,7 +116,7 @@ SAME_PLANE = (np.cos(np.radians(4.0)), 0.003)
 face."""
 
 MAX_PLANES = 40
-"""Number of planes that are tried for each cut: those of the largest faces."""
+"""Number of planes that are tried for each cut: the largest faces'."""
 
 LEAST_GAIN = 0.25
 """Least fraction of a part's void that a cut must remove."""

@@ -54,7 +54,7 @@ def import_jointed(
     Args:
         base: The part that is fixed to the table, or carries the other one.
         moving: The part that moves, in unit and axes of the base.
-        settings: Settings of the import, whose mass and keypoints are those of the base.
+        settings: Settings of the import, whose mass and keypoints are the base's.
         joint: The joint, and mass and keypoints of the part that moves.
 
     Raises:

@@ -117,13 +117,13 @@ class ImportOptions(cli.Options):
     output: Path
     """Assets folder, where the model goes to tools/FAMILY/NAME or objects/FAMILY/NAME."""
     name: ModelName | None = None
-    """Name of the model (default: that of the file)."""
+    """Name of the model (default: the file's)."""
     material: MaterialOptions
     scale: ScaleSettings = ScaleSettings()
     up: UpAxis | None = None
     """Axis of the file that becomes z (default: y of glTF, what COLLADA says, z of others)."""
     origin: Origin | None = None
-    """Origin of the model frame: that of the file, the centre of the bounding box's underside, or
+    """Origin of the model frame: the file's, the centre of the bounding box's underside, or
     the centre of the bounding box (default: keep for a tool, base for an object)."""
     label: LabelSettings = LabelSettings()
     joint: JointSettings = JointSettings()
@@ -141,7 +141,7 @@ class ImportOptions(cli.Options):
         """Returns the settings of the import, with defaults that depend on kind and file.
 
         Raises:
-            ConfigError: The name of the file is not that of a model.
+            ConfigError: The name of the file is no valid name of a model.
         """
         return ImportSettings(
             kind=self.kind,

@@ -42,7 +42,7 @@ def oriented(views: Sequence[ScanView], voxel: float, library: ModuleType) -> An
     """Returns the points of all views, a voxel apart in each, with normals and without outliers.
 
     Each view is thinned out by itself, since the two sides of a blade are seen from different
-    places. Normals are those of the files; otherwise they are estimated, and point to the camera.
+    places. Normals are the files'; otherwise they are estimated, and point to the camera.
     Without a camera they are made consistent along the surface (Hoppe et al., "Surface
     Reconstruction from Unorganized Points", 1992), which fails at thin parts.
 

@@ -150,7 +150,7 @@ UpAxis = Literal["x", "y", "z", "-x", "-y", "-z"]
 """Axis of the file that becomes z."""
 
 Origin = Literal["keep", "base", "centre"]
-"""Origin of the model frame: that of the file, the centre of the bounding box's underside, or the
+"""Origin of the model frame: the file's, the centre of the bounding box's underside, or the
 centre of the bounding box."""
 
 

@@ -44,7 +44,7 @@ class LabelPage:
         port: Port to listen on; 0 takes a free one.
         scenes: Number of scenes in which the expert tries the model.
         seed: Seed of the first scene.
-        task: Name or path of the task in which it does; None for those of the package.
+        task: Name or path of the task in which it does; None for the package's.
 
     Attributes:
         session: A person's work.

@@ -17,7 +17,7 @@ TOUCHING = 1e-6
 """Distance, relative to the surface's longest side, within which points count as the same."""
 
 FLAT_DEG = 5.0
-"""Largest angle between the normals of a face's triangles and that of the given one."""
+"""Largest angle between the normals of a face's triangles and the given one's."""
 
 FLAT = 1e-3
 """Largest distance of a face's corners from the plane of the given triangle, relative to size."""

@@ -204,7 +204,7 @@ class MeshSubject:
         kind: Whether the model is a tool or an object.
         family: Its family.
         output: Assets folder to which the model goes.
-        name: Name of the model; None takes that of the file.
+        name: Name of the model; None takes the file's.
         scale: Size of the model at the beginning.
         keypoints: Names of keypoints that it needs beside those of the package's tasks.
     """
@@ -226,7 +226,7 @@ class MeshSubject:
         Raises:
             UnknownNameError: No task of the package has models of this family, and no keypoints
                 are named.
-            ConfigError: The file cannot be read, or its name is not that of a model.
+            ConfigError: The file cannot be read, or its name is no valid name of a model.
         """
         return self._identity
 

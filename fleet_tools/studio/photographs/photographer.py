@@ -151,7 +151,7 @@ class Photographer:
         robot_visuals: Visual meshes of the arm, as in the environment.
 
     Attributes:
-        cameras: Names of the cameras: `THIRD`, and those of the task.
+        cameras: Names of the cameras: `THIRD`, and the task's.
     """
 
     def __init__(

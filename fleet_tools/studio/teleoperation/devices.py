@@ -23,7 +23,7 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 Frame = Literal["world", "end_effector"]
-"""Frame of a twist: the axes of the world, or those of the end effector; both at E's origin."""
+"""Frame of a twist: the axes of the world, or the end effector's; both at E's origin."""
 
 Request = Literal["save", "discard", "retry"]
 """What is to become of an episode: stored, left out, or begun again in the same scene."""

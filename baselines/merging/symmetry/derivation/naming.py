@@ -172,7 +172,7 @@ def _names(rows: Rows) -> dict[Units, str]:
 
 
 def _module(parameter: str) -> str:
-    """Returns a name for what a parameter writes: that of its module, as a name of an axis."""
+    """Returns a name for what a parameter writes: its module's, as a name of an axis."""
     module, _, last = parameter.rpartition(".")
     cell = re.search(r"_(l\d+(?:_reverse)?)$", last)
     name = ".".join(filter(None, [module or ("" if cell else last), cell and cell[1]]))

@@ -163,7 +163,7 @@ def mix(axes: Sequence[Units], dims: Sequence[int], keep: bool = False) -> list[
     Args:
         axes: Sequence[Units] of the tensor.
         dims: Indices of the axes.
-        keep: Whether the result has these axes, unlike those of a sum.
+        keep: Whether the result has these axes, unlike a sum's.
     """
     confine_to_each_other([unit for dim, unit in enumerate(axes) if dim not in dims])
     return list(axes) if keep else [Units(1) if i in dims else unit for i, unit in enumerate(axes)]
