@@ -47,8 +47,8 @@ class GenerateOptions(cli.Options):
     family: FamilyArgument = ALL
     """Family of the models."""
     output: Path | None = None
-    """Assets folder, where a model goes to tools/FAMILY/NAME or objects/FAMILY/NAME (default: that
-    of the package)."""
+    """Assets folder, where a model goes to tools/FAMILY/NAME or objects/FAMILY/NAME (default: the
+    package's)."""
     count: Count | None = None
     """Number of random members of each family, in place of those that ship."""
     seed: Seed | None = None
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int
     """Runs the program; without a command it generates, as generated files say.
 
     Args:
-        arguments: Arguments; those of the command line if None.
+        arguments: Arguments; the command line's if None.
         prog: Name of the program in messages; `python -m fleet_tools.assets` if None.
 
     Returns:

@@ -127,7 +127,7 @@ class LinkDescription:
         name: Name.
         parts: Its parts.
         origin: Origin of its frame in the model frame, m; the axes are parallel.
-        inertial: Mass properties in its own frame; those of the parts if None. They are given where
+        inertial: Mass properties in its own frame; the parts' own if None. They are given where
             the visual geometry is a simplified one.
     """
 

@@ -23,8 +23,8 @@ class NoisyExpert:
 
     A policy that imitates error-free demonstrations has seen no state outside their distribution.
     Noise takes demonstrations to such states, and the expert's next actions lead back (Laskey et
-    al. 2017, "DART": there, each step has noise, and the intended action is stored; here, episodes
-    store executed actions as always, and `info` lists the steps not to be imitated).
+    al. 2017, "DART"). There, each step has noise, and the intended action is stored. Here, episodes
+    store executed actions as always, and `info` lists the steps not to be imitated.
 
     The standard deviation of the noise differs between scenes, uniformly in [0, `MAX_DEVIATION`],
     because tasks tolerate different amounts. All noise is drawn from the scene's seed, so an

@@ -49,7 +49,7 @@ def plan(problem: PlanningProblem, actuation: ActuationMethod = "joint_space") -
 
     Raises:
         InfeasibleError: There is no such plan; the error lists the violated constraints.
-        UnknownNameError, ConfigError: The task's keypoints are not those of tool and object.
+        UnknownNameError, ConfigError: The task's keypoints are not the tool's and object's.
     """
     if actuation not in ACTUATION_SOLVERS:
         raise UnknownNameError("actuation method", actuation, ACTUATION_SOLVERS)

@@ -205,7 +205,7 @@ class ExpertPolicy:
         """Says that another acts in its place now.
 
         It then goes on with its plan from where the other has led, instead of from where the plan
-        would be by now; in contact, where poses do not say how hard it pushes, it does not.
+        would be by now. In contact, where poses do not say how hard it pushes, it does not.
         """
         self._another_acted = True
 

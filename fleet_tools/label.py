@@ -54,7 +54,7 @@ class LabelOptions(cli.Options):
     family: ModelName | None = None
     """Family of a mesh, such as hammer (default: the task's)."""
     keypoint_names: KeypointNamesArgument = ()
-    """Keypoints of a family of your own, beside those of the package's tasks."""
+    """Keypoints of a family of your own, beside the keypoints of the package's tasks."""
     name: ModelName | None = None
     """Name of the model (default: the file's)."""
     output: Path | None = None

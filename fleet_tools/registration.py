@@ -28,7 +28,7 @@ def env_id(task: str) -> str:
 
 
 def register_environments() -> None:
-    """Registers `FleetTools/<Task>-v0` for every task of the package, and those of all tasks.
+    """Registers `FleetTools/<Task>-v0` for every task of the package, and `Custom-v0`.
 
     The environment itself enforces the time limit of the task file.
     """

@@ -49,7 +49,7 @@ class ServeOptions(cli.Options):
     max_connections: Count = 32
     """Largest number of connections at the same time; each holds a network of its own."""
     protocol: Literal["fleet_tools", "openpi"] = "fleet_tools"
-    """Protocol: this package's, or that of openpi's clients."""
+    """Protocol: this package's, or the one of openpi's clients."""
 
 
 def _serve(options: ServeOptions) -> int:

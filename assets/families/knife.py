@@ -74,8 +74,8 @@ class KnifeParams:
         neck_y, neck_z: Half widths of the handle where it meets the bolster.
         heel_x: x at which the blade begins.
         edge_x: x at which the edge ends.
-        nose_x: x at which the spine ends: beyond `edge_x` for a nose that slants upwards, like that
-            of a chef's knife, before it for one that slants downwards, like a santoku's.
+        nose_x: x at which the spine ends: beyond `edge_x` for a nose that slants upwards, as on a
+            chef's knife, before it for one that slants downwards, like a santoku's.
         spine_z: z of the spine; negative is behind the handle's axis.
         depth: z of the edge.
         spine, edge: Half thicknesses of the blade at its spine and at its edge.

@@ -44,7 +44,7 @@ class PairParams:
         length: Length of both blocks along the seam.
         left, right: Widths of the blocks across the seam.
         height: Height of both blocks.
-        draft_deg: Draft angle by which all sides lean inwards, as those of moulded objects do.
+        draft_deg: Draft angle by which all sides lean inwards, as on moulded objects.
         chamfer: Width of the chamfers of the upright edges.
         bevel: Width of the bevels of the upper edges, in the visual geometry alone.
         material: Material of both blocks.

@@ -37,7 +37,7 @@ class Visual(NamedTuple):
 
     Attributes:
         mesh: Stem of the mesh file.
-        colour: Name of the colour; that of the file if None.
+        colour: Name of the colour; the file's if None.
         xyz: Position in the link's frame, m.
         rpy: Roll, pitch and yaw in the link's frame, rad.
     """

@@ -14,7 +14,7 @@ from fleet_tools.config.values import Count, CountOrZero, OddCount, Value, parse
 from fleet_tools.errors import ConfigError
 
 MAX_SEEDS = 1000
-"""Largest number of seeds; those of validation follow them."""
+"""Largest number of seeds; the seeds of validation follow them."""
 
 Keys = dict[str, pydantic.JsonValue]
 """Part of a run's configuration, by the keys of its YAML; nested ones also as "split.alpha"."""
@@ -60,7 +60,7 @@ class Experiment(Value):
         lines: Lines between policies on which barriers are measured; arms are then methods that
             align. None measures merged policies instead.
         measures: What pages show, in this order (default: all that was measured).
-        against: Arms and references with whose success rates those of all others are compared on
+        against: Arms and references with whose success rates all others' are compared on
             the page, each with the margin within which rates are equivalent, such as 0.1 for 10
             points; null for none.
         about: What it is, in words for its page.

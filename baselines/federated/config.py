@@ -97,8 +97,8 @@ class FleetConfig(Value):
             drawn from `seed`.
         merge_every: Number of epochs between two merges; None merges once, at the end.
         equal_steps: Whether each robot trains for no fewer gradient steps than one robot with all
-            of their episodes would in these epochs, in as many more epochs, see
-            `plan.local_epochs`; otherwise all train for equally many epochs.
+            of their episodes would in these epochs. This takes more epochs, see
+            `plan.local_epochs`. Otherwise all train for equally many epochs.
         participation: Fraction of the robots that take part in a round, drawn anew for each.
         server: Optimizer of the server, for which each merge is a step; None takes merged weights
             as they are. In the first round, robots of "own" initial weights have no common ones
@@ -124,9 +124,9 @@ class FleetConfig(Value):
         rollout_every: Number of rounds from one evaluation to the next; after the last round, the
             merged policy is evaluated, or what the last method and `distillation` make.
         try_robots: Whether to evaluate robots' own policies before the last merge, too: in all
-            tasks, or with "own_tasks" in those of their episodes.
+            tasks, or with "own_tasks" in the tasks of their episodes.
         streaming: Lets robots align at home and send changes, which the server adds up as they
-            come, so that fleets of any size need the memory of one policy; None merges all
+            come. So fleets of any size need the memory of one policy. None merges all
             policies of a round at once. Of the methods, naive_average, common_init, git_rebasin
             and fleet_merge can stream.
         closing: When a round closes.

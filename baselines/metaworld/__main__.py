@@ -1,6 +1,6 @@
 """Meta-World: `python -m fleet_tools.baselines.metaworld collect --tasks mt10 --episodes 50`.
 
-`train`, `fleet` and `sweep` of the same package take the datasets like those of tool use.
+`train`, `fleet` and `sweep` of the same package take the datasets like datasets of tool use.
 """
 
 import contextlib

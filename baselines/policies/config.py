@@ -63,8 +63,8 @@ class PolicyConfig(Value):
             of the demonstrations lacks, see `layout.numbers_read`. It still sees by what scenes of
             tasks differ, such as the form of a tool or the place of a goal.
         head: Turns units into actions.
-        chunk: Number of actions that the head gives in each step: that of the step and those of
-            the steps that follow.
+        chunk: Number of actions that the head gives in each step: the one of the step and of the
+            steps that follow.
         execution: What is executed of these chunks.
         gate: Several networks of this kind, weighted by the density of what they know; None for
             one network. With densities, such a policy has no encoders.

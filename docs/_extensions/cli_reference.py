@@ -92,7 +92,7 @@ def option_text(option: Option) -> str:
 
 
 def command_options(group: type[OptionGroup], without: Collection[str] = ()) -> Iterator[Option]:
-    """Yields the options of a class in its order, those of nested groups in their place.
+    """Yields the options of a class in its order, options of nested groups in their place.
 
     Args:
         group: The class.

@@ -122,7 +122,7 @@ class Registration:
         parameters: (n,), m or rad.
         residual_m: Distance to the surface that 95% of the cloud's points keep, m. The mean would
             hide the few points that tell how far something is turned. With scale terms, the mean
-            distance of the cloud from the model plus that of the model from the cloud; points on a
+            distance of the cloud from the model plus the model's from the cloud; points on a
             side that no camera sees do not fit.
     """
 

@@ -1,8 +1,8 @@
 """Shapes of models: surfaces of links, the poses that these can have, and labelled points.
 
 A shape has pieces that move independently of each other: the one that is fixed to the world or to
-the hand, or each of the bodies that lie free on the table. The pose of a piece is that of the
-model's frame if the whole model had moved with it, so that all pieces begin with the same.
+the hand, or each of the bodies that lie free on the table. The pose of a piece is the pose of
+the model's frame if the whole model had moved with it, so that all pieces begin with the same.
 
 Links can be scaled, each along the axes of its frame. What a link carries moves with its scale: the
 frames of the links that are joined to it, at rest. A joint's own motion is not scaled.

@@ -74,7 +74,7 @@ class Baseline(Value):
 class ActiveStereo(Value):
     """An active stereo camera, such as a RealSense of the series D400.
 
-    Its noise is that of disparities: sigma_z = z^2 / (f b) sigma_d.
+    Its noise comes from disparities: sigma_z = z^2 / (f b) sigma_d.
     """
 
     rows: Count = 720
@@ -91,7 +91,7 @@ class ActiveStereo(Value):
     window_px: Positive = 7.0
     """Distance over which errors are correlated: the width of the matching window of the R200
     (Keselman, Woodfill, Grunnet-Jepsen and Bhowmik, "Intel RealSense stereoscopic depth cameras",
-    2017); that of the D400 is not published."""
+    2017); the D400's is not published."""
     calibration_error: RandomPose = _CALIBRATION_ERROR
     """Pose of the camera as calibrated in the camera as it is."""
     delay_steps: Literal[0, 1] = 1
@@ -103,7 +103,7 @@ class ActiveStereo(Value):
 class StructuredLight(Value):
     """A structured-light camera: the first Kinect.
 
-    Axial noise sigma_z = floor + growth (z - nearest)^2 and lateral noise are those of Nguyen,
+    Axial noise sigma_z = floor + growth (z - nearest)^2 and lateral noise follow Nguyen,
     Izadi and Lovell, "Modeling Kinect sensor noise for improved 3D reconstruction and tracking"
     (2012), for surfaces that are inclined by up to 60 degrees.
     """

@@ -1,6 +1,6 @@
 """Task files that extend others: `extends: hammer`, or the path of a file.
 
-What a file says is merged over its base as in a JSON merge patch (RFC 7396): mappings are merged
+What a file says is merged over its base as in a JSON merge patch (RFC 7396). Mappings are merged
 key by key, anything else replaces, and null takes a key away, so that its default holds. A
 distribution, such as {uniform: [0, 1]}, is one value, which is replaced as a whole. The name is not
 taken from a base. Paths are relative to the file that says them.

@@ -32,7 +32,7 @@ class Workspace(Value):
     """A box of the world, m; an object that leaves it is lost.
 
     The default has the arm's base at its middle. Arm, hand and tool reach 1.4 m at most (0.86 m,
-    0.21 m and 0.3 m) about the shoulder, which is 0.33 m above the table: what is farther away can
+    0.21 m and 0.3 m) about the shoulder, which is 0.33 m above the table. What is farther away can
     no longer be brought back. Nothing is beside or below the table, so that what is 0.1 m below
     its top, z = 0, falls for ever.
     """

@@ -125,8 +125,8 @@ NO_MODELS = GivenModels()
 class TaskConfig(Value):
     """The content of a task file; `task_configs/` holds the package's own.
 
-    A key that is left out has its default. Those of cameras and grasp are the package's, and those
-    of the arm are in the robot's file (`fleet_tools.robot.arm`), so that a file says what is its
+    A key that is left out has its default. Cameras' and grasps' are the package's, and the arm's
+    are in the robot's file (`fleet_tools.robot.arm`), so that a file says what is its
     own: models, success, and what the expert is to do.
     """
 

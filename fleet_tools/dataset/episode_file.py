@@ -38,7 +38,7 @@ from fleet_tools.rollouts.episode import Episode, hexadecimal
 from fleet_tools.storage.strict_json import loads
 
 OBSERVATIONS = "observations/"
-"""Prefix of the names of observations, beside those of fields of `Episode`."""
+"""Prefix of the names of observations, beside the names of fields of `Episode`."""
 
 NAMES_IN_FILE = {
     "actions": "actions",

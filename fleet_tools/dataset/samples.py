@@ -98,7 +98,7 @@ class Samples:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def __getitem__(self, index: int | Sequence[int] | np.ndarray) -> dict[str, Any]:
-        """Returns one sample, without the batch axis of `gather`; or those of several indices.
+        """Returns one sample, without the batch axis of `gather`, or several in a batch.
 
         Raises:
             IndexError, DatasetError: See `gather`.
@@ -137,7 +137,7 @@ class Samples:
         """Reads steps, whatever `sequence_length` is.
 
         Args:
-            steps: (...) integers, numbers of steps among those of all episodes, see `starts`.
+            steps: (...) integers, numbers of steps among the steps of all episodes, see `starts`.
 
         Returns:
             The entries "observation", {name: (..., *shape)}; "action", (..., n), the action to

@@ -13,7 +13,7 @@ import numpy as np
 from fleet_tools.envs.array_spec import Layout
 
 STATE, ACTION, IMAGES = "observation.state", "action", "observation.images."
-"""Names of features, and the beginning of those of images."""
+"""Names of features, and the beginning of the names of images."""
 
 _STATE_KINDS = ("state", "one_hot", "keypoints", "masked_keypoints")
 

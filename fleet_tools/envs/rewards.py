@@ -71,7 +71,7 @@ def alignment(terms: Sequence[KeypointTerm], now: WorldState) -> float:
 
 
 def progress(predicates: Sequence[Predicate], initial: WorldState, now: WorldState) -> float:
-    """Returns the mean progress of goals times that of conditions, in [0, 1].
+    """Returns the mean progress of goals times the conditions', in [0, 1].
 
     Conditions are contacts and the predicates that hold initially, goals the others.
     """

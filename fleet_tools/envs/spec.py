@@ -94,7 +94,7 @@ def arena_of(env_id: str) -> Arena:
 
 
 def read_scene(facts: Any) -> "StartScene":
-    """Returns a stored scene; those of tool use name no arena.
+    """Returns a stored scene; scenes of tool use name no arena.
 
     Raises:
         UnknownNameError, ConfigError: There is no such arena, or it is no scene of it.

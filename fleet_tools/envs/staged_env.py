@@ -128,7 +128,7 @@ class StagedEnv(RecordedEnv):
         """Shows the simulation to a watcher within the steps of a block, see `Simulation.step`.
 
         There, `find_view` and `image` show the present of the simulation, while `world_state` and
-        the observations are those of the last completed step.
+        the observations show the last completed step.
         """
         before, self._watcher = self._watcher, watcher
         try:

@@ -37,9 +37,9 @@ class ThroughWrappers:
     """Turns an environment's own actions into those that its outermost wrapper takes.
 
     The wrapper's function is asked, so that the executed action is the nearest to the meant one
-    that the wrapper's numbers allow: the same bits without a wrapper of actions, with `ClipAction`
-    and with `RescaleAction` to [-2^n, 2^n], and within the spacing of the wrapper's numbers
-    otherwise. What lies beyond the wrapper's space is clipped to it.
+    that the wrapper's numbers allow. These are the same bits without a wrapper of actions, with
+    `ClipAction` and with `RescaleAction` to [-2^n, 2^n], and within the spacing of the wrapper's
+    numbers otherwise. What lies beyond the wrapper's space is clipped to it.
 
     Args:
         env: An environment, wrapped or not, or its interface; None for one without wrappers.

@@ -81,7 +81,7 @@ class AnytimeComparison:
 
     @property
     def trials(self) -> list[Trial]:
-        """All requested trials in their order; those of a task in a block are together."""
+        """All requested trials in their order; a block's trials of a task are together."""
         return [*chain.from_iterable(self.blocks), *self.rest]
 
     def look(self, episodes: Sequence[EpisodeResult]) -> AnytimeVerdict:

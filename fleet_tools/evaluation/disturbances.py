@@ -118,7 +118,7 @@ class Disturbances(Value):
     object_friction_scale: Annotated[Distribution | None, STORED_IF_SET] = None
     """Factor of the object's coefficient of friction, likewise."""
     joint_resistance: Annotated[dict[str, Distribution], STORED_IF_SET] = {}
-    """By joint, N or N m; a task takes those of the joints whose resistance it draws."""
+    """By joint, N or N m; a task takes the ones whose joint's resistance it draws."""
     hand_pushes: Annotated[tuple[RandomHandPush, ...], _Some, STORED_IF_SET] = ()
     """Pushes on the hand, all of which come."""
     object_pushes: Annotated[tuple[RandomObjectPush, ...], _Some, STORED_IF_SET] = ()

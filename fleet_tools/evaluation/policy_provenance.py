@@ -112,7 +112,7 @@ class PolicyProvenance(Value):
                 `hammer_last`.
             obs_mode: Observation mode; the policy's own choice if None.
             training_seed: See the class.
-            track: What a policy of others is given; those of the package know what they know.
+            track: What a policy of others is given; the package's know what they know.
             sensors: Depth cameras, which the policy has no say in.
             robot: Robot of the package, likewise.
 

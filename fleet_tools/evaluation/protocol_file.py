@@ -47,7 +47,7 @@ def load_protocol(name_or_path: str, level: str | None = None) -> Protocol:
     Raises:
         UnknownNameError: There is no such protocol or level, or no such task or split as it names.
         ConfigError: The file is not valid.
-        ResultError: The result is not valid, its task files are no longer those of here, or name
+        ResultError: The result is not valid, its task files are no longer the same as here, or name
             functions that the user does not trust.
     """
     levels = load_levels(name_or_path)
@@ -66,7 +66,7 @@ def load_levels(name_or_path: str) -> dict[str, Protocol]:
     Raises:
         UnknownNameError: There is no such protocol, or no such task or split as it names.
         ConfigError: The file is not valid.
-        ResultError: The result is not valid, its task files are no longer those of here, or name
+        ResultError: The result is not valid, its task files are no longer the same as here, or name
             functions that the user does not trust.
     """
     path = Path(os.path.expanduser(name_or_path))

@@ -39,8 +39,8 @@ def load_evaluation(folder: str | Path) -> Evaluation:
         folder: Folder of the evaluation.
 
     Raises:
-        ResultError: It is missing, damaged, of an unknown version, or its episodes are not those
-            of its protocol.
+        ResultError: It is missing, damaged, of an unknown version, or its episodes are not its
+            protocol's.
     """
     folder = Path(folder)
     result = EVALUATION.read_document(folder).lying_in(folder)

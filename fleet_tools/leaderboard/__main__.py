@@ -37,7 +37,7 @@ class LeaderboardOptions(cli.Options):
     """
 
     results: Annotated[Path, Positional, arg(metavar="DIR")]
-    """Folder that holds results, those of each method in a folder of its name."""
+    """Folder that holds results, each method's in a folder of its name."""
     output: Annotated[Path | None, arg(metavar="PAGE.html")] = None
     """Page; its Markdown is written beside it, as PAGE.md (default: no page, only checks)."""
     preview: bool = False

@@ -3,7 +3,7 @@
 Each pair of methods with a total is compared scene by scene, by the means over their training runs.
 In all comparisons of a ranking together, two methods that are equal are told apart with a
 probability of at most 5%, whichever these are (Holm 1979). Results on the leaderboard are complete,
-so that the tests are those of a fixed number of scenes. They are about the policies as they were
+so that the tests are for a fixed number of scenes. They are about the policies as they were
 trained: three training runs tell too little about the next one for so many comparisons, and a
 single one tells nothing.
 """

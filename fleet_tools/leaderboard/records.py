@@ -42,7 +42,7 @@ class Verification(Value):
         same: Number of those that agree with the result bit for bit.
         same_outcome: Number of those that end alike: in the same scene, with the same outcome,
             after as many steps. On another processor, this may be so although bits differ.
-        within: Number of those of which the last states, too, are at most within_m apart.
+        within: Number of episodes of which the last states, too, are at most within_m apart.
         within_m: This distance, m.
         measured: Number of episodes of which the last states were compared.
         largest_distance_m: The largest distance of the last states, m; None without any.
@@ -79,8 +79,8 @@ class Verification(Value):
 
         Only a result of which every episode ended alike is verified, on whatever machine. One that
         ends otherwise refutes the result, unless this can have another cause: other versions,
-        whatever their number; another machine, which changes the actions that a policy computes,
-        but the ends of given actions in few episodes only.
+        whatever their number. Another machine is one, too, which changes the actions that a policy
+        computes, but the ends of given actions in few episodes only.
         """
         others = self.episodes - self.same_outcome
         if self.episodes and not others:

@@ -128,7 +128,7 @@ class Standing:
 
     @property
     def track(self) -> LeaderboardTrack:
-        """What the method reads: that of its result which is told most."""
+        """What the method reads: as the one of its results which is told most."""
         return max(map(_track, self.submissions), key=TRACKS[::-1].index)
 
     @property

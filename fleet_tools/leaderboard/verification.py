@@ -115,7 +115,7 @@ def verify_submissions(
         after_each: Called after each episode.
 
     Returns:
-        The results with their verification, but for those of which an episode was lost with its
+        The results with their verification, but for results of which an episode was lost with its
         worker; and a sentence for each lost episode.
     """
     verdicts: dict[str, list[tuple[EpisodeResult, Rerun]]] = {

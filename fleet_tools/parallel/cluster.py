@@ -60,8 +60,8 @@ def connected(cores: int | None, address: str | None) -> Iterator[Any]:
         cores: Number of cores that a cluster of this machine alone uses; None for as many as have
             memory for a worker, see `default_count`.
         address: Address of a running cluster; None for the one to which this process is connected,
-            or else for that of the environment variable RAY_ADDRESS, or else for a new one that
-            ends with the context ("local" in any case).
+            or else for the one of the variable RAY_ADDRESS. Without these, or with "local", it
+            is a new one that ends with the context.
 
     Raises:
         WorkersError: There is no cluster at the address, it asks for another token, or it is one of

@@ -50,7 +50,7 @@ class WorkerOptions(OptionGroup):
     """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
     ray_address: str | None = None
     """Running Ray cluster, such as auto or HOST:PORT, whose machines have the same packages and see
-    the same files (default: the variable RAY_ADDRESS, which Ray sets for its jobs); local works on
+    the same files (default: the variable RAY_ADDRESS, which Ray sets for its jobs). local works on
     this machine in any case."""
 
     def run(
@@ -93,8 +93,8 @@ def run(
             or as a cluster has cores; 0 works in this process, without a time limit.
         timeout_s: Time limit of a job. After it, its worker is killed and the job started again.
         address: Address of a running Ray cluster, HOST:PORT, or "auto" for the one of this machine;
-            None for that of the environment variable RAY_ADDRESS, or for the one to which this
-            process is connected, or else for none; "local" for none in any case.
+            None for the one of the variable RAY_ADDRESS, or to which this process is connected,
+            or else for none. "local" is for none in any case.
 
     Raises:
         FleetToolsError: An error raised by a job or `make_work`.

@@ -1,9 +1,9 @@
 """Depth cameras as they are in one episode: their noise, and the error of their calibration.
 
 Errors lie along a pixel's ray, and edges are displaced. They are correlated over neighbouring
-pixels, as those of matching windows are: unit normals at the nodes of a grid, interpolated linearly
-and scaled so that each pixel's variance is 1. They are a function of the generator and the pixel,
-whatever else is in the image.
+pixels, as the errors of matching windows are: unit normals at the nodes of a grid, interpolated
+linearly and scaled so that each pixel's variance is 1. They are a function of the generator and the
+pixel, whatever else is in the image.
 """
 
 import zlib

@@ -53,7 +53,7 @@ def _load_triton() -> None:
     """Loads the library of Triton, where it is installed, before a driver.
 
     Mesa's drivers make the symbols of their LLVM global. Triton, which comes with PyTorch's builds
-    for GPUs and which PyTorch imports for its optimizers, has an LLVM of another version; loaded
+    for GPUs and which PyTorch imports for its optimizers, has an LLVM of another version. Loaded
     after a driver, it calls Mesa's, and the process ends by a segmentation fault.
     """
     spec = importlib.util.find_spec("triton")

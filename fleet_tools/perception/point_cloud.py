@@ -1,7 +1,7 @@
 """Point clouds: points from depth images, and clouds of fixed size from any number of points.
 
 Farthest-point sampling takes a fraction of a millisecond for thousands of points. Gonzalez,
-"Clustering to minimize the maximum intercluster distance", 1985: each sample is the point farthest
+"Clustering to minimize the maximum intercluster distance", 1985. Each sample is the point farthest
 from all samples before it, so that no point is more than twice as far from the samples as with the
 best choice. Points are put into the cells of a grid; a cell whose points are all nearer to a former
 sample than its box is to the new one is left out.
@@ -89,7 +89,7 @@ def even_indices(points: np.ndarray, count: int) -> np.ndarray:
 def farthest_indices(points: np.ndarray, count: int) -> np.ndarray:
     """Returns indices by farthest-point sampling, from the point farthest from the centroid on.
 
-    Of points that are equally far, the first is chosen. The first k indices are those of k samples.
+    Of points that are equally far, the first is chosen. The first k indices belong to k samples.
 
     Args:
         points: (n, 3) float32, finite, with n >= count > 0.

@@ -1,9 +1,9 @@
 """Policies in processes of their own, which see observations and nothing else.
 
 The process is new and not forked, and has no environment: it is sent the interface of one, then
-observations. Its answers are those of a policy's server, so that nothing it sends is run here. This
-keeps a policy from what it must not see by any ordinary means; it is no sandbox, since the process
-has its user's rights.
+observations. Its answers are treated as a policy server's, so that nothing it sends is run here.
+This keeps a policy from what it must not see by any ordinary means; it is no sandbox, since the
+process has its user's rights.
 """
 
 import pickle

@@ -1,6 +1,6 @@
 """openpi's protocol: its servers act as policies here, and ours answer its clients.
 
-The protocol is that of the package openpi-client (https://pypi.org/project/openpi-client): over
+The protocol belongs to the package openpi-client (https://pypi.org/project/openpi-client). Over
 WebSocket, the server first sends a map of metadata; each request is a map of an observation's
 entries, and its answer a map with `actions`, (horizon, action), or a text that says why not. In its
 messages, arrays and NumPy's numbers are maps with keys of bytes:
@@ -208,7 +208,7 @@ class OpenpiPolicy(NeverCopied):
     """Acts as the policy of an openpi server, which sends chunks of actions.
 
     The entries of a request have the names of LeRobot's features (`lerobot_features`), as in an
-    exported dataset, or others by `names`. The token is that of `server_access`, sent as an API
+    exported dataset, or others by `names`. The token is taken from `server_access`, sent as an API
     key. Servers keep no episodes, so that `reset` only forgets the rest of a chunk; each episode
     has a connection of its own, for servers whose policies remember.
 

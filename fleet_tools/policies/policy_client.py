@@ -115,7 +115,7 @@ class WebSocketChannel(PolicyChannel):
     """A connection to the server of a policy, which leads nowhere else.
 
     The token is read from the environment variable `server_access.TOKEN_VARIABLE`. Certificates are
-    checked against those that the system trusts, or those of OpenSSL's `SSL_CERT_FILE`.
+    checked against the ones that the system trusts, or OpenSSL's `SSL_CERT_FILE`.
 
     Args:
         url: Address, such as ws://127.0.0.1:8000.
@@ -254,8 +254,8 @@ class PolicyClient:
     def act(self, observation: Mapping[str, np.ndarray], time_s: float) -> np.ndarray:
         """Returns the policy's action.
 
-        It is finite, and in the bounds if the policy keeps them; that of a confined policy is any
-        array of numbers. Answers with the number of an earlier request are dropped.
+        It is finite, and in the bounds if the policy keeps them; a confined policy's is any array
+        of numbers. Answers with the number of an earlier request are dropped.
 
         Args:
             observation: Arrays by name; others than those that the policy reads are not sent.

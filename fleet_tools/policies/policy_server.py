@@ -94,7 +94,7 @@ class PolicyServer:
         self._loop.serve_forever()
 
     def close(self) -> None:
-        """Stops listening, and closes all connections, also those of clients that do not answer."""
+        """Stops listening, and closes all connections, also to clients that do not answer."""
         with self._lock:
             self._closing, connections = True, list(self._open)
         farewells = []

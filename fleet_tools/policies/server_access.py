@@ -14,7 +14,7 @@ TOKEN_VARIABLE = "FLEET_TOOLS_POLICY_TOKEN"
 """Environment variable with the token of a policy's server; command lines are seen by others."""
 
 SCHEMES = ("Bearer", "Api-Key")
-"""Ways of presenting a token; the second one is that of openpi's clients."""
+"""Ways of presenting a token; the second one is used by openpi's clients."""
 
 _SHORTEST_TOKEN = 16
 

@@ -50,7 +50,7 @@ _MAX_REASON = 4096
 
 
 class Message(Value):
-    """Something that is said; its name on the wire is that of its class in small letters."""
+    """Something that is said; its name on the wire is its class's in small letters."""
 
     model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
 

@@ -38,7 +38,7 @@ def add_arm(plant: MultibodyPlant, robot: Arm, visuals: str = LIGHT) -> ModelIns
 
     Raises:
         UnknownNameError: It has no such meshes.
-        ConfigError: The model is not that of such an arm.
+        ConfigError: The model is not of such an arm.
     """
     file = robot.model_file(visuals)
     try:
@@ -66,7 +66,7 @@ def joint_limits(robot: Arm) -> JointLimits:
     """Returns the limits of an arm's joints.
 
     Raises:
-        ConfigError: The model is not that of such an arm, or has a joint without limits.
+        ConfigError: The model is not of such an arm, or has a joint without limits.
     """
     return _joint_limits(robot, robot.stamp())
 
@@ -131,7 +131,7 @@ class ArmModel:
         packed: `serial_arm` and the limits, for compiled functions.
 
     Raises:
-        ConfigError: The model is not that of such an arm, or has a joint without limits.
+        ConfigError: The model is not of such an arm, or has a joint without limits.
     """
 
     def __init__(self, robot: Arm) -> None:
@@ -251,7 +251,7 @@ def _require_parts(plant: MultibodyPlant, arm: ModelInstanceIndex, robot: Arm, f
 
     Raises:
         UnknownNameError: It lacks a link, a frame or a joint.
-        ConfigError: It has other joints, or its motors are not those of the joints in order.
+        ConfigError: It has other joints, or its motors are not the joints' in order.
     """
     links = [plant.get_body(i).name() for i in plant.GetBodyIndices(arm)]
     require_name(f"link in {file}", robot.base_link, links)

@@ -114,7 +114,7 @@ def add_model(
 
 
 def model_frame(plant: MultibodyPlant, instance: ModelInstanceIndex) -> Frame:
-    """Returns the frame in which a model is placed: SDFormat's, or that of URDF's root link."""
+    """Returns the frame in which a model is placed: SDFormat's, or URDF's root link."""
     if plant.HasFrameNamed("__model__", instance):
         return plant.GetFrameByName("__model__", instance)
     joints = map(plant.get_joint, plant.GetJointIndices(instance))

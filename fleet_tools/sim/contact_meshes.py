@@ -1,10 +1,10 @@
 """Hydroelastic meshes with which Drake's contact cannot fail, of foreign collision shapes.
 
 Drake moves the planes of a compliant convex mesh outward by its hydroelastic margin. Where more
-than three of them meet at a vertex, that splits the vertex into slivers: the mesh is refused ("a
+than three of them meet at a vertex, that splits the vertex into slivers. The mesh is refused ("a
 mesh field element was degenerate"), or has triangles so small that some later contact with them
 fails ("Cannot instantiate plane from normal"). Such a shape does without a margin here, and without
-those of its vertices whose triangles are too small even then.
+the vertices whose triangles are too small even then.
 """
 
 from collections.abc import Callable

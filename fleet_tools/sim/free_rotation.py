@@ -1,7 +1,7 @@
 """Steps of free rigid bodies that conserve momentum, and the Drake system that makes them.
 
 Drake's discrete step of a free body with angular velocity w, pose q and step h evaluates the
-gyroscopic term at the start of the step, and turns the body by the velocity w1 at its end:
+gyroscopic term at the start of the step. It turns the body by the velocity w1 at its end:
 
     I (w1 - w) / h + w x I w = tau,   q1 = (1 + h/2 [0, w1]) q.
 
@@ -11,7 +11,7 @@ increment of q is the Cayley map of w1, after which the angular momentum is the 
     I (w1 - w) + h/2 w1 x I (w1 + w) = 0,
 
 which follows from R(w1) I R(w1)^T w1 = I w. It is quadratic in w1. Multiplied by w1 it says that
-w1.I w1 = w1.I w, so that w1.I w1 <= w.I w: no solution has more kinetic energy, and since solutions
+w1.I w1 = w1.I w, so that w1.I w1 <= w.I w. No solution has more kinetic energy, and since solutions
 are bounded for every h, there is one for every h (a homotopy from h = 0 keeps the degree, 1).
 
 Vectors are triples of numbers, matrices triples of rows; frames: W world, B body.

@@ -3,7 +3,7 @@
 Drake takes whatever it is told: a model that includes itself ends the process, a contact mesh of
 nanometres fills the memory, and a mesh may be any file of the machine. It gives
 a link without `<inertial>` 1 kg and 1 kg m^2 (SDFormat) or nothing at all (URDF), and an impossible
-inertia that of some sphere, all without an error.
+inertia becomes some sphere's, all without an error.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Tables by which motion is attributed: coordinates of an object, and parts of a tool.
 
-Coordinates are those of joints, keypoints and centres of links; a part is a region about lines
+Coordinates are of joints, keypoints and centres of links; a part is a region about lines
 through keypoints of the tool, perhaps confined to a place about keypoints of the object.
 """
 

@@ -49,7 +49,7 @@ class OwnModel(Value):
 
     @property
     def path(self) -> str:
-        """Its folder below that of all models."""
+        """Its folder below the one of all models."""
         above = "given" if self.family is None else f"{self.kind}s/{self.family}"
         return f"{above}/{self.name}"
 

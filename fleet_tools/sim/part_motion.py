@@ -1,7 +1,7 @@
 """The motion of the object that came through contact with named parts of the tool.
 
-A part is what lies within a distance of a line through some of the tool's keypoints, perhaps on
-one side of the tool only, and perhaps only where it touches a place on the object
+A part is what lies within a distance of a line through some of the tool's keypoints. It may lie
+on one side of the tool only, and count only where it touches a place on the object
 (`fleet_tools.config.tasks.ToolPart`). How motion is attributed:
 `fleet_tools.sim.attribution`.
 """

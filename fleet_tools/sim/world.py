@@ -113,8 +113,8 @@ class World:
         """Returns the time up to which Drake simulates some control steps, s.
 
         Up to the end of the last one, the time steps that begin before are made. Where they are
-        smaller than the controller's period, those of a whole period are made: so the state at the
-        end is of the same time, which is up to one period later.
+        smaller than the controller's period, the steps of a whole period are made: so the state at
+        the end is of the same time, which is up to one period later.
         """
         end = control_steps / self.control_rate_hz
         if self.substeps == 1 or not control_steps:

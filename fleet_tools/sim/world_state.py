@@ -27,7 +27,7 @@ class WorldState:
             tool's included, are not part of them.
         X_WE: Pose of the end effector in the world.
         F_E: (6,), moment (N m), then force (N), on the end effector (tool included) from contact,
-            at E's origin, expressed in E: a weight laid on the tool pulls down, a table pressed
+            at E's origin, expressed in E. A weight laid on the tool pulls down, a table pressed
             upon pushes up. It is computed from tau_external, as on arms with torque sensors
             (`fleet_tools.robot.osc.external_wrench`).
         p_W_tool: Keypoints of the tool in the world, m.

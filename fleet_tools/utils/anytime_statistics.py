@@ -2,7 +2,7 @@
 
 The difference of two outcomes in a scene is -1, 0 or 1. Against the hypothesis that its mean is m,
 one bets a share l of one's wealth on each difference x, which multiplies it by 1 + l (x - m). Under
-the hypothesis no bet gains in expectation, so that the wealth is an e-process: it ever reaches 20
+the hypothesis no bet gains in expectation, so that the wealth is an e-process. It ever reaches 20
 with a probability of at most 5% (Ville 1939), however often one looks and whenever one stops. The
 means against which it has not reached 20 are a confidence sequence (Waudby-Smith and Ramdas 2024,
 "Estimating means of bounded random variables by betting").
@@ -14,7 +14,7 @@ looks change nothing. For m = 0 it is the e-value of a fair coin, tossed in each
 one of the two succeeds. As a function of m it is log-convex and at most 1 at the observed mean, so
 that the confidence sequence consists of intervals around this one.
 
-The scenes of a block, one of each stratum, may have means of their own: that of the hypothesis is
+The scenes of a block, one of each stratum, may have means of their own: the hypothesis is about
 their mean. By the inequality of the arithmetic and the geometric mean, the wealth after whole
 blocks is an e-process then, too. `benchmarks/anytime_errors.py` measures how often the tests err.
 """

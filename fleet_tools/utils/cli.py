@@ -102,7 +102,7 @@ class Program:
         """Parses the arguments, does the work, and reports errors in one message on stderr.
 
         Args:
-            arguments: Arguments; those of the command line if None.
+            arguments: Arguments; the command line's if None.
             prog: Name of the program in messages; launcher and name if None.
 
         Returns:

@@ -3,8 +3,8 @@
 Outcomes are tables, (K, N), one for each stratum: of the same K training runs in N scenes each.
 There are two designs. In the crossed one all runs met the same scenes, and a column is a scene; in
 the nested one each run met scenes of its own. Both are score tests of the scenes, as those in
-`statistics`, whose critical value is multiplied: by how many times the standard deviation of the
-mean over runs and scenes is that of the scenes alone.
+`statistics`, whose critical value is multiplied by a ratio. It is the standard deviation of the
+mean over runs and scenes, relative to scenes alone.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ def crossed_interval(strata: Sequence[np.ndarray], own_scenes: bool = False) -> 
     """Returns the 95% interval of the success rate of a method that was trained several times.
 
     It is `stratified_interval` of the scenes, but with the variance of runs and scenes. Crossed, it
-    is that of an analysis of variance, with Satterthwaite's degrees of freedom, as Hillis (2007)
+    comes from an analysis of variance, with Satterthwaite's degrees of freedom, as Hillis (2007)
     has them for readers and cases: runs that agree in every scene tell no more than one of them,
-    and few runs that disagree tell little. Nested, it is that of the runs' mean rates, with K - 1
-    degrees of freedom, and never less than that of as many independent scenes.
+    and few runs that disagree tell little. Nested, it comes from the runs' mean rates, with K - 1
+    degrees of freedom, and is never less than for as many independent scenes.
 
     Args:
         strata: (K, N) each, for the same K training runs: 1 success, 0 failure, NaN no trial, or
@@ -113,7 +113,7 @@ class _Sample:
     def of(
         cls, strata: Sequence[np.ndarray], own_scenes: bool, of_rates: bool = False
     ) -> "_Sample":
-        """Returns that of tables of values in [-1, 1], which are of one method or of two."""
+        """Returns the ratio of tables of values in [-1, 1], which are of one method or of two."""
         if len({len(table) for table in strata}) > 1:
             raise ValueError(
                 f"The strata have {', '.join(str(len(table)) for table in strata)} training runs. "

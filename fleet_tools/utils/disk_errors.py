@@ -21,7 +21,7 @@ def disk_errors(path: Path | None = None, size: int | None = None) -> Iterator[N
     """Raises errors of the disk as `DiskError`.
 
     Args:
-        path: The file or folder that is being stored; that of the error if None.
+        path: The file or folder that is being stored; the error's if None.
         size: Its size, bytes, if it is known.
 
     Raises:
@@ -43,7 +43,7 @@ def disk_error(
 
     Args:
         error: As it was raised; one of another kind is returned.
-        path: The file or folder that is being stored; that of the error if None.
+        path: The file or folder that is being stored; the error's if None.
         size: Its size, bytes, if it is known.
         written: Size of the part that was written, bytes, if that is all that is known.
     """

@@ -44,7 +44,7 @@ def parse(options: type[G], arguments: Sequence[str] | None, prog: str) -> G:
 
     Args:
         options: Class of the options, or a union as `union_of` returns it.
-        arguments: Arguments; those of the command line if None.
+        arguments: Arguments; the command line's if None.
         prog: Name of the program in messages.
 
     Raises:

@@ -1,7 +1,7 @@
 """The gate of a page in the browser: it opens to the person who was told its address.
 
 A page of any site that the same browser shows reaches every port of this machine, under a name of
-this machine or under one of its own (DNS rebinding), and so do other users of the machine. Below a
+this machine or under one of its own (DNS rebinding). So do other users of the machine. Below a
 gate, everything has an address that cannot be guessed; requests must name this machine, and sockets
 come from the page itself, from one tab at a time.
 """

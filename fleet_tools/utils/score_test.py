@@ -18,7 +18,7 @@ class ScoreTest:
     """Score test of the mean over strata of mean values, against lesser ones.
 
     Under a tested mean, the distributions of the strata are the most likely ones that have it. By
-    Lagrange, the frequency of a value v that occurred k times is then k / (nu + t v), where nu
+    Lagrange, the frequency of a value v that occurred k times is then k / (nu + t v). Here nu
     makes the frequencies add up to 1, and t is a multiplier times the stratum's weight. As the
     multiplier grows, the tested mean falls from the observed one to -1, and the statistic rises:
     the distance of the two means, less the correction, in standard deviations of the most likely
@@ -89,7 +89,7 @@ def _nu(t: float, plus: float, minus: float, trials: float) -> float:
     """Returns the nu of `ScoreTest`.
 
     It is the largest root of (nu^2 - t^2) nu = plus (nu - t) nu + minus (nu + t) nu + zero (nu^2 -
-    t^2), in Viete's form; where no value was -1, this also finds the frequency that it gets.
+    t^2), in Viete's form. Where no value was -1, this also finds the frequency that it gets.
     """
     zero = trials - plus - minus
     linear = -(t * t + (minus - plus) * t)

@@ -84,7 +84,7 @@ def paired_p_value(strata: Sequence[PairedCounts], difference: float = 0.0) -> f
     """Returns the two-sided p-value of a `paired_difference`, by the score test.
 
     It is below 5% exactly where `paired_interval` excludes the difference. Of one stratum and a
-    difference of 0, it is that of McNemar's test with continuity correction (Edwards 1948).
+    difference of 0, it is the one of McNemar's test with continuity correction (Edwards 1948).
 
     Args:
         strata: Strata with equal weights; those without pairs are left out.

@@ -26,13 +26,13 @@ def straight_line(function: F) -> F:
     """Returns a function of numbers and arrays as machine code for each form of its arguments.
 
     The code rounds as IEEE 754 and the order of the source say, on every processor: nothing fuses
-    or reorders operations, and sine, cosine and arctangent are those of the C library.
+    or reorders operations, and sine, cosine and arctangent are the C library's.
 
     Floats and the entries of arrays are variables. Integers are constants: each value is translated
     by itself. Both may stand in tuples, also named ones, and in what `pack` returns. Results are
     floats, arrays and tuples of them.
 
-    The function may do arithmetic, index arrays, and loop as often as shapes and constants say; it
+    The function may do arithmetic, index arrays, and loop as often as shapes and constants say. It
     may use the functions of `fleet_tools.utils.symbols`, of which `where` takes the place of
     branches, and others that do no more than that. It runs without them being compiled, on plain
     numbers and slowly, as `__wrapped__`.

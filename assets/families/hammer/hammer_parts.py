@@ -1,6 +1,6 @@
 """The parameters of a hammer.
 
-In the tool frame T the handle is the x axis, and the head's axis is parallel to z: the striking
+In the tool frame T the handle is the x axis, and the head's axis is parallel to z. The striking
 face points along +z, and the peen (a ball, a wedge, a claw or a second face) along -z.
 """
 

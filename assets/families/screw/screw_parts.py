@@ -1,7 +1,7 @@
 """The parameters of a slotted screw in its block; for the frames see `screw`.
 
 The walls of the slot lean outwards by `SLOPE`, and so do the flanks of the bits. Torque on a
-leaning wall also lifts the bit: with the slope s and the friction angle f, a bit that turns against
+leaning wall also lifts the bit. With the slope s and the friction angle f, a bit that turns against
 a torque T at the arm r has to be pressed with T / r * tan(atan(SLOPE) - f). The slope is more than
 the friction angle of steel on steel in any scene, so that no bit turns a screw without a load.
 """

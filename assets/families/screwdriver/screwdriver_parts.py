@@ -1,8 +1,8 @@
 """The parameters of a screwdriver.
 
-In the tool frame T the handle is the x axis, and the shank leaves it along z, away from the palm:
-at work z_T points down, and the hand is above the screw and presses on it. The frame B of the bit
-has its origin in the middle of the bit's end, its z axis is that of T, and its x axis runs along
+In the tool frame T the handle is the x axis, and the shank leaves it along z, away from the palm.
+At work z_T points down, and the hand is above the screw and presses on it. The frame B of the bit
+has its origin in the middle of the bit's end, its z axis is T's, and its x axis runs along
 the width of the bit.
 """
 

@@ -2,7 +2,8 @@
 
 In the tool frame T the handle is the x axis, and the wrench turns nuts about z: the jaw opens along
 x. At work z_T points down. The jaw's frame J has its origin midway between the pads, its x axis out
-of the mouth, and its y axis from the left pad to the right one, as seen from above at work.
+of the mouth, and its y axis from the left pad to the right one. Left and right are as seen from
+above at work.
 """
 
 import math
@@ -151,7 +152,7 @@ class WrenchParams:
         )
 
     def inner_edge(self, t: np.ndarray) -> np.ndarray:
-        """Returns points on a pad and the throat, opposite those of `outer_edge`.
+        """Returns points on a pad and the throat, opposite the points of `outer_edge`.
 
         Args:
             t: Outline parameters from the tip (0) to the back (1), (n,).
@@ -192,7 +193,7 @@ CORNERS = 4
 """Corner points of a handle's section."""
 
 TAIL, TAIL_BORE = 0.019, 0.58
-"""Radius of a ring or fork at the handle's free end, m, and that of its hole as a fraction."""
+"""Radius of a ring or fork at the handle's free end, m, and its hole's as a fraction."""
 
 
 def wrench_parts(params: WrenchParams) -> tuple[PartDescription, ...]:

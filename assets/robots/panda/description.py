@@ -1,6 +1,6 @@
 """The Panda's description in SI units: published parameters, joints, and geometry by link.
 
-Frames are those of the modified (Craig) Denavit-Hartenberg convention: the frame of link i turns
+Frames follow the modified (Craig) Denavit-Hartenberg convention: the frame of link i turns
 about its own z axis, and its pose in the frame of link i - 1 is
 RotX(alpha) TransX(a) RotZ(q) TransZ(d).
 """

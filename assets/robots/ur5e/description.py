@@ -3,7 +3,7 @@
 The first link is a stand, which carries the arm's base. The tubes of the upper arm and of the
 forearm lie beside the plane of the joints' axes, by the offsets that [ROS] gives.
 
-Frames are those of the standard Denavit-Hartenberg convention: the pose of frame F_i in F_{i-1} is
+Frames follow the standard Denavit-Hartenberg convention: the pose of frame F_i in F_{i-1} is
 RotZ(q_i) TransZ(d_i) TransX(a_i) RotX(alpha_i), and F_6 is the flange. The frame of link i in the
 model file is F_{i-1} RotZ(q_i), so that the link turns about its own z axis.
 

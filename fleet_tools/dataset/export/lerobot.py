@@ -18,7 +18,7 @@ A row of `data` holds an observation, the action to imitate, and the result of t
 LeRobot's learners imitate all actions of an episode, and chunks of them, so an episode here is an
 episode, or a run of steps to imitate in it, see `ExportSource.pieces`. `not_imitated` has
 `attempt` and `step` instead of what counts rows.
-There are statistics of state, action and color images. The layout is that of LeRobot 0.4
+There are statistics of state, action and color images. The layout is LeRobot 0.4's
 (https://github.com/huggingface/lerobot).
 """
 

@@ -9,7 +9,7 @@ imitate in it, see `ExportSource.pieces`; `infos` has `imitate` and `executed_ac
 too. Episodes are stored in Minari's own layout, so hardly anything is copied. The links are
 relative: dataset and view can be moved together. Minari numbers the episodes from 0 to n - 1; the
 number of an episode's attempt is `id` in `dataset.storage.get_episode_metadata([n])`, beside
-`first_step`, `seed`, `outcome`, `error` and `scene`. The layout is that of Minari 0.5
+`first_step`, `seed`, `outcome`, `error` and `scene`. The layout is Minari 0.5's
 (https://minari.farama.org).
 """
 

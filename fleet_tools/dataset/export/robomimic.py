@@ -17,7 +17,7 @@ robomimic's learners imitate all `actions` of a demonstration, so a demonstratio
 a run of steps to imitate in it, see `ExportSource.pieces`.
 Observations are not copied. Paths are relative: dataset and view can be moved together.
 If the episodes' files are missing, links fail, and HDF5 reads virtual observations as NaN or 0.
-The layout is that of https://robomimic.github.io/docs/datasets/overview.html.
+The layout is described at https://robomimic.github.io/docs/datasets/overview.html.
 """
 
 import json

@@ -12,7 +12,7 @@ Learners imitate all actions of an episode of this layout, so it is an episode, 
 imitate in it, see `ExportSource.pieces`. `final` has a row for each of the attribute `episodes`.
 Every array is compressed, in format 2, which zarr 2 and 3 read; each image is a chunk.
 Attributes: `fleet_tools`, the header, and `episodes`, the metadata of each episode.
-The layout is that of https://github.com/real-stanford/diffusion_policy, `replay_buffer.py`.
+The layout is described at https://github.com/real-stanford/diffusion_policy, `replay_buffer.py`.
 """
 
 import math

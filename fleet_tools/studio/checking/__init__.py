@@ -1,6 +1,6 @@
 """The check of a model: what its family needs, measured on its collision geometry, and a trial.
 
-`general_rules` measures a model and holds what every model needs, `assets.families` what those of
-each family need, and `expert_trials` lets the expert use the model. The program is
+`general_rules` measures a model and holds what every model needs, `assets.families` what the models
+of each family need, and `expert_trials` lets the expert use the model. The program is
 `python -m fleet_tools.assets check FOLDER`.
 """

@@ -51,7 +51,7 @@ def tasks_of(model: Model, task: str | None) -> list[str]:
 
     Args:
         model: The model.
-        task: Name or path of the only one; None for those of the package that use its family.
+        task: Name or path of the only one; None for the package's that use its family.
 
     Raises:
         ConfigError: The task uses other families.
@@ -113,7 +113,7 @@ def failing_stage(outcome: str, info: Mapping[str, Any]) -> str | None:
     """Returns the stage at which an expert's episode failed; None after a success.
 
     It is "simulation", "planning", "expectation at keyframe K" for the keyframe at which most
-    attempts failed, or, where no attempt failed before the end, the stage in which it ended:
+    attempts failed, or the stage in which it ended, where no attempt failed before the end:
     "approach", "actuation", "motion to keyframe K" or "retreat".
 
     Args:

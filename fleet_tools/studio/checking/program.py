@@ -127,8 +127,8 @@ class CheckOptions(cli.Options):
     folder: Annotated[Path, Positional]
     """Folder of the model."""
     task: str | None = None
-    """Task in which it is tried, by name or by the path of its YAML file (default: those of the
-    package that use its family)."""
+    """Task in which it is tried, by name or by the path of its YAML file (default: the package's
+    that use its family)."""
     scenes: CountOrZero = 4
     """Number of scenes in which the expert tries it; 0 only measures."""
     seed: Seed = 0

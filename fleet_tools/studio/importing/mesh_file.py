@@ -16,8 +16,8 @@ class RawMesh:
     """The unchecked content of a mesh file, including NaN, duplicates and holes.
 
     Attributes:
-        vertices: Positions, (n, 3), in the axes of the file, and in its unit; that of COLLADA
-            files, which say it, is already m.
+        vertices: Positions, (n, 3), in the axes of the file, and in its unit; COLLADA files
+            say it, and are already in m.
         triangles: Vertex indices, (m, 3).
         notes: How it was made, if it was not read.
     """

@@ -59,8 +59,8 @@ class MaterialOptions(OptionGroup):
     modulus: Positive | None = None
     """Hydroelastic modulus, Pa, of a compliant material."""
     rigid: bool = False
-    """Rigid, not compliant; contact with other rigid objects, such as the table, is then that of
-    points alone."""
+    """Rigid, not compliant; contact with other rigid objects, such as the table, is then at points
+    alone."""
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -75,7 +75,7 @@ class MaterialOptions(OptionGroup):
         return self
 
     def make(self) -> Material:
-        """Returns the material; its density is that of the mesh only if no mass is given."""
+        """Returns the material; its density is used only if no mass is given."""
         material = PLAIN if self.material is None else MATERIALS[self.material]
         return replace(
             material,

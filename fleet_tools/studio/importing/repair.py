@@ -123,7 +123,7 @@ def repaired_shells(solid: Solid) -> tuple[list[Shell], list[str]]:
 
 @dataclass(frozen=True)
 class _Winding:
-    """Triangles whose winding agrees with that of their neighbours.
+    """Triangles whose winding agrees with their neighbours'.
 
     Attributes:
         triangles: Vertex indices, (m, 3).

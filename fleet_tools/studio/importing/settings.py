@@ -203,8 +203,8 @@ class JointSettings(OptionGroup):
     at: VectorArgument = (0.0, 0.0, 0.0)
     """Point on the axis, m in the model frame."""
     limits: RangeArgument = None
-    """Lowest and highest position, in m, or in degrees of a revolute joint; 0 is that of the
-    file."""
+    """Lowest and highest position, in m, or in degrees of a revolute joint; 0 is the
+    file's."""
     resistance: Positive = 10.0
     """Force in N, or torque in N m, up to which the brake holds; `joint_resistance` in a task file
     draws others."""

@@ -57,7 +57,7 @@ class TrialProcess:
         folder: Folder of the model.
         scenes: Number of scenes in which the expert tries it.
         seed: Seed of the first scene.
-        task: Name or path of the task; None for those of the package that use its family.
+        task: Name or path of the task; None for the package's that use its family.
     """
 
     def __init__(self, folder: Path, scenes: int, seed: int, task: str | None = None) -> None:

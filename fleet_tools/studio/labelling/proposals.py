@@ -1,7 +1,7 @@
 """What follows from labels: their mirror images, and the pose of the hand on the handle.
 
 A plane in which a body is symmetric passes through the centroid of its surface, and its normal is
-an eigenvector of the surface's second moment: three planes are the only candidates, unless two
+an eigenvector of the surface's second moment. Three planes are the only candidates, unless two
 eigenvalues coincide.
 
 The frame G of the hand has its origin in the middle of the handle, x along it to the working end,

@@ -206,7 +206,7 @@ class MeshSubject:
         output: Assets folder to which the model goes.
         name: Name of the model; None takes the file's.
         scale: Size of the model at the beginning.
-        keypoints: Names of keypoints that it needs beside those of the package's tasks.
+        keypoints: Names of keypoints that it needs beside the keypoints of the package's tasks.
     """
 
     file: Path

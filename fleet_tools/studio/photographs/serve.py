@@ -3,7 +3,7 @@
 This program runs in an environment that has `bpy` and not this package: start this file with that
 environment's Python, or let `python -m fleet_tools.blender` do so. Apart from Blender it needs only
 the standard library. A Blender process holds only one scene, so each of a pool of processes runs
-`drawing.py`. Scenes are written as standard glTF, which those of Drake are not quite.
+`drawing.py`. Scenes are written as standard glTF, which Drake's are not quite.
 """
 
 import argparse
