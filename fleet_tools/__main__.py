@@ -33,6 +33,7 @@ GROUPS = {
         "dataset": ("dataset.__main__", "Describes and exports datasets."),
         "leaderboard": ("leaderboard.__main__", "Checks and ranks results on one page."),
         "reproduce": ("reproduce", "Makes a stored result again, and compares the two."),
+        "checkpoints": ("checkpoints", "Lists and gets trained policies of this release."),
         "doctor": ("doctor", "Checks what this machine can do."),
     },
     "make": {

@@ -7,6 +7,7 @@ an experiment by their intervals.
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -107,7 +108,7 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
             entry["code"] = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", _PRELUDE + script],
                 cwd=folder,
-                env={**os.environ, "FLEET_TOOLS_PYTHON": sys.executable, "PYTHONPATH": _path()},
+                env={**os.environ, "PYTHONPATH": _path()},
                 stdout=_STDERR,
             ).returncode
         finally:
@@ -119,9 +120,9 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
     return 0
 
 
-_PRELUDE = """\
-python() { "$FLEET_TOOLS_PYTHON" "$@"; }
-fleet-tools() { python -m fleet_tools "$@"; }
+_PRELUDE = f"""\
+python() {{ {shlex.quote(sys.executable)} "$@"; }}
+fleet-tools() {{ python -m fleet_tools "$@"; }}
 """
 
 
