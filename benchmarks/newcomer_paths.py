@@ -5,15 +5,16 @@ Python of an environment into which only the wheel and the extras that the page 
 installed. What is printed, in Markdown, are the minutes that it took, beside those that are stated.
 """
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from console import print_now, table_head, table_row
 from tyro.conf import UseAppendAction
@@ -25,27 +26,27 @@ from fleet_tools.utils.machine import machine_name
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / each) for each in ("tests", "docs/_extensions")]  # which read the pages
 
-from support.namespaces import require_namespaces  # noqa: E402
-from support.page_runner import script  # noqa: E402
 from support.pages import Block, blocks  # noqa: E402
 
 TESTS = ("run", "slow")
+COLUMNS = ("path", "minutes", "stated", "minutes of installation", "result")
 
 
-def _all(block: Block) -> bool:
+def _tested(block: Block) -> bool:
     return block.test in TESTS
 
 
 @dataclass(frozen=True)
-class Path_:
+class Route:
     """What a newcomer does.
 
     Attributes:
         page: The page within docs, whose blocks run.
         minutes: The minutes in which it is to be done, without the installation.
         extras: Extras of the wheel that the page asks for.
-        taken: Which blocks of the page run.
+        taken: Which blocks of Python and bash run; those that install never do.
         smaller: What is replaced in them, since a newcomer tries less first.
+        file: Name of the file to which the page has its Python written; it is run if None.
         copied: Folders of the checkout that the page's commands read.
         after: More code, for what the page says in words.
     """
@@ -53,8 +54,9 @@ class Path_:
     page: str
     minutes: float
     extras: tuple[str, ...] = ()
-    taken: Callable[[Block], bool] = _all
+    taken: Callable[[Block], bool] = _tested
     smaller: tuple[tuple[str, str], ...] = ()
+    file: str | None = None
     copied: tuple[str, ...] = ()
     after: str = ""
 
@@ -63,49 +65,51 @@ _CLICKS = """
 import pytest
 test = "tests/studio/labelling/test_page.py::test_what_is_clicked_is_what_is_labelled_and_written"
 options = ["-c", "/dev/null", "--import-mode=importlib", "-p", "no:cacheprovider", "-q", "-rs"]
-_sys.path.insert(0, "tests")
+sys.path.insert(0, "tests")
 assert pytest.main([*options, "--rootdir=.", test]) == 0
 """
 _MACHINES = """
 import json
 from pathlib import Path
-_sys.path.insert(0, "tests")
+sys.path.insert(0, "tests")
 from support.namespaces import ray_machines
 fleet = Path("examples/fleet/hammer.yaml").read_text()
 Path("fleet.yaml").write_text(fleet.replace("data/hammer", str(Path("data/hammer").absolute())))
 with ray_machines(2, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64) as machines:
     where = ["--ray-address", machines[0].address, "--output"]
-    program = [_sys.executable, "-m", "fleet_tools"]
+    program = [sys.executable, "-m", "fleet_tools"]
     for command in (
         ["collect", "--tool", "hammer", "--episodes", "20", *where, "data/two"],
         ["fleet", "fleet.yaml", *where, "runs/two"],
     ):
         with machines[0].running("env", "-C", str(Path.cwd()), *program, *command) as process:
             assert process.wait() == 0, process.stderr.read()
-alone, two = (json.loads(Path("runs", each, "report.json").read_text()) for each in ("fleet", "two"))
+reports = [json.loads(Path(f"runs/{each}/report.json").read_text()) for each in ("fleet", "two")]
+alone, two = reports
 assert alone["curve"] == two["curve"], "two machines give other bits than one"
 """
 
 PATHS = {
-    "first episode": Path_("getting_started/first_episode.md", 2, ("video",)),
-    "own task": Path_(
+    "first episode": Route("getting_started/first_episode.md", 2, ("video",)),
+    "own task": Route(
         "tutorials/own_task.md",
         10,
         ("learning",),
         smaller=(("--epochs 80", "--epochs 20"), ("--scenes 5", "--scenes 1")),
         copied=("examples",),
     ),
-    "own mesh, by options and by clicks": Path_(
+    "own mesh, by options and by clicks": Route(
         "tutorials/own_mesh.md", 5, ("browser", "import"), copied=("tests",), after=_CLICKS
     ),
-    "own policy": Path_("tutorials/own_policy.md", 5, copied=("examples",)),
-    "own merge": Path_("tutorials/own_models.md", 2, ("learning",)),
-    "a submission": Path_(
+    "own policy": Route("tutorials/own_policy.md", 5, copied=("examples",)),
+    "own merge": Route("tutorials/own_models.md", 2, ("learning",)),
+    "a submission": Route(
         "benchmark/submitting.md",
         5,
         taken=lambda block: block.language == "python" or "--preview" in block.code,
+        file="my_module.py",
     ),
-    "a fleet on two machines": Path_(
+    "a fleet on two machines": Route(
         "tutorials/fleets.md",
         10,
         ("learning",),
@@ -114,12 +118,15 @@ PATHS = {
         copied=("examples", "tests"),
         after=_MACHINES,
     ),
-    "reinforcement learning": Path_(
+    "reinforcement learning": Route(
         "tutorials/reinforcement_learning.md",
         10,
         ("examples",),
-        taken=lambda block: "sac" in block.code and "evaluate" not in block.code,
-        smaller=(("learn --tool hammer", "learn --tool hammer --steps 3000 --every 1000"),),
+        taken=lambda block: "reinforcement_learning.sac" in block.code,
+        smaller=(
+            ("learn --tool hammer", "learn --tool hammer --steps 3000 --every 1000"),
+            ("--name sac --tool hammer", "--name sac --tool hammer --scenes 1"),
+        ),
         copied=("examples",),
     ),
 }
@@ -151,7 +158,7 @@ class NewcomerOptions(cli.Options):
     """An environment that has the wheel and all extras already, in place of new ones."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Walk:
     """What a path took.
 
@@ -168,13 +175,10 @@ class Walk:
     stated: float
     install: float | None
     problem: str = ""
-    columns: tuple[str, ...] = field(
-        default=("path", "minutes", "stated", "minutes of installation", "result"), repr=False
-    )
 
     @property
     def row(self) -> list[str]:
-        """Cells of the table."""
+        """Cells of `COLUMNS`."""
         result = "failed" if self.problem else "ok" if self.minutes <= self.stated else "too long"
         install = "" if self.install is None else f"{self.install:.1f}"
         return [self.name, f"{self.minutes:.1f}", f"{self.stated:g}", install, result]
@@ -187,14 +191,14 @@ def _walk_all(options: NewcomerOptions) -> int:
     for name in names:
         require_name("path", name, PATHS)
     walks: list[Walk] = []
-    print_now(options, table_head(Walk("", 0, 0, None).columns))
+    print_now(options, table_head(COLUMNS))
     with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
         for number, name in enumerate(names):
             walks.append(walk(name, Path(scratch, str(number)), options))
             print_now(options, table_row(walks[-1].row))
             if walks[-1].problem:
                 print(walks[-1].problem, file=sys.stderr, flush=True)
-    rows = [dict(zip(each.columns, each.row, strict=True)) for each in walks]
+    rows = [dict(zip(COLUMNS, each.row, strict=True)) for each in walks]
     summary = {"machine": machine_name(), "paths": rows}
     options.report(summary, lambda: f"\nOn {machine_name()}.")
     return cli.OK if all(each.row[-1] == "ok" for each in walks) else cli.FAILED
@@ -222,27 +226,37 @@ def walk(name: str, folder: Path, options: NewcomerOptions) -> Walk:
     return Walk(name, (time.monotonic() - started) / 60, path.minutes, install, done)
 
 
-def text(path: Path_) -> str:
-    """Returns the script of a path: the page's blocks that are taken, made smaller, and more."""
-    taken = [each for each in blocks(ROOT / "docs" / path.page) if _is_code(each, path)]
-    code = script(taken)
-    for large, small in path.smaller:
-        if repr(large)[1:-1] not in code and _words(large) not in code:
+def text(path: Route) -> str:
+    """Returns the script of a path: the page's blocks that are taken, made smaller, and more.
+
+    Raises:
+        ConfigError: The page has none, or lacks what is made smaller.
+    """
+    taken = [
+        (block.language, block.code)
+        for block in blocks(ROOT / "docs" / path.page)
+        if block.language in ("python", "bash") and "pip install" not in block.code
+        if path.taken(block)
+    ]
+    parts = ["import subprocess, sys", "sys.path.insert(0, '')"]
+    for language, code in taken:
+        for large, small in path.smaller:
+            code = code.replace(large, small)
+        if language == "bash":
+            parts.append(f"subprocess.run(['bash', '-euc', {code!r}], check=True)")
+        elif path.file is None:
+            parts.append(code)
+        else:
+            parts.append(f"open({path.file!r}, 'a').write({code!r})")
+    for large, _ in path.smaller:
+        if not any(large in code for _, code in taken):
             raise ConfigError(f"docs/{path.page} has no {large!r} any more.")
-        code = code.replace(large, small).replace(_words(large), _words(small))
-    return f"import sys\nsys.path.insert(0, '')\n{code}{path.after}"
+    if not taken:
+        raise ConfigError(f"docs/{path.page} has no blocks of this path any more.")
+    return "\n".join([*parts, path.after])
 
 
-def _is_code(block: Block, path: Path_) -> bool:
-    return block.language in ("python", "bash") and path.taken(block)
-
-
-def _words(text: str) -> str:
-    """Returns words as they stand in a script, as list items."""
-    return ", ".join(map(repr, text.split()))
-
-
-def _install(environment: Path, path: Path_, options: NewcomerOptions) -> str:
+def _install(environment: Path, path: Route, options: NewcomerOptions) -> str:
     extras = f"[{','.join(path.extras)}]" if path.extras else ""
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q"]
     pins = ["-c", str(options.constraints.absolute())]
@@ -253,9 +267,16 @@ def _install(environment: Path, path: Path_, options: NewcomerOptions) -> str:
 
 
 def _run(command: Sequence[str], folder: Path) -> str:
-    """Runs a command away from the checkout; returns the end of its output if it fails."""
-    done: subprocess.CompletedProcess[Any] = subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    """Runs a Python away from the checkout; returns the end of its output if it fails."""
+    programs = Path(command[0]).parent
+    without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=without | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     return "" if done.returncode == 0 else done.stdout[-3000:] or f"exit code {done.returncode}"
 
