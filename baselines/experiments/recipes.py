@@ -29,6 +29,7 @@ Kind = Literal["entry", "experiment", "figure"]
 
 RESULTS, EXPERIMENTS, IMAGES = Path("leaderboard/results"), Path("experiments"), Path("docs/images")
 FIGURES = IMAGES / "findings.yaml"
+TABLE = Path("docs/results/tables/findings.md")
 LINKED = ("experiments", "examples", "docs")
 """Folders of a checkout that commands read and never write."""
 RUNS, DRAWN = "runs/fleets", "figures"
@@ -155,6 +156,8 @@ def _figures(checkout: Path, experiments: Mapping[str, Recipe]) -> dict[str, Rec
         commands = dict.fromkeys(command for part in parts for command in part.commands)
         stored = {made: path for part in parts for made, path in part.stored.items()}
         stored[Path(DRAWN, f"{name}.png")] = IMAGES / f"{name}.png"
+        if name == "findings_success":  # whose panels are the columns of the table
+            stored[Path(DRAWN, TABLE.name)] = TABLE
         recipes[name] = Recipe(name, "figure", (*commands, draw), stored)
     return recipes
 

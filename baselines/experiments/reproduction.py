@@ -154,9 +154,9 @@ def compare_all(recipe: Recipe, checkout: Path, folder: Path) -> list[Agreement]
 def _compare(name: Path, stored: Path, made: Path) -> Agreement:
     if name.suffix == ".json":
         return _compare_experiments(name, stored, made)
-    if name.suffix == ".png":
+    if name.suffix in (".png", ".md"):
         same = stored.read_bytes() == made.read_bytes()
-        text = "the same file" if same else "another picture; its experiments say whether it agrees"
+        text = "the same file" if same else "another file; its experiments say whether it agrees"
         return Agreement(str(name), None, int(same), 1, text, True)
     return _compare_evaluations(name, stored, made)
 

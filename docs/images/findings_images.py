@@ -1,4 +1,4 @@
-"""Draws the figures of "What we found": `python docs/images/findings_images.py`.
+"""Draws the figures of "What we found", and its table: `python docs/images/findings_images.py`.
 
 They are `findings_success.png`, success rates by method, `findings_bytes.png`, the same over the
 bytes that all robots together send and receive, and `findings_memory.png`, the same methods with
@@ -24,6 +24,9 @@ from fleet_tools.baselines.experiments.result import Row, read_result
 
 HERE = Path(__file__).parent
 EXPERIMENTS = HERE.parents[1] / "experiments"
+TABLE_OF = "findings_success"
+"""Figure whose panels the table has as columns."""
+TABLE_FILE = HERE.parent / "results" / "tables" / "findings.md"
 SHOWN: dict[str, dict[str, list[str]]] = yaml.safe_load((HERE / "findings.yaml").read_text())
 """Stems of experiments, by the name of the figure, and by the title or legend in it."""
 
@@ -38,32 +41,89 @@ KINDS = {
 }
 """Colours by the kind of policy."""
 
+TABLE = {
+    "joint": "trained on all data (`joint`)",
+    "density_gate": "five networks: `density_gate`",
+    "concatenation": "five networks: `concatenation`",
+    "oracle_routing": "five networks: oracle of the task",
+    "compress": "one network: `compress`",
+    "compress_then_fed_sgd": "one network: `compress`, then 100 gradients",
+    "compress_narrow": "one network: `compress` of narrow ones",
+    "least_squares": "one network: `least_squares`",
+    "fleet_merge": "one network: `fleet_merge`",
+    "naive_average": "one network: average",
+    "partition": "control: `partition`",
+    "untrained_head_refit": "control: untrained, last layer fitted",
+    "fed_sgd": "control: 300 gradients (`fed_sgd`)",
+    "fed_sgd_100": "control: 100 gradients",
+    "best_single": "control: best robot alone",
+}
+"""Rows of the table: the cell of the first column, by arm or reference."""
+
 _TOGETHER = ("concatenation", "density_gate", "gated_refit", "oracle_routing")
 _POOLED = ("joint", "joint_wide", "joint_ensemble")
 
 
-def main(experiments: Path = EXPERIMENTS, folder: Path = HERE) -> None:
-    """Writes the figures whose experiments have results.
+def main(
+    experiments: Path = EXPERIMENTS, folder: Path = HERE, table_file: Path = TABLE_FILE
+) -> None:
+    """Writes the figures whose experiments have results, and the table.
 
     Args:
         experiments: Folder of the experiments' results.
-        folder: Folder of the figures.
+        folder: That of the figures.
+        table_file: File of the table.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, shown in SHOWN.items():
-        files = {
-            title: [experiments / f"{s}.json" for s in stems] for title, stems in shown.items()
-        }
-        if not all(file.is_file() for of_title in files.values() for file in of_title):
+        files = [experiments / f"{stem}.json" for stems in shown.values() for stem in stems]
+        if not all(file.is_file() for file in files):
             continue
-        results = {title: list(map(read_result, of_title)) for title, of_title in files.items()}
+        results = read_all(name, experiments)
         panels = {title: of_title[0] for title, of_title in results.items()}
+        if name == TABLE_OF:
+            table_file.write_text(table(panels), encoding="utf-8")
         with style.context("default"):
             if name == "findings_memory":
                 figure = memory_figure(results)
             else:
-                figure = (success_figure if name == "findings_success" else bytes_figure)(panels)
+                figure = (success_figure if name == TABLE_OF else bytes_figure)(panels)
             figure.savefig(folder / f"{name}.png", dpi=150)
+
+
+def read_all(name: str, experiments: Path = EXPERIMENTS) -> dict[str, list[Stored]]:
+    """Returns what a figure shows, by the title or legend in it."""
+    return {
+        title: [read_result(experiments / f"{stem}.json") for stem in stems]
+        for title, stems in SHOWN[name].items()
+    }
+
+
+def table(panels: Mapping[str, Stored] | None = None) -> str:
+    """Returns success rates of panels, and what the arms transfer, as Markdown.
+
+    Args:
+        panels: The panels; the stored ones if None.
+    """
+    if panels is None:
+        panels = {title: of_title[0] for title, of_title in read_all(TABLE_OF).items()}
+    columns = [
+        {row["arm"]: row for row in rolled_out(result["rows"])} for _, result in panels.values()
+    ]
+    titles = [title.removeprefix("Meta-World ") for title in panels]
+    lines = [f"| one merge | {' | '.join(titles)} | MB |", "|---" * (len(columns) + 2) + "|"]
+    for arm, label in TABLE.items():
+        rows = [column[arm] for column in columns]
+        rates = " | ".join(f"{row['success']['rate']:.0%}" for row in rows)
+        arms = [
+            row
+            for row, (experiment, _) in zip(rows, panels.values(), strict=True)
+            if arm in experiment.arms
+        ]
+        sent = sorted(row["bytes"] / 1e6 for row in arms)
+        span = " to ".join(f"{each:,.{1 if each < 10 else 0}f}" for each in (*sent[:1], *sent[-1:]))
+        lines.append(f"| {label} | {rates} | {span} |")
+    return "\n".join(lines) + "\n"
 
 
 def success_figure(results: Mapping[str, Stored]) -> Figure:
@@ -196,4 +256,5 @@ if __name__ == "__main__":
     parser.add_argument("--results", type=Path, default=EXPERIMENTS)
     parser.add_argument("--output", type=Path, default=HERE)
     given = parser.parse_args()
-    main(given.results, given.output)
+    elsewhere = given.output != HERE
+    main(given.results, given.output, given.output / "findings.md" if elsewhere else TABLE_FILE)
