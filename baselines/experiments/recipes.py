@@ -1,7 +1,7 @@
 """Recipes: the commands that made what is stored, read from where they stand in a checkout.
 
-    entry of the leaderboard    the bash blocks of its README.md; without one, the "command" of each
-                                of its results
+    entry of the leaderboard    the bash blocks of its README.md; without one, which policies of the
+                                package lack, `evaluate` with the options that its results name
     experiment                  "# Data:" in the head of its YAML file, or of one that it extends,
                                 and the program `experiment`
     figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
@@ -15,6 +15,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,7 @@ from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, require_name, shown
 from fleet_tools.evaluation.result_folder import RESULT
 from fleet_tools.leaderboard.result_folders import README, find_result_folders
+from fleet_tools.policies.sources import built_in_description
 from fleet_tools.storage import strict_json
 
 Kind = Literal["entry", "experiment", "figure"]
@@ -39,7 +41,9 @@ _DATA = re.compile(r"^# Data: ((?:.*\\\n#)*.*)$", re.MULTILINE)
 _AS = re.compile(r"as (\w+)")
 _BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
-_EVALUATE = ["python", "-m", "fleet_tools.evaluate"]
+_EVALUATE = ("python", "-m", "fleet_tools.evaluate")
+_KEPT = ("--policy", "--level", "--tool")
+_WORD = re.compile(r"[a-z_]+")
 _COLLECTS = re.compile(r"\bcollect\b")
 
 
@@ -99,22 +103,28 @@ def _entry_text(checkout: Path, name: str, folders: list[Path]) -> str:
     readme = checkout / RESULTS / name / README
     if readme.is_file():
         return "".join(_BLOCK.findall(readme.read_text(encoding="utf-8")))
-    return "\n".join(_stored_command(checkout / each / RESULT) for each in folders)
+    return "\n".join(_stored_command(checkout, each) for each in folders)
 
 
-def _stored_command(file: Path) -> str:
-    """Returns the command that a result says it was made by, which a shell takes as one command.
+def _stored_command(checkout: Path, folder: Path) -> str:
+    """Returns the command of a result of one of the package's own policies.
+
+    Of the stored command only the policy's name, level and tool are taken: it was written by
+    whoever submitted the result.
 
     Raises:
-        ConfigError: It starts another program than `evaluate`.
+        ConfigError: It names another policy, whose commands belong into a README.md.
     """
-    words = shlex.split(str(strict_json.load(file).get("command")))
-    if words[:3] != _EVALUATE:
+    words = shlex.split(str(strict_json.load(checkout / folder / RESULT).get("command")))
+    given = {name: value for name, value in pairwise(words) if name in _KEPT}
+    policy = given.get("--policy", "")
+    if not built_in_description(policy) or not all(map(_WORD.fullmatch, given.values())):
         raise ConfigError(
-            f"{file} says that it was made by {shown(words)}, not by {shlex.join(_EVALUATE)}. "
-            f"Write the commands into a {README} of the entry."
+            f"{folder / RESULT} names no policy of the package, but {shown(policy)}. Write the "
+            f"commands that made it into {RESULTS}/{folder.relative_to(RESULTS).parts[0]}/{README}."
         )
-    return shlex.join(words)
+    options = [word for pair in given.items() for word in pair]
+    return shlex.join([*_EVALUATE, *options, "--output", str(folder)])
 
 
 def _experiments(checkout: Path, entries: Mapping[str, Recipe]) -> dict[str, Recipe]:

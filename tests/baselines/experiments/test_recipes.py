@@ -201,16 +201,17 @@ def with_result(root: Path, **content: str) -> None:
     (root / RESULTS / "mine" / "episodes.jsonl").write_text("")
 
 
-def test_the_command_in_a_result_is_one_evaluation_whatever_it_says(tmp_path):
+def test_of_the_command_in_a_result_only_words_for_a_policy_of_the_package_run(tmp_path):
     root = checkout(tmp_path / "root", "")
     (root / RESULTS / "mine" / "README.md").unlink()
-    begin = "python -m fleet_tools.evaluate --policy"
-    with_result(root, command=f"{begin} zero; touch stolen $(touch too) `touch three`")
-    words = [*begin.split(), "zero;", "touch", "stolen", "$(touch", "too)", "`touch", "three`"]
-    assert calls(read_recipes(root)["mine"], tmp_path) == [words]
-    with_result(root, command="bash -c evil")
-    with pytest.raises(ConfigError, match="was made by"):
-        read_recipes(root)
+    own = "python -m fleet_tools.evaluate --policy zero"
+    with_result(root, command=f"evil; $(evil) --output /etc {own} --tool hammer ; `evil`")
+    (words,) = calls(read_recipes(root)["mine"], tmp_path)
+    assert words == [*own.split(), "--tool", "hammer", "--output", f"{RESULTS}/mine"]
+    for evil in ("bash -c evil", own.replace("zero", "evil:make"), f"{own} --tool $(evil)"):
+        with_result(root, command=evil)
+        with pytest.raises(ConfigError, match="names no policy of the package"):
+            read_recipes(root)
 
 
 def test_bad_usage_says_what_exists(tmp_path, capsys):
