@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT / each) for each in ("tests", "docs/_extensions")]  # w
 
 from support.pages import Block, blocks  # noqa: E402
 
-TESTS = ("run", "slow")
+TESTS = ("run", "slow", "cell")
 COLUMNS = ("path", "minutes", "stated", "minutes of installation", "result")
 
 
@@ -113,7 +113,7 @@ PATHS = {
         "tutorials/fleets.md",
         10,
         ("learning",),
-        taken=lambda block: block.test in TESTS and "--reference" not in block.code,
+        taken=lambda block: _tested(block) and "--reference" not in block.code,
         smaller=(("--episodes 500", "--episodes 40"),),
         copied=("examples", "tests"),
         after=_MACHINES,

@@ -184,7 +184,7 @@ def test_a_loop_ends_with_its_first_failure(tmp_path):
     root = checkout(tmp_path / "root", "")
     recipe = Recipe("mine", "entry", ("for k in a b; do echo $k >> log; test -e no; done",), {})
     report = prepare(recipe, root, tmp_path / "run")
-    assert run(recipe, tmp_path / "run", report, str) == 1
+    assert run(recipe, tmp_path / "run", report, lambda _: None) == 1
     assert (tmp_path / "run" / "log").read_text() == "a\n"
 
 
