@@ -42,7 +42,7 @@ class ListOptions(cli.Options):
 class GetOptions(cli.Options):
     """Copies checkpoints of this release into the cache, from a folder or from the network.
 
-    A file whose size or SHA-256 is not that of the manifest is refused, and not kept.
+    A file whose size or SHA-256 is not the manifest's is refused, and not kept.
 
     Exit codes:
     0: they are here.

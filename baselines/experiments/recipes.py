@@ -173,7 +173,7 @@ def _figures(checkout: Path, experiments: Mapping[str, Recipe]) -> dict[str, Rec
 
 
 def _expanded(text: str, texts: Mapping[str, str], source: str) -> Iterator[str]:
-    """Yields the lines of a text, with those of other entries in place of their names."""
+    """Yields the lines of a text, with the lines of other entries in place of their names."""
     for line in text.replace("\\\n", " ").splitlines():
         match = _DATA.fullmatch(line)
         if match is None:

@@ -1,7 +1,7 @@
 """Runs a recipe in a folder of its own, and compares what came out with what is stored.
 
 Bits are promised on the same kind of processor with the same versions; elsewhere success rates are
-compared: those of an evaluation scene by scene, by the score test of `evaluate --against`; those of
+compared: of an evaluation scene by scene, by the score test of `evaluate --against`; of
 an experiment by their intervals.
 """
 
@@ -89,7 +89,7 @@ def prepare(recipe: Recipe, checkout: Path, folder: Path) -> dict[str, Any]:
 def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str], None]) -> int:
     """Runs the commands that have not run; returns the exit code of the first that fails, or 0.
 
-    Their times are added to the report, in s: those of a command that was stopped and resumed, too.
+    Their times are added to the report, in s, also where a command was stopped and resumed.
 
     Args:
         recipe: The recipe.
@@ -232,7 +232,7 @@ def known_seconds(recipe: Recipe, checkout: Path) -> tuple[float | None, str]:
     """Returns what a recipe is known to take, s, and of what that was measured.
 
     Returns:
-        The time of a recorded run, and its machine; or that of the stored episodes of an entry
+        The time of a recorded run, and its machine; or the time of an entry's stored episodes
         alone, one after another; or None.
     """
     record = checkout / RECORDS / f"{recipe.name}.json"

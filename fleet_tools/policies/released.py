@@ -53,7 +53,7 @@ class Asset(Value):
     about: str = ""
 
     def problem(self, content: bytes) -> str | None:
-        """Returns why content is not that of the file, or None if it is."""
+        """Returns why content is not the file's, or None if it is."""
         if len(content) != self.size:
             return f"it has {len(content)} bytes instead of {self.size}"
         digest = hashlib.sha256(content).hexdigest()
