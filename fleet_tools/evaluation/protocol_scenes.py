@@ -25,9 +25,9 @@ class ProtocolScenes(gymnasium.Wrapper[dict[str, Any], np.ndarray, dict[str, np.
 
     Observations are as in an export to LeRobot (`lerobot_features`): the robot's senses and
     keypoints as one vector (n,) float32, and all other entries by their names. Cameras, where there
-    are any, give a mapping from their names to colour images (height, width, 3) uint8. Actions are the
-    task's. `info["is_success"]` is true in the last step of a success, and nowhere else, which is
-    what a result of `evaluate` counts.
+    are any, give a mapping from their names to colour images (height, width, 3) uint8. Actions are
+    the task's. `info["is_success"]` is true in the last step of a success, and nowhere else, which
+    is what a result of `evaluate` counts.
 
     Args:
         task: Name of a task of the protocol.
