@@ -1,6 +1,10 @@
 """Pages and docstrings have short sentences, whose nouns a reader need not look for."""
 
 import pytest
+
+pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
+
+from support.pages import DOCS, PAGES
 from support.prose import (
     LONG,
     PARENTHESIS,
@@ -23,6 +27,11 @@ def test_pages_are_easy_to_read_and_docstrings_no_harder_than_before():
     for kind, left in LEFT.items():
         places = [f"{fault.file}: {fault.text}" for fault in here if fault.kind == kind]
         assert len(places) <= left, "\n".join(places)
+
+
+def test_the_site_has_at_most_sixty_pages_of_prose():
+    generated = DOCS / "reference"  # from docstrings, options and types
+    assert len([page for page in PAGES if generated not in page.parents]) <= 60
 
 
 LONG_SENTENCE = f"{' '.join(['word'] * 36)}."
