@@ -55,8 +55,8 @@ class FleetOptions(cli.Options):
     """Folder of the fleet."""
     reference: ReferenceName | None = None
     """Train a reference instead: joint (one robot with all data), joint_wide (with as many
-    parameters as all robots), joint_ensemble (as many robots, each with all data), single (robots
-    that never merge), task_specific (likewise, one for each task), or task_specific_equal_steps
+    parameters as all robots), or joint_ensemble (as many robots, each with all data). Or
+    robots that never merge: single, task_specific (one for each task), or task_specific_equal_steps
     (with as many gradient steps as joint)."""
     restart: bool = False
     """Begin anew; a former fleet in the folder is kept beside it, as OUTPUT-former-1."""

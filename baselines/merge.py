@@ -172,7 +172,7 @@ def _problem(
     base: "State | None",
     blueprint: "Blueprint | None",
 ) -> "MergeProblem":
-    """Returns the problem: the user's own, or that of checkpoints, or that of other models."""
+    """Returns the problem: the user's own, or one of checkpoints or of other models."""
     from fleet_tools.baselines.merging.errors import MergeError
     from fleet_tools.baselines.merging.methods import registry
     from fleet_tools.baselines.merging.model_files import call, load_model

@@ -171,11 +171,11 @@ class ExpertPolicy:
     def info(self) -> dict[str, Any]:
         """What happened in this episode, as JSON data.
 
-        `planning_seconds` (sum over all plans), `plans` and `retreats` (numbers); `stage`, the
-        keyframe to which it is on its way, such as "after[1]", or "retreat" or "planning";
-        `failed_attempts`, each with the `keyframe` at which it failed and the `unmet` predicates
-        there; `planning_errors`, for which it found no plan; `unmet`, the success predicates that
-        do not hold now; and `explanation`, the same in words, unless all went well.
+        `planning_seconds` (sum over all plans), `plans` and `retreats` (numbers). `stage` is the
+        keyframe to which it is on its way, such as "after[1]", or "retreat" or "planning".
+        `failed_attempts` have each the `keyframe` at which it failed and the `unmet` predicates
+        there. There are also `planning_errors`, for which it found no plan; `unmet`, the success
+        predicates that do not hold now; and `explanation`, the same in words, unless all went well.
         """
         unmet = self._unmet_now()
         words = explanation(self._failures, self._planning_errors, self._stage, unmet)

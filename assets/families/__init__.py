@@ -152,7 +152,7 @@ def known_family(name: str) -> Family | None:
 
 
 def meanings_of(family: str, keypoints: Sequence[str]) -> dict[str, Meaning]:
-    """Returns the meanings of a family's keypoints; those of a user's own family have no text.
+    """Returns the meanings of a family's keypoints, none for a user's own family.
 
     Args:
         family: Name of the family.

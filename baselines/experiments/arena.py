@@ -61,8 +61,8 @@ class ExperimentArena(Protocol):
 
         Returns:
             Plain JSON data: numbers by name; "success" and "fine_tuned", for each task a row for
-            each policy with 1 for each scene of a success and 0 for the others; "curve" and "lines"
-            as `result` reads them.
+            each policy, with 1 for each scene of a success and 0 for the others. "curve" and
+            "lines" as `result` reads them.
 
         Raises:
             FailedRunError: The run failed.

@@ -75,7 +75,7 @@ class PlannedFleet:
 
 
 class Fleets:
-    """An arena of robots; the keys of its runs are those of `FleetConfig`.
+    """An arena of robots; the keys of its runs are in `FleetConfig`.
 
     With `lines`, the robots' policies before their last merge are joined by lines, and an arm's
     `method` and `options` are those that align them; its other keys are the fleet's.
@@ -195,14 +195,14 @@ def scene_successes(report: Report, arm: str) -> SceneSuccesses:
 
     Args:
         report: Report of a fleet.
-        arm: Name of the arm or the reference. For "single", the policies are those of all robots;
-            for "task_specific", with equal steps or not, in each task those of the robots with data
-            of it. For "best_single", it is the robot that solves most, in the mean over tasks;
-            chosen in the very scenes that are reported, it is an upper bound of what a choice could
-            give. For "oracle_routing", it is in each task the robot with the most episodes of it:
-            whoever knows the task and all robots' data needs no merge. Of equals, these take the
-            robot with the lower number. Otherwise, it is the distilled policy if there is one, or
-            else the combined one, or the merged one.
+        arm: Name of the arm or the reference. For "single", the policies are all robots'.
+            For "task_specific", with equal steps or not, they are in each task the ones of the
+            robots with data of it. For "best_single", it is the robot that solves most, in the mean
+            over tasks; chosen in the very scenes that are reported, it is an upper bound of what a
+            choice could give. For "oracle_routing", it is in each task the robot with the most
+            episodes of it: whoever knows the task and all robots' data needs no merge. Of equals,
+            these take the robot with the lower number. Otherwise, it is the distilled policy if
+            there is one, or else the combined one, or the merged one.
     """
     if arm not in ("single", *_OF_TASKS, *OF_SINGLE):
         return by_task((_beyond_merging(report) or report)["rollouts"])

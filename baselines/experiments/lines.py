@@ -82,8 +82,8 @@ def fleet_lines(
 
     Returns:
         For each pair of "robots" the "loss" and, with rollouts, the "success" rate, each with
-        "lambdas", "values", and the "height" of the barrier "at" a lambda; the success rate is the
-        mean over tasks, and "by_task" has that of each. "moved" is the fraction of units that
+        "lambdas", "values", and the "height" of the barrier "at" a lambda. The success rate is the
+        mean over tasks, and "by_task" has each task's. "moved" is the fraction of units that
         alignment moved, and "norms" how much the aligned policies differ, by parameter (see
         `NormRatio`).
 

@@ -38,7 +38,7 @@ def write_page(experiment: Experiment, result: Mapping[str, Any], folder: Path, 
         experiment: The experiment.
         result: Its result, see `result.make_result`.
         folder: Folder of the files.
-        stem: Name of the experiment, that of its files without their suffixes.
+        stem: Name of the experiment, and of its files without their suffixes.
     """
     names = save_figures(experiment, result, folder, stem)
     write_file(folder / f"{stem}.md", markdown_page(experiment, result, stem, names))
@@ -247,7 +247,7 @@ TABLES: dict[str, Table] = {
         _numbers("of_difference", ".1%"),
     ),
 }
-"""Tables by measure; others have those of plain numbers."""
+"""Tables by measure; others have tables of plain numbers."""
 
 _NO_MEASURES = (
     "arm", "value", "seeds", "tasks", "curve", "data_at_home", "pairs", "seconds", "against",

@@ -1,9 +1,10 @@
 """The stored result of an experiment: what each run measured, and rows over seeds.
 
 A result is one JSON file. In "experiment" it has the experiment; in "cells", for each "arm",
-"value" and "seed", what was measured (see `ExperimentArena.measure`); in "rows" the same over the
-seeds of each arm and value, and how its success rates differ from others'; in "failed" the runs
-that failed, and "why". Rows of experiments that ran before single runs were kept have no cells.
+"value" and "seed", what was measured (see `ExperimentArena.measure`). In "rows" it has the same
+over the seeds of each arm and value, and how its success rates differ from others'; in "failed" the
+runs that failed, and "why". Rows of experiments that ran before single runs were kept have no
+cells.
 """
 
 import json
@@ -66,14 +67,14 @@ def summarized(
     Args:
         arm: Name of the arm or the reference.
         value: Label of the value.
-        cells: Cells, of which those of other arms and values are left out.
+        cells: Cells, of which other arms' and values' are left out.
         own_scenes: Whether each seed was judged in scenes of its own.
 
     Returns:
-        The "arm", the "value", the number of "seeds" (fewer than planned if some failed), and by
-        the name of each measure the "median", "low" and "high" of its numbers, where None is
+        The "arm", the "value", the number of "seeds" (fewer than planned if some failed). It also
+        has by the name of each measure the "median", "low" and "high" of its numbers, where None is
         infinity; None if there are none. The "success" rate has its 95% interval over training runs
-        and scenes, as "rate", "low" and "high", where tasks have equal weights; "tasks" has the
+        and scenes, as "rate", "low" and "high", where tasks have equal weights. "tasks" has the
         numbers of solved scenes and of all, by task; "bytes" are medians; the "curve" has for each
         "round" medians, and "success". Lines have the number of "pairs", and the heights of their
         "barrier" (and "success_barrier"), and both norm ratios of all parameters and pairs.

@@ -30,7 +30,7 @@ def run_experiment(
 
     Args:
         experiment: The experiment.
-        stem: Its name, that of its files in `output`.
+        stem: Its name, and of its files in `output`.
         output: Folder of what is learned and measured, which several experiments may share.
         workers: Worker processes.
         quiet: Whether to show no progress bar.

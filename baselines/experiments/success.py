@@ -23,7 +23,7 @@ SuccessBySeed = Mapping[int, Successes]
 def success_rate(seeds: Sequence[Successes], own_scenes: bool) -> dict[str, float] | None:
     """Returns the mean over tasks of success rates, and its interval; None without rollouts.
 
-    Several policies of a seed, such as those of single robots, count by their mean.
+    Several policies of a seed, such as single robots', count by their mean.
 
     Args:
         seeds: Successes of each seed.
@@ -50,8 +50,9 @@ def compared(
 
     Returns:
         The "difference" of the mean over tasks of success rates, "low" and "high" of its 95%
-        interval, the two-sided "p" of no difference, the number of "seeds" that both have, and the
-        "verdict"; None without such seeds, or where tasks or scenes are not the same.
+        interval, and the two-sided "p" of no difference. It also has the number of "seeds" that
+        both have, and the "verdict"; None without such seeds, or where tasks or scenes are not the
+        same.
     """
     seeds = sorted(set(one) & set(other))
     pair = [[arm[seed] for seed in seeds] for arm in (one, other)]

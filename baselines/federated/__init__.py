@@ -27,7 +27,7 @@ held-out episodes, which no robot has, and sends it with the blueprint. From a r
 weights, the number of steps on which they were trained (the averaging weight), and a mean loss;
 with Fleet-Merge, also losses and gradients of the models that it sends (`merging.queries.query`).
 
-A robot's replies depend only on its assignment and the message: it keeps no optimizer moments from
+A robot's replies depend only on its assignment and the message. It keeps no optimizer moments from
 one round to the next, as in FedAvg (McMahan et al. 2017), and draws the order of its data from its
 seed and the epoch. A robot whose process died can therefore be started again, and a resumed run
 ends with the same bits.

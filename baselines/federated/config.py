@@ -93,8 +93,8 @@ class FleetConfig(Value):
         split: Partition of the episodes among the robots.
         held_out: Fraction of the episodes that the driver keeps: it measures the scaling of inputs
             and the loss of merged policies on them, and fine-tunes on them.
-        training: Training of each robot; `epochs` counts those of all rounds, and everything is
-            drawn from `seed`.
+        training: Training of each robot; `epochs` counts the epochs of all rounds, and everything
+            is drawn from `seed`.
         merge_every: Number of epochs between two merges; None merges once, at the end.
         equal_steps: Whether each robot trains for no fewer gradient steps than one robot with all
             of their episodes would in these epochs. This takes more epochs, see
@@ -110,11 +110,11 @@ class FleetConfig(Value):
         moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
             that a method asks for, relative to the root mean square of the matrix's entries.
         last_method: Merging method for what is made of the robots' networks after the last round,
-            and evaluated instead of the merged policy: an ensemble, such as "density_gate"
-            (`policies.gated`), "gated_refit" (with last layers that are fitted together behind the
-            gate) or "concatenation" (one last layer that is fitted to the hidden units of all
-            networks), "compress" (one network, of the robots' width or an option `width`), or any
-            other method; None for nothing.
+            and evaluated instead of the merged policy; None for nothing. It is an ensemble, such as
+            "density_gate" (`policies.gated`), "gated_refit" (with last layers that are fitted
+            together behind the gate) or "concatenation" (one last layer that is fitted to the
+            hidden units of all networks). Or it is "compress" (one network, of the robots' width or
+            an option `width`), or any other method.
         last_options: Options of the last method.
         distillation: Training of a policy of the robots' size, which begins with the last merged
             weights, imitates what the last method makes, and is evaluated instead of it; None for

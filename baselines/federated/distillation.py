@@ -102,7 +102,7 @@ def simulate(
 ) -> list[Path]:
     """Simulates episodes of each task, half with the combined policy and half with the merged one.
 
-    Scenes are drawn as those of datasets, so that no policy is evaluated in them. Episodes are
+    Scenes are drawn as for datasets, so that no policy is evaluated in them. Episodes are
     stored whether they succeed or not, and not simulated again.
 
     Args:

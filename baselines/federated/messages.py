@@ -1,7 +1,7 @@
 """What the robots of a fleet are sent, and what they answer: typed values, and these as bytes.
 
 Beside these there are queries (`merging.queries.query`). An answer is refused if it holds a name,
-shape or dtype that the network's weights do not have, or a number that is not finite, so that no
+shape or dtype that the network's weights do not have, or a number that is not finite. So no
 observation or action can be sent by mistake.
 """
 

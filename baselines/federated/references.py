@@ -20,7 +20,7 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
     Args:
         config: The other fleet.
         name: "joint": one robot has all episodes. "joint_wide": likewise, and its network is the
-            widest one that has no more parameters than those of all robots together, see `widened`.
+            widest one that has no more parameters than all robots' together, see `widened`.
             "joint_ensemble": as many robots as the fleet has all have all episodes, each its own
             initial weights and order of batches, and the policy averages their actions.
             "single": robots never merge, and their own policies, `robots/N.safetensors`, are the

@@ -170,7 +170,7 @@ def local_data_holder(
 ) -> LocalDataHolder:
     """Returns a data holder that answers queries about policies on some trajectories.
 
-    The loss is that of training: the mean over all steps, or over one batch's, which the
+    The loss is as in training: the mean over all steps, or over one batch's, which the
     seed draws.
 
     Args:

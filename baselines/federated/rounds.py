@@ -171,7 +171,7 @@ def _merge(
 
 
 def _leave_out(exchanges: Exchanges, error: DataHolderError) -> None:
-    """Leaves out the robot of an error, unless it is that of a data holder of the driver itself."""
+    """Leaves out the robot of an error, unless it comes from a data holder of the driver itself."""
     if not isinstance(error.holder, RobotDataHolder):
         raise error
     exchanges.leave_out(error.holder.robot, str(error))

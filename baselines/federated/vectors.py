@@ -154,7 +154,7 @@ def unpack(data: bytes, bits: int, count: int) -> np.ndarray:
 
     Raises:
         ConfigError: There is no such number of bits.
-        MessageError: The number of bytes is not that of so many integers, or what is left of the
+        MessageError: The number of bytes does not fit so many integers, or what is left of the
             last byte is not zero.
     """
     top_level(bits)

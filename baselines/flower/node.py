@@ -11,7 +11,7 @@ from fleet_tools.errors import ConfigError
 
 PARTITION, PARTITIONS, DATA = "partition-id", "num-partitions", "data"
 PROTECTION, CLIP = "protection", "clip"
-"""Keys of a SuperNode's `--node-config`; the first two are those of Flower's simulations."""
+"""Keys of a SuperNode's `--node-config`; the first two are as in Flower's simulations."""
 
 PROTECTIONS = ("none", "sums", "noise")
 """See `flower.protection`."""

@@ -29,7 +29,7 @@ class FlowerTransport:
         grid: Flower's grid, which a `ServerApp` is given.
         assignments: Assignments of the robots, by robot number; they go with each message.
         timeout_s: Time limit of an answer in exchanges without a deadline.
-        roster: The nodes; those of the grid by default.
+        roster: The nodes; the grid's by default.
         report: Is told of lost robots.
 
     Attributes:

@@ -141,8 +141,8 @@ def normalized_weights(controllers: Controllers, averaging_weights: AveragingWei
 
 
 AXES = {"A": "s s", "B": "s _y", "C": "_u s"}
-"""Axes of a controller, in the notation of `merging.symmetry`: those of an Elman network without a
-nonlinearity. A permutation matrix P there is the element T = P^T of GL(n) here."""
+"""Axes of a controller, in the notation of `merging.symmetry`: the axes of an Elman network without
+a nonlinearity. A permutation matrix P there is the element T = P^T of GL(n) here."""
 
 
 def align_by_assignment(source: Controller, target: Controller, P: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ class LinearFleetConfig(Value):
     Attributes:
         data: None is needed: robots learn from episodes of their experts.
         controllers: "static" laws u = K y of exact states (LQR), "dynamic" ones of 50 outputs
-            (LQG), or "opposite": optimal dynamic ones, half of them transformed by -I, which no
+            (LQG), or "opposite": optimal dynamic ones, half of them transformed by -I. No
             path within the stabilizing controllers joins if the plant is unstable and of odd
             dimension.
         tasks: Number of different tasks, 1 or 10, of the ten robots.
@@ -65,7 +65,7 @@ _ROBOTS, _EPISODES, _STEPS, _OUTPUTS = 10, 3, 100, 50
 
 
 class LinearControl:
-    """Fleets of linear controllers; the keys of runs are those of `LinearFleetConfig`.
+    """Fleets of linear controllers; the keys of runs are in `LinearFleetConfig`.
 
     Args:
         experiment: The experiment.

@@ -72,7 +72,7 @@ def learn_by_gradient(
 ) -> Controller:
     """Fits a controller by gradients through its dynamics (alg:lqg_learner).
 
-    It starts as the paper does, with A = 0 and standard Gaussian B and C, but uses L-BFGS on all
+    It starts as the paper does, with A = 0 and standard Gaussian B and C. But it uses L-BFGS on all
     demonstrations instead of gradient steps on one at a time, in coordinates in which y is white,
     and in two stages: first A is fixed, then all are free. (With all free from the start and fifty
     outputs, most starts led to unstable controllers.)

@@ -118,8 +118,8 @@ def merge_by_least_squares(
     Args:
         controllers: Controllers of one shape.
         averaging_weights: Relative weights of the controllers, not negative; equal by default.
-        reference: Index of the controller whose coordinates, balanced or its own, are those of the
-            merged one; by default that whose law is nearest to the mean law (`central_index`), so
+        reference: Index of the controller whose coordinates, balanced or its own, the merged one
+            has. By default it is the one whose law is nearest to the mean law (`central_index`), so
             that the order does not matter.
         balance: Whether all are first brought to balanced coordinates. Otherwise the loss depends
             on the coordinates of each controller, and states that hardly affect the law count as
@@ -161,7 +161,7 @@ def merge_by_gradient(
     merged one. This problem is convex; a negative determinant is reached through singular matrices,
     at which the loss is finite. In the second stage, the merged controller is always the optimal
     one for the transforms. Both use L-BFGS. (A descent over all variables from the start is slow if
-    the scales of B and C differ, and can follow a valley in which one transform grows without
+    the scales of B and C differ. It can follow a valley in which one transform grows without
     bound.)
 
     Args:

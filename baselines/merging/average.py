@@ -38,7 +38,7 @@ def normalize(averaging_weights: AveragingWeights | None, count: int) -> np.ndar
 class WeightedSum:
     """A sum of weighted models in float64, to which one is added at the cost of that one.
 
-    A model is taken away by its negative weight: what is left is exact up to rounding of the sum,
+    A model is taken away by its negative weight. What is left is exact up to rounding of the sum,
     so the average of the others is good unless the model taken away had nearly all the weight.
 
     Attributes:

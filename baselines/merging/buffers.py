@@ -50,7 +50,7 @@ def with_singular_vectors(
     Args:
         state: A merged model.
         form: One of the models of which it is made.
-        former: A model whose vectors it has: those of weights that differ are computed, too.
+        former: A model whose vectors it has: vectors of weights that differ are computed, too.
 
     Raises:
         MergeError: The weight that a spectral norm divides is itself computed from others.

@@ -16,7 +16,7 @@ Module = TypeVar("Module", bound=nn.Module)
 def copied(model: Module) -> Module:
     """Returns a copy of a module in evaluation mode.
 
-    Weights that hooks have computed, such as those of `torch.nn.utils.weight_norm`, are copied as
+    Weights that hooks have computed, such as by `torch.nn.utils.weight_norm`, are copied as
     constants until they are computed again; `copy.deepcopy` by itself refuses them.
     """
     held = (tensor for module in model.modules() for tensor in tensors_in(vars(module)))

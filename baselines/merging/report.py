@@ -102,7 +102,7 @@ def measure_merge(
 def pooled_loss(problem: MergeProblem) -> Measure | None:
     """Returns the function that measures a model's loss on all data.
 
-    These are those of all data holders, weighted by the averaging weights, or else the shared ones.
+    They are all data holders', weighted by the averaging weights, or else the shared ones.
 
     Returns:
         None if there are no data holders.

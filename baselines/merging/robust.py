@@ -38,8 +38,8 @@ from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.errors import UnknownNameError
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""rule(vectors, weights): one vector (k,) of those of n robots, (n, k), and of their averaging
-weights, (n,), float64."""
+"""rule(vectors, weights): one vector (k,) of the vectors of n robots, (n, k), and of their
+averaging weights, (n,), float64."""
 
 
 def mean(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -185,7 +185,7 @@ def robust_state(
     Args:
         problem: The models.
         permutations: One for each.
-        rule: One of `RULES`; with "mean", the result is that of `problem.mean`, to the bit.
+        rule: One of `RULES`; with "mean", the result is `problem.mean`'s, to the bit.
         byzantine: Largest number of robots that may send anything.
 
     Raises:
@@ -213,17 +213,17 @@ def robust_moments(
     """Returns moments of all robots by a rule, in place of `measurement.combine`.
 
     Of inputs, the nearest positive semidefinite matrix is returned, without negative eigenvalues
-    (Higham, "Computing a Nearest Symmetric Positive Semidefinite Matrix", 1988, Theorem 2.1), as
-    medians of such matrices need not be such, nor what a robot sends.
+    (Higham, "Computing a Nearest Symmetric Positive Semidefinite Matrix", 1988, Theorem 2.1).
+    Medians of such matrices need not be such, nor what a robot sends.
 
     Medians of inputs and targets apart would belong to no map from the ones to the others. So
     rules that take coordinates apart see each robot's own map M_i = G_i^-1 C_i instead of its
-    targets C_i, and the targets are those of the map M that they return, G M.
+    targets C_i, and the targets belong to the map M that they return, G M.
 
     Args:
         moments: Those of each robot, of one shape.
         weights: Averaging weights, which sum to 1, for "mean".
-        rule: One of `RULES`; with "mean", the result is that of `combine`, to the bit.
+        rule: One of `RULES`; with "mean", the result is `combine`'s, to the bit.
         byzantine: Largest number of robots that may send anything.
 
     Raises:

@@ -236,7 +236,7 @@ def _state_of(model: nn.Module | State) -> dict[str, torch.Tensor]:
 def _architecture(
     models: Sequence[nn.Module | State], states: Sequence[State], given: Any, method: str | Method
 ) -> tuple[nn.Module | None, nn.Module | None]:
-    """Returns the models' architecture, and that of the result if it has other sizes."""
+    """Returns the models' architecture, and the result's if it has other sizes."""
     module = next((each for each in models if isinstance(each, nn.Module)), None)
     if given is None:
         return module, None

@@ -1,4 +1,4 @@
-"""Meta-World as an arena: its tasks, environment, experts and datasets, beside those of tool use.
+"""Meta-World as an arena: its tasks, environment, experts and datasets, beside tool use's.
 
 tasks         names and sets of tasks, and the start of an episode
 env           the environment, with the interface of `envs.recorded_env.RecordedEnv`

@@ -26,7 +26,7 @@ FEATURES = 512
 _TRAINED = "resnet18"
 _SEED = 0
 _MAX_BYTES = 200_000_000
-"""Largest file of weights; those of ResNet-18 with its classifier have 47 MB."""
+"""Largest file of weights; ResNet-18's with its classifier have 47 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def _require_file(weights: str | Path, name: str | None) -> tuple[Path, os.stat_
 
 @functools.cache
 def _random_encoder() -> FrozenEncoder:
-    """Returns the encoder whose weights are drawn as those of an untrained one (He et al. 2015).
+    """Returns the encoder whose weights are drawn as for an untrained one (He et al. 2015).
 
     By NumPy and uniformly, as PyTorch's normal numbers may change with its version and processor.
     """

@@ -1,4 +1,4 @@
-"""Meta-World's environments with the interface of those of tool use."""
+"""Meta-World's environments with the interface of tool use's."""
 
 import hashlib
 from collections.abc import Mapping
@@ -61,14 +61,14 @@ class MetaWorldEnv(RecordedEnv):
         tasks: The tasks among which it is one, see `tasks.task_set`: one policy's.
         obs_mode: "state" or "features".
         render_mode: None, or "rgb_array" for images of the whole by `render`, which no policy sees.
-        encoder: Name of the encoder of images, such as "resnet18_random"; None for that of
+        encoder: Name of the encoder of images, such as "resnet18_random"; None for the one of
             `resnet_weights`. Stored data name it, so that no other encoder is taken for it.
         resnet_weights: File of the encoder's weights, see `encoder.open_encoder`; None for random
             ones.
 
     Raises:
         UnknownNameError: There is no such set, or mode.
-        ConfigError: The task is not in the set, or the weights are not those of `encoder`.
+        ConfigError: The task is not in the set, or the weights are not the ones of `encoder`.
         CheckpointError: The file does not hold the weights of a ResNet-18.
         MissingLibraryError: Meta-World, or what the observation mode needs, is not installed.
     """

@@ -100,7 +100,7 @@ class Blueprint(Value):
 
         Args:
             config: Configuration of the policy.
-            observation: Layout of the available entries, such as that of a dataset's header.
+            observation: Layout of the available entries, such as a dataset's header has.
             action: Layout of the demonstrated actions, likewise.
             scaling: Scaling of the entries that are read, and perhaps of others; None changes no
                 number.
@@ -198,8 +198,8 @@ class Blueprint(Value):
     def symmetry(self) -> "Symmetry":
         """Returns the table of the network's axes, for merging.
 
-        That of a class of a user's own is derived from what the network computes; those of other
-        parts are written by hand, see `PolicyNetwork.symmetry`, which takes milliseconds instead of
+        The table of a class of a user's own is derived from what the network computes. Other parts'
+        are written by hand, see `PolicyNetwork.symmetry`, which takes milliseconds instead of
         seconds, and are the same but for names.
 
         Raises:

@@ -118,7 +118,7 @@ _CELLS: dict[str, tuple[Callable[..., nn.RNNBase], Callable[..., Table]]] = {
 class RecurrentBody(Body):
     """A stack of recurrent layers.
 
-    Its hidden state is that of PyTorch's module: tensors (layers, B, width), two for an LSTM.
+    Its hidden state is as in PyTorch's module: tensors (layers, B, width), two for an LSTM.
 
     Args:
         config: Its configuration.

@@ -58,7 +58,7 @@ class PolicyConfig(Value):
         images: Encoder of colour images, the same for all cameras; None for a policy that reads
             none.
         reads: Names of the observation's entries that the policy reads; empty for all.
-        task_hidden: Whether the policy is told its task by nothing but what it sees: it does not
+        task_hidden: Whether the policy is told its task by nothing but what it sees. It does not
             read the task's one-hot, nor of padded keypoints the masks and the rows that some task
             of the demonstrations lacks, see `layout.numbers_read`. It still sees by what scenes of
             tasks differ, such as the form of a tool or the place of a goal.
@@ -217,7 +217,7 @@ def read_policy_config(
         source: Name of one of the `ARCHITECTURES`, path of a JSON or YAML file, or "module:Class",
             a body of a user's own. Classes that it names are trusted from now on.
         settings: Values that differ from it, by keys such as "body.width". Another `type`, such as
-            that of "head.type", keeps the former values that it has, too.
+            "head.type"'s, keeps the former values that it has, too.
         observations: Names of the entries that the policy reads; as in the source if None.
 
     Raises:

@@ -20,7 +20,7 @@ from fleet_tools.baselines.policies.bodies import Body, Hidden
 from fleet_tools.baselines.policies.part_configs import DiagonalConfig
 
 _LARGEST = 0.999
-"""Largest decay that is drawn: that of a memory of about a thousand steps."""
+"""Largest decay that is drawn, for a memory of about a thousand steps."""
 
 
 class DiagonalBody(Body):

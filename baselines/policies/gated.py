@@ -68,7 +68,7 @@ class GatedNetwork(nn.Module):
     ) -> tuple[torch.Tensor, Hidden]:
         """Computes chunks of actions; see `PolicyNetwork.forward`.
 
-        The hidden state is that of all members, one after the other.
+        The hidden state consists of all members', one after the other.
         """
         members = [cast(PolicyNetwork, member) for member in self.members]
         length = 0 if hidden is None else len(hidden) // len(members)

@@ -143,7 +143,7 @@ class Flow:
     """Straight paths x_t = (1 - t) z + t a from noise z to actions a (Liu et al. 2023, eq. 1).
 
     The network answers with the velocity; the mean of a - z given x_t makes the flow that takes the
-    distribution of z to that of a (Lipman et al. 2023, theorem 2).
+    distribution of z to a's (Lipman et al. 2023, theorem 2).
 
     Attributes:
         unit: Number of an action that counts as 1 on these paths; z is a standard normal.
@@ -172,7 +172,7 @@ class Diffusion:
     """Gaussian diffusion x = sqrt(b) a + sqrt(1 - b) z (Ho et al. 2020, eq. 4).
 
     The network answers with the noise z. b falls with the level by the cosine schedule of Nichol
-    and Dhariwal 2021 (eq. 17); time is the level's number divided by that of all.
+    and Dhariwal 2021 (eq. 17); time is the level's number divided by the number of all.
 
     Attributes:
         unit: Number of an action that counts as 1; z is a standard normal.

@@ -84,12 +84,12 @@ class PolicyNetwork(nn.Module):
             observations: The entries that the policy reads by name, (B, T, *shape), in their own
                 dtypes or, except for images, in the weights'.
             hidden: Hidden state after the steps before; None at the beginning of episodes.
-            noisy: What a head that is not linear also reads, see `DenoisingHead.forward`: the noise
-                from which it begins, (B, T, chunk * 6), zeros if it is not given; and times
+            noisy: What a head that is not linear also reads, see `DenoisingHead.forward`. It is the
+                noise from which it begins, (B, T, chunk * 6), zeros if it is not given; and times
                 (B, T, 1), if the network's answer at these is wanted, as in training.
 
         Returns:
-            Actions (B, T, chunk * 6), that of the step itself first, not clipped, and the hidden
+            Actions (B, T, chunk * 6), the step's own first, not clipped, and the hidden
             state after the last step.
         """
         return self.decide(self.features(observations), hidden, *noisy)

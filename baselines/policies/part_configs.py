@@ -34,7 +34,7 @@ class ModuleConfig(Value):
 
         Args:
             sizes: Of a body, the number of features that it reads, and if it is conditioned on the
-                task, of further ones that say which it is; of a head, the numbers of units and of
+                task, of further ones that say which it is. Of a head, the numbers of units and of
                 entries of a chunk of actions; none of an encoder.
         """
         module, _, name = self.module.partition(":")
@@ -140,8 +140,8 @@ class ResNet18Config(ModuleConfig):
             width and height.
         stages: Number of stages; fewer than the original's four leave more pixels for `pooling`.
         pooling: How channels become features: "mean" over pixels, as in the original, or
-            "position", the mean pixel of a channel's softmax over pixels (Levine et al. 2016),
-            which says where something is rather than how much of it there is.
+            "position", the mean pixel of a channel's softmax over pixels (Levine et al. 2016).
+            The latter says where something is rather than how much of it there is.
         frozen: Whether its weights and statistics stay as they are given, as in the paper's
             Meta-World experiments; see `resnet.load_features`.
     """
@@ -261,8 +261,8 @@ class FlowHeadConfig(ModuleConfig):
     Attributes:
         layers: Number of hidden layers of the network that gives the velocity.
         width: Number of units of each of them.
-        unit: Number of an action that counts as 1 beside the noise, whose deviation is 1; that of
-            demonstrated actions is about 0.2.
+        unit: Number of an action that counts as 1 beside the noise, whose deviation is 1;
+            demonstrated actions' is about 0.2.
         steps: Number of Euler steps from noise to actions.
     """
 

@@ -6,7 +6,7 @@ intermediate results fit the processor's cache, and leaves out absent points. On
 it found pass through the hidden layers again, with gradients. Of the last layer, each output needs
 one point alone: the gradients of its inputs and weights are weighted sums of rows.
 
-Outputs and gradients are those of all points, up to rounding. Under autocast, the first pass runs
+Outputs and gradients are as for all points, up to rounding. Under autocast, the first pass runs
 in its precision; gradients have the weights'.
 """
 
@@ -155,8 +155,8 @@ def _blocks(present: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor,
         present: (clouds, points) bool.
 
     Yields:
-        Indices of c clouds, those of their points, (c, p), the present ones first, and which of
-        these are present, (c, p) bool.
+        Indices of c clouds, the indices of their points, (c, p), the present ones first, and which
+        of these are present, (c, p) bool.
     """
     counts = present.sum(1)
     order = counts.argsort(descending=True)

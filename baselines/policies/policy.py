@@ -140,7 +140,7 @@ def load_checkpoint_policy(
     Args:
         path: Path of the checkpoint.
         env: The environment in which it is to act, if it is known: units, frames, the order of
-            keypoints and the scale of actions must be those of training. Shapes and dtypes are
+            keypoints and the scale of actions must be as in training. Shapes and dtypes are
             checked in any case.
         device: Device of the computation.
 

@@ -119,7 +119,7 @@ def mean_positions(channels: torch.Tensor) -> torch.Tensor:
 
 
 def load_features(encoder: ResNetEncoder, path: Path) -> None:
-    """Loads weights into an encoder, such as those of ImageNet, before a policy is trained.
+    """Loads weights into an encoder, such as ImageNet's, before a policy is trained.
 
     `CONVERSION` stores torchvision's; their classifier ("fc") is ignored, as are stages that the
     encoder lacks. BatchNorm's counters ("num_batches_tracked") may be missing.

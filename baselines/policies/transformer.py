@@ -3,8 +3,8 @@
 An episode may be of any length, so positions are ages, numbers of steps since a step. Every layer
 attends to the last `context` steps, and adds a learned number to each score, one for each head and
 age (Shaw et al. 2018 and Raffel et al. 2020 learn such positions). Keys and values of these steps
-are the hidden state, so that an action costs the work of one step, and equals that of a pass over
-the whole trajectory. L layers reach L (context - 1) steps back. Norms come first (Xiong et al.
+are the hidden state, so that an action costs the work of one step, and equals the result of a pass
+over the whole trajectory. L layers reach L (context - 1) steps back. Norms come first (Xiong et al.
 2020); there is no dropout.
 
 If it is conditioned on the task, a token made of the task's features in the first step of the
@@ -28,9 +28,9 @@ from fleet_tools.baselines.policies.part_configs import TransformerConfig
 class TransformerBody(Body):
     """A causal Transformer.
 
-    Its hidden state has a tensor for each layer, (2, B, heads, steps, width / heads): keys and
-    values of the task's token, if there is one, and of at most `context` - 1 steps, the oldest
-    first.
+    Its hidden state has a tensor for each layer, (2, B, heads, steps, width / heads). These are
+    keys and values of the task's token, if there is one, and of at most `context` - 1 steps, the
+    oldest first.
 
     Args:
         config: Its configuration.

@@ -100,7 +100,7 @@ class Batch:
 
     Attributes:
         observations: (B, T, *shape) by name.
-        actions: (B, T, chunk, 6): the action of a step, and those of the steps that follow. Entries
+        actions: (B, T, chunk, 6): the actions of a step and of the steps that follow. Entries
             after the end of an episode repeat its last step.
         imitated: (B, T, chunk) bool, True for actions to imitate.
     """

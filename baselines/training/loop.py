@@ -48,7 +48,7 @@ def imitation_losses(
     """Returns the losses of a network on demonstrations.
 
     For a linear head it is the paper's loss (section 2), as a mean over the entries of an action,
-    or that of absolute errors: the hidden state is the network's own from the first step of the
+    or of absolute errors: the hidden state is the network's own from the first step of the
     episode on. Other heads have theirs, see `heads`. Of a chunk, it is the mean over the
     actions to imitate; a head does not read the others.
 
@@ -122,9 +122,8 @@ def train(
         config: Configuration of training.
         state: The first state; it is not changed.
         epochs: Number of epochs to complete; None for all that remain of the configuration's.
-        proximal: Weight mu of the proximal term of FedProx (Li et al. 2020, equation 2): mu / 2
-            times the squared distance of the weights from those of the first state is added to the
-            loss; 0 for none.
+        proximal: Weight mu of the proximal term of FedProx (Li et al. 2020, equation 2), 0 for
+            none: mu / 2 times the squared distance of the weights from the first state's.
         after_batch: Called after each batch with a function that returns a copy of the present
             state. Training ends if it returns False, even within an epoch.
 

@@ -1,7 +1,7 @@
 """The experts that know what their observations show: point clouds, and the arm's own senses.
 
 Beside the task file, `perceived_expert` is told which tool and object there are, so that it knows
-their models (a known instance); `perceived_expert_category` knows the models of training scenes,
+their models (a known instance). `perceived_expert_category` knows the models of training scenes,
 of whose families tool and object are. Where they are, and of what size, both find by registration.
 Joints of the object begin where the model file says. What they do not see, contacts above all, they
 do not judge: if the plan is over and the episode goes on, there was no success.

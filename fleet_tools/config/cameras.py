@@ -105,7 +105,7 @@ class StructuredLight(Value):
 
     Axial noise sigma_z = floor + growth (z - nearest)^2 and lateral noise follow Nguyen,
     Izadi and Lovell, "Modeling Kinect sensor noise for improved 3D reconstruction and tracking"
-    (2012), for surfaces that are inclined by up to 60 degrees.
+    (2012). They hold for surfaces that are inclined by up to 60 degrees.
     """
 
     rows: Count = 480

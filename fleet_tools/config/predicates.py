@@ -180,7 +180,7 @@ class OnBody(Value):
     """A link of the object lies on another link, and not on the table.
 
     The two are in contact, the centre of mass of the upper one is higher by at least a given
-    distance (which excludes that they touch side by side), and the upper one does not touch the
+    distance (which excludes that they touch side by side). The upper one does not touch the
     table. Whether something holds it, and whether it is at rest, is for `contact` and `still` to
     say; so is what lies on the table or on the tool.
     """

@@ -13,7 +13,7 @@ def dirichlet_partition(
     """Partitions items among robots, each of which has its own mixture of labels.
 
     Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated
-    Visual Classification", 2019: every robot draws its mixture from Dirichlet(alpha p), where p are
+    Visual Classification", 2019. Every robot draws its mixture from Dirichlet(alpha p), where p are
     the shares of the labels in the pool, and takes items of labels drawn from it, as long as there
     are any. Robots take one item at a time in turn, so that all meet the same scarcity, and their
     numbers of items differ by at most one.

@@ -141,9 +141,9 @@ class Samples:
 
         Returns:
             The entries "observation", {name: (..., *shape)}; "action", (..., n), the action to
-            imitate, see `rollouts.episode`; "imitate", (...) bool, False where no action is to
-            be imitated, and "action" is the executed one; and "executed_action", (..., n), the
-            action to which the next observation is due.
+            imitate, see `rollouts.episode`; and "executed_action", (..., n), the action to which
+            the next observation is due. "imitate", (...) bool, is False where no action is to be
+            imitated, and "action" is the executed one.
 
         Raises:
             DatasetError: A file is missing, damaged, or another episode's, or what the manifest

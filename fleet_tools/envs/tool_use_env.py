@@ -46,14 +46,14 @@ class ToolUseEnv(StagedEnv):
     change of a potential in [0, 1], of the tool's alignment and of the progress towards success
     (`fleet_tools.envs.rewards`): its sum over an episode depends on start, end and success alone.
 
-    `info`: `outcome` ("running", "success", "time_limit", "object_lost" or "simulation_error"),
-    `success` (now; `is_success` is the same), `success_once` (so far), `progress` in [0, 1],
+    `info` has `outcome` ("running", "success", "time_limit", "object_lost" or "simulation_error").
+    It has `success` (now; `is_success` is the same), `success_once` (so far), `progress` in [0, 1],
     `verdicts` (whether each success predicate `holds`, and its `progress`, see
-    `ToolUseEnv.verdicts`), `forces` (contact forces on tool and object, see `WorldState.forces`),
-    `limits` (what the limits of the arm's joints did, see `WorldState.limits`); with images,
-    `cameras`, each with its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world;
-    after a step also `action` (as executed) and `action_clipped`; after a simulation error,
-    `error`.
+    `ToolUseEnv.verdicts`). It has `forces` (contact forces on tool and object, see
+    `WorldState.forces`), `limits` (what the limits of the arm's joints did, see
+    `WorldState.limits`). After a step there are also `action` (as executed) and `action_clipped`,
+    after a simulation error `error`. With images there is `cameras`, each with its intrinsics `K`
+    (3, 3), in pixels, and pose `X_WC` (4, 4) in the world.
 
     Success terminates, and so does "object_lost": the object has left the task's workspace
     (`fleet_tools.config.geometry`), a failure with progress 0. The time limit and

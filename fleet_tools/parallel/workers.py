@@ -50,8 +50,8 @@ class WorkerOptions(OptionGroup):
     """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
     ray_address: str | None = None
     """Running Ray cluster, such as auto or HOST:PORT, whose machines have the same packages and see
-    the same files (default: the variable RAY_ADDRESS, which Ray sets for its jobs). local works on
-    this machine in any case."""
+    the same files (default: the variable RAY_ADDRESS, which Ray sets for its jobs). With local, the
+    program works on this machine in any case."""
 
     def run(
         self, jobs: Callable[[], J | None] | Iterable[J], make_work: Callable[[], Work[J, R]]

@@ -116,9 +116,9 @@ def fitted_task(robot: Arm, task: TaskConfig) -> TaskConfig:
 class ArmModel:
     """Kinematics and dynamics of the arm with what its hand holds.
 
-    They are read from the model file through a plant of Drake's and computed by
-    `fleet_tools.robot.serial_arm`: in the controller, which asks for them in every simulation step,
-    the calls of the plant alone took a fifth of a step.
+    They are read from the model file through a plant of Drake's, and computed by
+    `fleet_tools.robot.serial_arm`. The controller asks for them in every simulation step, where the
+    calls of the plant alone took a fifth of a step.
 
     Args:
         robot: The arm.

@@ -1,8 +1,8 @@
 """The limits of the arm's joints, and the law by which the control keeps them.
 
 The end effector is slowed along its way and not pushed off it. A motion that is too fast for a
-joint is shortened as a whole (`motion_scale`), and of a joint acceleration that a limit forbids as
-much is done as it allows, along the line from braking all joints alike (`limited_torque`).
+joint is shortened as a whole (`motion_scale`). A joint acceleration is done as far as a limit
+allows, along the line from braking all joints alike (`limited_torque`).
 """
 
 from typing import NamedTuple
@@ -90,9 +90,9 @@ def limited_torque(
     """Returns the torques for a joint acceleration, as far as the limits allow it.
 
     They are M x + bias with the x nearest to vdot, on the line from x0 to vdot, that is within
-    `acceleration_bounds` and the limits of torque. x0 is the braking of all joints with one rate,
-    by which the end effector slows down without turning aside, clipped to the bounds. If torques
-    do not suffice for it, x0 is as large a part of it as they allow.
+    `acceleration_bounds` and the limits of torque. The start x0 is the braking of all joints with
+    one rate, clipped to the bounds; by it the end effector slows down without turning aside. If
+    torques do not suffice for it, x0 is as large a part of it as they allow.
 
     Args:
         vdot: (n,), desired joint acceleration, rad/s^2.

@@ -59,9 +59,9 @@ def crossed_paired_interval(
     as `crossed_interval` has it. With the methods exchanged, it is mirrored at 0.
 
     Args:
-        strata: (K, N) each, for the same K pairs of training runs: the first one's outcome less the
-            second's, -1, 0 or 1, NaN where one of them has no trial, or the mean over several
-            policies of a run; strata have equal weights.
+        strata: (K, N) each, for the same K pairs of training runs. Entries are the first one's
+            outcome less the second's, -1, 0 or 1, NaN where one of them has no trial, or the mean
+            over several policies of a run. Strata have equal weights.
         own_scenes: Whether each pair of runs met scenes of its own.
 
     Raises:

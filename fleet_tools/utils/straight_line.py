@@ -2,7 +2,7 @@
 
 A function is run once on symbols instead of numbers. What it does with them, some thousand
 operations in a fixed order, is the program, and LLVM translates it as it stands. No types are
-inferred, no loops are left and no memory is managed, so that it takes a fiftieth of the time of a
+inferred, no loops are left and no memory is managed. So it takes a fiftieth of the time of a
 compiler of Python (`fleet_tools.utils.compiled`), and nothing has to be kept on disk.
 """
 

@@ -1,7 +1,7 @@
 """Nuts and bolt heads on a fixed base; a wrench on the flats turns them against a brake.
 
 The base stands on z = 0 of the model frame, and the axis of rotation is its z axis. The nut's frame
-has its origin where the axis leaves the base, below a washer; the position of the joint `turn` is
+has its origin where the axis leaves the base, below a washer. The position of the joint `turn` is
 the angle by which the nut has been tightened, clockwise as seen from above. At zero two of the
 flats face +y and -y.
 """

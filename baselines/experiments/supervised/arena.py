@@ -172,7 +172,7 @@ class PlannedSet:
 
 
 class Supervised:
-    """Networks on labelled examples; the keys of runs are those of `SupervisedConfig`.
+    """Networks on labelled examples; the keys of runs are in `SupervisedConfig`.
 
     Args:
         experiment: The experiment.

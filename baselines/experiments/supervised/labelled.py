@@ -77,7 +77,7 @@ def partition(
     """Partitions examples of each class, or of each speaker, in proportions of Dirichlet's.
 
     Yurochkin et al., "Bayesian Nonparametric Federated Learning of Neural Networks", 2019. The
-    parts differ in size, unlike those of `fleet_tools.dataset.partition`.
+    parts differ in size, unlike the parts of `fleet_tools.dataset.partition`.
 
     Args:
         data: All examples.

@@ -1,7 +1,7 @@
 """Readers of the files in which public datasets are distributed; none of them is a pickle.
 
-IDX has the arrays of bytes of MNIST and Fashion-MNIST, compressed or not.
-http://yann.lecun.com/exdb/mnist describes it: two zero bytes, the type (8: unsigned bytes), the
+IDX, described at http://yann.lecun.com/exdb/mnist, has the arrays of bytes of MNIST and
+Fashion-MNIST, compressed or not. A file has two zero bytes, the type (8: unsigned bytes), the
 number of dimensions, their sizes as big-endian 32-bit integers, and the entries.
 
 CIFAR-10's binary version (Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html) has, for

@@ -2,7 +2,7 @@
 
 He et al. 2016 (section 4.2) describe the network: three groups of three blocks with 16, 32 and 64
 channels. As in Ainsworth et al. 2023, norms are over the channels of each position (LayerNorm, not
-BatchNorm, so that averaged weights need no statistics), where a group begins the shortcut is a
+BatchNorm, so that averaged weights need no statistics). Where a group begins the shortcut is a
 convolution, and all channels are multiplied by a factor.
 """
 

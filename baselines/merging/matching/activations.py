@@ -147,7 +147,7 @@ def match_moments(
 
     It maximizes the sum of the covariances of each unit with the reference's, both as affine maps
     write it, before the activation, and as they read it. This is the assignment of Git Re-Basin's
-    activation matching, solved like that of weights: to a permutation P, a covariance C of
+    activation matching, solved as for weights: to a permutation P, a covariance C of
     reference and model is what the weights of a layer are, <I, P C^T>.
 
     Args:
@@ -156,7 +156,7 @@ def match_moments(
         model: The model to permute.
         maps: Their affine maps.
         products: For each map, the mean of x y^T, where x and y are the reference's and the
-            model's inputs to it on the same data, both with a last entry of 1; (1, in + 1, in + 1).
+            model's inputs to it on the same data. Both have a last entry of 1; (1, in + 1, in + 1).
         generator: Draws the order of names in each sweep.
 
     Raises:

@@ -81,7 +81,8 @@ def assign_nested(
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Assigns groups of units, and the units inside each, with the largest sum of scores.
 
-    The score of a pair of groups is its own score plus that of the best assignment of their units.
+    The score of a pair of groups is its own score plus the score of the best assignment of their
+    units.
 
     Args:
         outer: Scores of group i of the reference with group j, shape (m, m).
@@ -89,7 +90,8 @@ def assign_nested(
             (m, m, n, n), indexed [i, j, a, b].
 
     Returns:
-        The index array of the groups, shape (m,), and those of the units by kind, shape (m, n).
+        The index array of the groups, shape (m,), and the index arrays of the units by kind, shape
+        (m, n).
     """
     best = {name: project_hard(scores) for name, scores in inner.items()}
     total = outer.double().cpu()

@@ -2,7 +2,7 @@
 
 The soft projection of scores X is argmax over doubly stochastic P of <X, P> + tau H(P), which
 is diag(u) exp(X / tau) diag(v): Sinkhorn's iteration finds u and v (Cuturi 2013). Its gradient is
-that of the fixed point (Eisenberger et al. 2022), so no iteration is kept in memory. Where tau is
+taken at the fixed point (Eisenberger et al. 2022), so no iteration is kept in memory. Where tau is
 small Sinkhorn's iteration needs thousands of steps, and Newton's method finishes (Brauer et al.
 2017). The hard projection, tau = 0, is a linear assignment.
 """

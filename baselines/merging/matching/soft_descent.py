@@ -27,7 +27,7 @@ class Descent:
     With projection "through", as in published implementations and in what works, scores X are free
     variables, the permutation is P = Proj_tau(X), and AdamW descends through the projection. With
     "after", Algorithm 1 to the letter, P moves against its own gradient and is projected again,
-    P := Proj_tau(P - rate dL/dP); with tau = 1 each projection makes P nearly uniform, even where
+    P := Proj_tau(P - rate dL/dP). With tau = 1 each projection makes P nearly uniform, even where
     the gradient is zero.
 
     Attributes:
@@ -197,7 +197,7 @@ def _descend_after(
 
 
 def _gradients(permuted: State, leaves: State) -> Steps:
-    """Asks for the gradient of a permuted model, and returns that of the leaves that made it."""
+    """Asks for the gradient of a permuted model, and returns its leaves' gradient."""
     outer = yield {name: tensor.detach() for name, tensor in permuted.items()}
     names = [name for name in outer if permuted[name].requires_grad]
     if not names:

@@ -2,10 +2,10 @@
 
 It solves the least-squares problem one name at a time (Ainsworth et al. 2023), after an initial
 guess from inputs to outputs. The step of a name that occurs once in each tensor is a linear
-assignment; that of a name on two axes of a tensor (recurrent weights) a quadratic one; that of a
-name that owns others (heads) a nested one. Only steps that increase the objective are taken, so it
-ends. If a name is quadratic, a second ascent starts from a random walk of Git Re-Basin's own steps,
-and the better result counts.
+assignment. For a name on two axes of a tensor (recurrent weights) it is a quadratic one, for a name
+that owns others (heads) a nested one. Only steps that increase the objective are taken, so it ends.
+If a name is quadratic, a second ascent starts from a random walk of Git Re-Basin's own steps, and
+the better result counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,7 +96,7 @@ class CoordinateAscent:
     ) -> Indices:
         """Returns the best element on a walk of Git Re-Basin's steps, which may also descend.
 
-        On this walk the step of a quadratic name is that of its linearization alone. So the walk
+        On this walk the step of a quadratic name is its linearization's alone. So the walk
         need not end, and passes points where ascent would stop; it is cut off after three sweeps
         without a new best.
 

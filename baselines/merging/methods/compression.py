@@ -2,8 +2,8 @@
 
 Side by side, the networks are one, whose matrices hold theirs as blocks on the diagonal and which
 reads the same inputs. Its last matrix is fitted to the labels of all data. From the last layer
-down, those of its units are chosen that explain best what is read of them above and, of a recurrent
-layer, by the layer itself; matrices between chosen units are fitted to what the united network
+down, the units are chosen that explain best what is read of them above and, of a recurrent
+layer, by the layer itself. Matrices between chosen units are fitted to what the united network
 computes, and the last one once more to the labels, on what the small network itself computes.
 
 Every fit has a closed form in second moments of what the united network's maps read, which data
@@ -52,8 +52,8 @@ def compress(
     """Compresses all models into one network; each data holder is asked three times.
 
     The network has the models' size or, given a `resized` architecture or a `width`, another one,
-    up to that of all models together: so narrow models become one as large as all of them, which
-    has fewer units than they have together and a full matrix between these.
+    up to the width of all models together: so narrow models become one as large as all of them,
+    which has fewer units than they have together and a full matrix between these.
 
     Args:
         problem: The models, their data holders with labels, and affine maps, which hold every
@@ -66,8 +66,8 @@ def compress(
 
     Raises:
         MergeError: Data holders, affine maps or labels are missing, parameters belong to no affine
-            map, there are heads or groups of units, the network to be made is of another kind or
-            has more units than all models together, or an option has no such value.
+            map, or there are heads or groups of units. Or the network to be made is of another kind
+            or has more units than all models together, or an option has no such value.
         MessageError: A data holder's answer is invalid.
     """
     if choice not in get_args(Choice) or not 0 < ridge < float("inf"):
@@ -260,7 +260,7 @@ def _choose(
 ) -> Chosen:
     """Returns the chosen units of every free name, from the last map down.
 
-    Of a map above, the outputs of chosen units count; of a recurrent layer, those of all its units.
+    Of a map above, the outputs of chosen units count; of a recurrent layer, all its units'.
     """
     chosen: Chosen = {}
     names = [name for each in reversed(maps) for name, *_ in union.reads[each.name] if name]

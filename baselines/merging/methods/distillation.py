@@ -69,9 +69,9 @@ def distillation(
         batch: Number of drawn states in a step; inputs are taken batch by batch as they are given.
 
     Raises:
-        MergeError: `teacher` or `start` is unknown, the module is missing, there are no inputs and
-            no gate to draw them from, the models read something else than the states of the gate,
-            numbers are too small, or see the teacher.
+        MergeError: `teacher` or `start` is unknown, the module is missing, or there are no inputs
+            and no gate to draw them from. Or the models read something else than the states of the
+            gate, numbers are too small, or see the teacher.
         UnsoundMergeError: The student's weights are not finite: the rate is too large.
     """
     if teacher not in _TEACHERS or start not in _STARTS:

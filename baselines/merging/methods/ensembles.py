@@ -48,7 +48,7 @@ def density_gate(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> Merg
     """Weighs the models' outputs by the densities of the inputs that each has learned from.
 
     Each data holder is asked for the second moments of what its model's first affine map reads: one
-    message. The gate is that of Xu et al. (1995), "An Alternative Model for Mixtures of Experts",
+    message. The gate follows Xu et al. (1995), "An Alternative Model for Mixtures of Experts",
     and needs no training.
 
     Args:
@@ -69,8 +69,9 @@ def gated_refit(
 ) -> MergeResult:
     """Weighs models by densities, with last layers that are fitted together by least squares.
 
-    Each data holder is asked twice: for the moments of what its model reads, as by `density_gate`,
-    and then, with the gate and all models, for those of the weighted units and of the labels.
+    Each data holder is asked twice: for the moments of what its model reads, as by `density_gate`.
+    Then it is asked, with the gate and all models, for the moments of the weighted units and
+    labels.
 
     Args:
         problem: The models, their data holders with labels, and affine maps.
@@ -194,7 +195,7 @@ def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor] 
     """Returns mean and whitening factor of the first inputs of a map, in float32.
 
     Returns:
-        None if the moments are those of no data.
+        None if the moments are of no data.
     """
     products = moments.inputs[0]
     mean = products[-1, :size]

@@ -90,8 +90,8 @@ def fleet_merge(
             point among all models; "average" (fleet-merge-average), their average.
         soft: Average softly permuted models (fleet-merge-soft), and return that average.
         monotone: Not in the paper: accept a new permutation only if it lowers the loss of the
-            average on the data of all data holders (each answers with its own loss), so that by
-            this measure the result is no worse than the start.
+            average on the data of all data holders (each answers with its own loss). So by this
+            measure the result is no worse than the start.
         equal_weights: Average all models alike, as the listing does, whatever their weights.
 
     Raises:

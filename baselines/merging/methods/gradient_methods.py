@@ -35,10 +35,10 @@ def fisher(
     F_i is estimated from what data holders answer: the mean of the squared gradients of `samples`
     batches, each drawn by the holder. It is the empirical Fisher, with the data's own targets
     instead of targets drawn from the model; for a squared error, too, where each gradient is in
-    proportion to the error. And it is that of batches, not of single samples: for batches of B
+    proportion to the error. And it is taken over batches, not of single samples: for batches of B
     independent samples, the variance of a sample's gradient divided by B, plus the square of its
-    mean. Where the mean is zero, as after training, these F_i are in proportion to those of single
-    samples if all holders have the same B. A holder that squared gradients itself would send one
+    mean. Where the mean is zero, as after training, these F_i are in proportion to single samples'
+    if all holders have the same B. A holder that squared gradients itself would send one
     message instead of `samples`.
 
     The result does not depend on the order of the models.
@@ -126,7 +126,7 @@ def fed_sgd(
     train one network through gradients. From what `compress` returns it is that network's
     fine-tuning, which asks for a smaller rate. FedSGD of McMahan et al.,
     "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017, section 2,
-    with Adam at the server (Reddi et al., "Adaptive Federated Optimization", 2021), whose rate
+    with Adam at the server (Reddi et al., "Adaptive Federated Optimization", 2021). Its rate
     falls to zero along a cosine.
 
     Each step asks every participant for one gradient. `fleet_merge` asks every robot for
@@ -139,7 +139,7 @@ def fed_sgd(
         problem: The models and their data holders. Models without averaging weight and their
             holders do not count.
         steps: Number of steps; 0 returns the average.
-        rate: Learning rate of the first step. A control needs the best of several: for fleets of
+        rate: Learning rate of the first step. A control needs the best of several. For fleets of
             five MLPs 3 x 128 on digits, 0.01 had the lowest cross entropy in three of four, but
             0.003 far lower squared errors in another one.
         participants: Number of data holders, drawn anew for each step, that are asked; all if None.

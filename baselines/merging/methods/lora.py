@@ -34,8 +34,8 @@ def lora(
     """Merges the products of adapters of one rank, and factors the result to that rank.
 
     By Eckart and Young, the result is the adapter of that rank that is closest to the merged
-    product. Entries that are no factors, such as trained biases, are averaged. The factor s is that
-    of the adapters, which have the same.
+    product. Entries that are no factors, such as trained biases, are averaged. The factor s is the
+    adapters', which have the same.
 
     Args:
         problem: The adapters; their table has a fixed axis for the rank.

@@ -18,8 +18,8 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
     """Puts narrow models side by side in one network, with one last layer fitted by moments.
 
     Inputs are shared, what a model has learned is a block on the diagonal of every hidden matrix,
-    and the last layer is that of `concatenation`. So the result computes what that ensemble does,
-    by a network of the models' kind as wide as all of them together. No alignment is needed.
+    and the last layer is fitted as in `concatenation`. So the result computes what that ensemble
+    does, by a network of the models' kind as wide as all of them together. No alignment is needed.
 
     Args:
         problem: The models, their data holders with labels, affine maps, and a `resized`

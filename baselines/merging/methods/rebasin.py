@@ -56,7 +56,7 @@ def naive_average(problem: MergeProblem) -> MergeResult:
 def common_init(problem: MergeProblem) -> MergeResult:
     """Returns the weighted mean of models that the caller trained from one initialization.
 
-    A control experiment: the arithmetic is that of `naive_average`, only the models differ. Where
+    A control experiment: the arithmetic is `naive_average`'s, only the models differ. Where
     it performs as well as a method, that method's permutations are not needed.
     """
     return naive_average(problem)
@@ -125,9 +125,10 @@ def sinkhorn_rebasin(
 
     Args:
         problem: The models; with a shared data holder for "midpoint" and "random_point".
-        loss: The loss to minimize: "l1" or "l2", the distance of the permuted weights from the
-            reference's; "midpoint", the loss on data of the model halfway between the two; or
-            "random_point", that of a point drawn anew in each step (eq. grad_update of the paper).
+        loss: The loss to minimize: "l1" or "l2", the distance of permuted weights from the
+            reference's; or "midpoint", the loss on data of the model halfway between the two. With
+            "random_point", it is the loss of a point drawn anew in each step (eq. grad_update of
+            the paper).
         start: "identity", or "matching" of weights.
         trust: Weight of the start's entries in the first projection. None, as published, begins
             nearly uniform with tau = 1: right from the identity, which is no better than any other

@@ -39,7 +39,7 @@ def regmean(
 
     Jin et al., "Dataless Knowledge Fusion by Merging Weights of Language Models", 2023, eq. 2. G_i
     is the second moment of what the map reads in model i on its own data: one message from each
-    data holder. M is the matrix whose outputs are closest to those of all models, each on its own
+    data holder. M is the matrix whose outputs are closest to all models' outputs, each on its own
     inputs. Parameters of other layers are averaged.
 
     Args:

@@ -29,9 +29,9 @@ def repair(
     """Averages aligned models, and restores the mean and deviation of each hidden unit.
 
     Jordan et al., "REPAIR: REnormalizing Permuted Activations for Interpolation Repair", 2023. The
-    units of an average vary less than those of the models (variance collapse). Here, as there, the
+    units of an average vary less than the models' (variance collapse). Here, as there, the
     mean and the standard deviation of what each map returns (before the activation) become the
-    weighted means of the models', on the data of all: from the first map to the last but
+    weighted means of the models', on the data of all. This goes from the first map to the last but
     one, each in the network whose earlier maps are repaired. The affine change is a part of the
     map's own weights and bias; without a bias, only deviations are restored.
 

@@ -22,8 +22,8 @@ from fleet_tools.baselines.merging.moments.measurement import Moments, solve
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 
 Combine = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""combine(D, shares): one matrix (outputs, inputs) of those of n models, (n, outputs, inputs), with
-n times their averaging weights as shares, which are 1 if all weights are equal."""
+"""combine(D, shares): one matrix (outputs, inputs) of the matrices of n models, (n, outputs,
+inputs), with n times their averaging weights as shares, which are 1 if all weights are equal."""
 
 
 _ISOTROPIC_SCALE, _RIDGE = 3.0, 0.1
@@ -52,7 +52,7 @@ def iso_c(problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE) -> MergeRes
 def iso_cts(
     problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE, common: float = 0.8
 ) -> MergeResult:
-    """Does as `iso_c`, but gives the least singular vectors to those of single models.
+    """Does as `iso_c`, but gives the least singular vectors to single models' changes.
 
     Iso-CTS of the same source, Algorithm 2: of r singular vectors of the sum, the first `common`
     remain. Each of n models adds the first (1 - common) r / n singular vectors of what is left of
@@ -102,7 +102,7 @@ def wudi(
     the sum of `norm((D - D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam
     from the sum of all D_i (`ridge=None`). The minimum has a closed form, D sum_i G_i = sum_i D_i
     G_i with `G_i = D_i^T D_i / norm(D_i)**2`: RegMean with the second moments of the rows of D_i in
-    place of those of inputs. It is solved for with a ridge, as directions that hardly occur are
+    place of the inputs'. It is solved for with a ridge, as directions that hardly occur are
     otherwise determined by noise; a descent hardly moves along them.
 
     Args:
@@ -220,7 +220,7 @@ def _decomposed(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns U, S and V of a matrix U S V with no more singular values than its rank.
 
-    Vectors of singular values of 0 are arbitrary; those of adapters of low rank are many.
+    Vectors of singular values of 0 are arbitrary; adapters of low rank have many.
 
     Args:
         matrix: The matrix.

@@ -90,7 +90,8 @@ class ResultForm:
 
         Args:
             problem: The problem; see `MergeProblem.resized` and `at_width`.
-            width: Number of units of hidden layers; None for those of `resized`, or of the models.
+            width: Number of units of hidden layers; None for the units of `resized`, or of the
+            models.
 
         Raises:
             MergeError: No architecture of this width is known, or it is none of the models' kind.

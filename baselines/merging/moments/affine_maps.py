@@ -10,9 +10,9 @@ outputs), whose last row is the bias. What reads or writes nothing else than suc
                             multiplies the output of the second one
     MultiheadAttention      four maps: of queries, keys and values, and of the output
 
-Everything else is left to averages: norms, embeddings, transposed convolutions, bidirectional
-recurrent modules, matrices that are computed from other parameters (such as by a weight norm), and
-tied weights, of which one matrix serves several maps.
+Everything else is left to averages. This is norms, embeddings, transposed convolutions,
+bidirectional recurrent modules, matrices that are computed from other parameters (such as by a
+weight norm), and tied weights. Of tied weights one matrix serves several maps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from fleet_tools.baselines.merging.modules import tied_to
 from fleet_tools.baselines.merging.symmetry.table import State
 
 LARGEST_MOMENTS_GB = 1.0
-"""Size of the second moments of one map that are measured at most: those of 11,180 inputs."""
+"""Size of the second moments of one map that are measured at most, of 11,180 inputs."""
 
 RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)

@@ -51,7 +51,7 @@ class Moments:
 
 
 def combine(moments: Iterable[Moments], weights: Iterable[float]) -> Moments:
-    """Returns the weighted sum of moments; weights that sum to 1 give those of pooled data.
+    """Returns the weighted sum of moments; weights that sum to 1 give the moments of pooled data.
 
     Moments are taken one after the other, so of an iterator's, few are in memory at a time.
     """
@@ -146,7 +146,7 @@ def solve(moments: Moments, prior: torch.Tensor, ridge: float) -> torch.Tensor:
 def with_noise(
     moments: Mapping[str, Moments], noise: float, seed: tuple[int, ...]
 ) -> dict[str, Moments]:
-    """Returns moments with noise, the same on both sides of the diagonal of those of inputs.
+    """Returns moments with noise, the same on both sides of the diagonal of the inputs'.
 
     Args:
         moments: Moments by map.
@@ -175,7 +175,7 @@ def _side_by_side(
     names: Sequence[str],
     gate: RowGate | None,
 ) -> dict[str, torch.Tensor]:
-    """Returns the rows of several models, those of each map side by side."""
+    """Returns the rows of several models, each map's side by side."""
     asked = names if gate is None else {*names, gate.map}
     read = [input_rows(model, state, arguments, asked) for state in states]
     if gate is not None and gate.map in read[0]:

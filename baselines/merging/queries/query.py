@@ -172,7 +172,7 @@ def checked_moments(
 
 
 def in_single_precision(moments: Moments) -> Moments:
-    """Returns moments as they arrive: the upper triangle of those of inputs, in float32."""
+    """Returns moments as they arrive: the upper triangle of the inputs', in float32."""
     upper = torch.triu(moments.inputs.float().double())
     inputs = upper + torch.triu(upper, 1).transpose(-2, -1)
     return Moments(inputs, moments.targets.float().double())

@@ -51,7 +51,7 @@ def encode(value: object, codecs: tuple[Codec, ...] | None = None) -> bytes:
 
     Args:
         value: A value of one of the types of the codecs.
-        codecs: The codecs; those of queries and their answers if None.
+        codecs: The codecs; the ones of queries and their answers if None.
     """
     kind, content = contents(value, codecs)
     return save(content, {_KIND: kind})

@@ -172,7 +172,7 @@ def _test(
 def _unused(trial: SymmetryTrial, expected: Outputs, seed: int) -> tuple[str, ...]:
     """Returns the parameters whose values do not change a single bit of the outputs.
 
-    A bias that cancels out, such as that of attention's keys, changes rounding errors.
+    A bias that cancels out, such as of attention's keys, changes rounding errors.
     """
     changed, sensitive = redrawn(trial.state, seed), trial.sensitive()
 

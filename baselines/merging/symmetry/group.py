@@ -7,7 +7,7 @@ An element gives for every free name how its units are reordered:
 - soft: a matrix P of floats, shape (n, n); row i holds the weights of the argument's units in the
   result's unit i.
 
-A name with an owner has one of these for each unit of its owner, shapes (m, n) and (m, n, n): entry
+A name with an owner has one of these for each unit of its owner, shapes (m, n) and (m, n, n). Entry
 i reorders the units inside the owner's unit that the owner's permutation puts at position i. The
 two form a wreath product.
 """

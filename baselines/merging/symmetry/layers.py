@@ -3,12 +3,12 @@
 Each function returns the axis strings of one module; `Symmetry.of` joins them. An axis is given as
 in `axes`: a name ("h1"), a fixed axis ("_", "_obs"), or a composite one ("c1 _hw:4",
 "c | _joints:7"). Activations that act on each unit in the same way (ReLU, tanh, GELU, SiLU, ...)
-need no entry, nor do dropout, pooling over positions, and softmax; an activation that pairs units
+need no entry, nor do dropout, pooling over positions, and softmax. An activation that pairs units
 (GLU) makes its axis a product, "_glu:2 h". Parameters are named as in PyTorch 2's documentation.
 
 Heads of attention may be reordered as a whole. Inside each head two more permutations are free:
-that of the units in which queries meet keys (a scalar product does not depend on their order), and
-that of the units in which values reach the output. Hence `head`, `qk@head` and `v@head`. Rotary
+of the units in which queries meet keys, and of the units in which values reach the output. A scalar
+product does not depend on the order of its terms. Hence `head`, `qk@head` and `v@head`. Rotary
 position encodings pair the units of queries and keys, which must then be fixed (`units=None`).
 
 A residual stream adds the outputs of many layers, so all of them share one permutation. It is fixed
@@ -139,7 +139,7 @@ def mlp(modules: Sequence[str], axes: Sequence[str], bias: bool = True) -> Table
     """Returns the table of consecutive `Linear` modules; axes[i] is the input of modules[i].
 
     Raises:
-        AxisSyntaxError: The number of axes is not that of the modules plus one.
+        AxisSyntaxError: The number of axes is not the number of the modules plus one.
     """
     if len(axes) != len(modules) + 1:
         raise AxisSyntaxError(

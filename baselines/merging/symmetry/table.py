@@ -5,7 +5,7 @@ A table has one string per parameter or buffer (see `axes`):
     0.weight "h _obs"    0.bias "h"    2.weight "_act h"    2.bias "_act"
 
 The paper's transformation P = (P^0, ..., P^L), with P^0 = P^L = I, acts on such a network by
-W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l; a recurrent weight, "h h", becomes P W P^T
+W^l -> P^(l+1) W^l (P^l)^T and b^l -> P^(l+1) b^l. A recurrent weight, "h h", becomes P W P^T
 (eqs. perm_action, rnn_action). `check.check` verifies for a table what its Proposition 1 states.
 
 As text that a person can edit, a table has one line for each parameter, its name and its axes:

@@ -1,9 +1,9 @@
-"""Weights at which a table is tested: those of a copy whose activations keep their size.
+"""Weights at which a table is tested: a copy's whose activations keep their size.
 
 A table holds at all weights, or is false, so that the test may choose them. Those of a new network
-are a bad choice: a BatchNorm's ones and zeros are the same in any order, and in a deep network
+are a bad choice. A BatchNorm's ones and zeros are the same in any order. In a deep network
 whose activations shrink from layer to layer nothing that happens early can be seen at the end.
-Hence all weights are changed a little, and each layer is scaled to outputs of size 1 on the example
+Hence all weights are changed a little. Each layer is scaled to outputs of size 1 on the example
 (as in the initialization of Mishkin and Matas 2016, "All you need is a good init").
 """
 

@@ -112,8 +112,8 @@ def _trial(env: "ToolUseEnv", expert: Policy, task: str, partner: str, seed: int
 def failing_stage(outcome: str, info: Mapping[str, Any]) -> str | None:
     """Returns the stage at which an expert's episode failed; None after a success.
 
-    It is "simulation", "planning", "expectation at keyframe K" for the keyframe at which most
-    attempts failed, or the stage in which it ended, where no attempt failed before the end:
+    It is "simulation", "planning", or "expectation at keyframe K" for the keyframe at which most
+    attempts failed. Where no attempt failed before the end, it is the stage in which it ended:
     "approach", "actuation", "motion to keyframe K" or "retreat".
 
     Args:

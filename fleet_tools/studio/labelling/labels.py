@@ -25,7 +25,7 @@ from fleet_tools.studio.importing.settings import ScaleSettings, UpAxis
 class ModelLabels(Value):
     """The labels of a model, and what else an import has to be told.
 
-    Positions are those of `assets import --points-in mesh`: in unit and axes of the file. So they
+    Positions are as in `assets import --points-in mesh`: in unit and axes of the file. So they
     stay where they were clicked when the scale changes. Those of a model folder are in M, m.
     """
 
