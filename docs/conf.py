@@ -25,7 +25,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "docstrings",
-    "experiments",
+    "experiment_pages",
     "fleet_directives",
     "llms_text",
     "mathml",

@@ -31,7 +31,7 @@ class Page:
 
 
 def llms_text(root: Page, pages: Iterable[Page]) -> str:
-    """Returns the list of all pages, with a section for each folder.
+    """Returns the list of all pages, with a section for each folder; others stay in the last one.
 
     Args:
         root: The first page, whose description is the site's.
@@ -39,8 +39,8 @@ def llms_text(root: Page, pages: Iterable[Page]) -> str:
     """
     lines, section = [f"# {root.title}", "", f"> {root.description}"], None
     for page in pages:
-        folder = page.name.partition("/")[0]
-        if folder != section:
+        folder, inside, _ = page.name.partition("/")
+        if inside and folder != section:
             lines += ["", f"## {folder.replace('_', ' ').capitalize()}", ""]
             section = folder
         text = f": {page.description}" if page.description else ""

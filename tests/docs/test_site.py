@@ -16,6 +16,7 @@ from support.processes import ROOT, run_command
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 
 from docstrings import as_rst
+from experiment_pages import parts
 from llms_text import Page, first_sentences, in_order, llms_text
 from mathml import markup
 from repository_links import outside_path
@@ -84,11 +85,26 @@ def test_every_notebook_lies_beside_its_page(site):
 def test_llms_txt_has_pages_in_order_sections_for_folders_and_whole_sentences():
     included = {"index": ["b/index", "a"], "b/index": ["b/x", "a"]}
     assert list(in_order("index", included)) == ["index", "b/index", "b/x", "a"]
-    pages = [Page("a/index", "A", "First."), Page("a/x", "X", "")]
+    pages = [Page("a_b/index", "A", "First."), Page("faq", "F", ""), Page("a_b/x", "X", "")]
     text = llms_text(Page("index", "Site", "About."), pages)
-    assert text == ("# Site\n\n> About.\n\n## A\n\n- [A](a/index.html): First.\n- [X](a/x.html)\n")
+    listed = "- [A](a_b/index.html): First.\n- [F](faq.html)\n- [X](a_b/x.html)\n"
+    assert text == f"# Site\n\n> About.\n\n## A b\n\n{listed}"
     assert first_sentences("One\nline. Two.", length=100) == "One line. Two."
     assert first_sentences("One. Two.", length=3) == "One."
+
+
+def test_figures_of_an_experiment_come_first_and_its_tables_lose_nothing():
+    page = "# x\n\nA ([experiment](x.yaml)).\n\n## Rate\n\n| a |\n| --- |\n| 1 |\n\n![F](x.png)\n"
+    figures, tables = parts(page)
+    assert figures == [("F", "x.png")]
+    assert tables == "**Rate**\n\n| a |\n| --- |\n| 1 |"
+    for file in sorted((ROOT / "experiments").glob("*.md")):
+        text = file.read_text(encoding="utf-8")
+        if "([experiment](" in text:
+            figures, tables = parts(text)
+            rows = [line for line in text.splitlines() if line.startswith("|")]
+            assert [line for line in tables.splitlines() if line.startswith("|")] == rows
+            assert len(figures) == text.count("![")
 
 
 def test_formulas_are_mathml():

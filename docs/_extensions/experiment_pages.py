@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 _FIGURE = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+)\)$", re.MULTILINE)
-_HEADING = re.compile(r"^#{2,6}\s+(.+?)\s*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{2,6} +(.+?) *$", re.MULTILINE)
 
 
 def parts(page: str) -> tuple[list[tuple[str, str]], str]:
