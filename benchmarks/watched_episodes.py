@@ -8,13 +8,12 @@ nothing of its verdict. Somebody looks at the frames and writes what was seen as
 """
 
 import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from console import print_now, table_head, table_row
@@ -25,31 +24,17 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.utils import cli
 
+# Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from cheats.motion import Actions, DrivenArm
-    from cheats.trial import Attack
-
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
-    from fleet_tools.perception.camera_view import CameraView
-    from fleet_tools.sim.scene import Scene
+    from filmed_episodes import WatchJob
 
 WATCHED = Path(__file__).parent / "watched"
 """Folder with the stored labels, `labels.json`, and the verdicts, `verdicts.json`."""
 
 LABELS = ("yes", "no", "unsure")
 
-FRAMES, SIZE = 8, (200, 150)
-"""Number of frames of an episode, and their width and height, pixels."""
-
 STRIPS = 8
 """Number of episodes on a sheet."""
-
-_CAMERAS = {"hammer": (0.42, 20.0), "wrench": (0.42, 50.0), "screwdriver": (0.28, 50.0)}
-_CAMERA = (0.55, 30.0)
-"""Distance of the camera from the object, m, and its elevation, degrees; by task, and otherwise."""
-
-_DRAWN = {"expert": 5, "noisy": 6, "random": 3, "stops_early": 4}
-"""Numbers of episodes of policies that are no scripts, for each task."""
 
 
 class FilmOptions(cli.Options):
@@ -82,45 +67,8 @@ class AgreementOptions(cli.Options):
     """Folder with labels.json and verdicts.json."""
 
 
-@dataclass(frozen=True)
-class WatchJob:
-    """An episode to film.
-
-    Attributes:
-        number: Its number on the sheets.
-        task: Name of the task.
-        kind: One of `_DRAWN`, "cheat" or "honest".
-        way: Name of the script; empty if there is none.
-        seed: Seed of the scene.
-    """
-
-    number: int
-    task: str
-    kind: str
-    way: str
-    seed: int
-
-
-def episodes(tasks: Sequence[str], first_seed: int) -> list[WatchJob]:
-    """Returns the episodes, in an order that tells nothing of their kind."""
-    from cheats import CHEATS
-    from honest_ways import HONEST
-
-    kinds = [
-        (task, kind, way)
-        for task in tasks
-        for kind, ways in (
-            *((kind, [""] * count) for kind, count in _DRAWN.items()),
-            ("cheat", CHEATS.get(task, {})),
-            ("honest", HONEST.get(task, {})),
-        )
-        for way in ways
-    ]
-    order = np.random.default_rng(0).permutation(len(kinds)).tolist()
-    return [WatchJob(n, *kinds[k], first_seed + k) for n, k in enumerate(order)]
-
-
 def _film(options: FilmOptions) -> int:
+    from filmed_episodes import episodes
     from PIL import Image
 
     jobs = episodes(options.tasks.names_or_paths(), options.first_seed)
@@ -145,7 +93,7 @@ def _film(options: FilmOptions) -> int:
     for start in range(0, len(numbers), STRIPS):
         shown = numbers[start : start + STRIPS]
         sheet = draw_sheet([(f"{n} {tasks[n]}", strips[n]) for n in shown])
-        sheet.save(options.out / f"sheet_{start // STRIPS:02}.webp", quality=60, method=6)
+        sheet.save(options.out / f"sheet_{start // STRIPS:02}.webp", quality=25, method=6)
     return cli.FAILED if lost else cli.OK
 
 
@@ -162,119 +110,23 @@ def draw_sheet(strips: Sequence[tuple[str, np.ndarray]]):
     return sheet
 
 
-def _make_run() -> Callable[[WatchJob], tuple[np.ndarray, dict[str, Any]]]:
+def _make_run() -> Callable[["WatchJob"], tuple[np.ndarray, dict[str, Any]]]:
     """Returns the function that films a job; it keeps the environment of the last job's task."""
+    from filmed_episodes import film
+
     from fleet_tools.envs.spec import EnvSpec
+    from fleet_tools.envs.tool_use_env import ToolUseEnv
 
     environments: dict[str, ToolUseEnv] = {}
 
-    def run(job: WatchJob) -> tuple[np.ndarray, dict[str, Any]]:
-        from cheats.trial import run_trial
-
+    def run(job: "WatchJob") -> tuple[np.ndarray, dict[str, Any]]:
         if job.task not in environments:
             environments.clear()
             spec = EnvSpec.of(task=job.task, split="all", render_mode="rgb_array")
             environments[job.task] = spec.make_tool_use()
-        env = environments[job.task]
-        policy, scene = _policy_and_scene(env, job)
-        states, touched = [], []
-
-        def watch() -> None:
-            state = env.world_state()
-            touched.append(any(state.in_contact(who, "object") for who in ("tool", "robot")))
-            states.append(env.get_state())
-
-        trial = run_trial(env, policy, scene, watch)
-        start = max(touched.index(True) - 1, 1) if any(touched) else 1
-        shown = [0, *np.linspace(min(start, len(states) - 1), len(states) - 1, FRAMES - 1)]
-        frames = []
-        for step in np.round(shown).astype(int):
-            env.set_state(states[step])
-            frames.append(env.image(_view(env)))
-        verdict = {
-            "models": trial.models,
-            "outcome": trial.outcome,
-            "success": trial.success,
-            "done": trial.done,
-            "unmet": list(trial.unmet),
-        }
-        return np.hstack(frames), verdict
+        return film(environments[job.task], job)
 
     return run
-
-
-def _policy_and_scene(env: "ToolUseEnv", job: WatchJob) -> tuple["Attack", "Scene"]:
-    from cheats import CHEATS, PUSHES
-    from cheats.motion import ScriptPolicy
-    from cheats.trial import attacked_scene
-    from honest_ways import HONEST
-
-    from fleet_tools.experts.demonstrators import NoisyExpert
-    from fleet_tools.experts.policy import ExpertPolicy
-    from fleet_tools.sim.scene import sample_scene
-
-    if job.kind == "cheat":
-        script = CHEATS[job.task][job.way]
-        return ScriptPolicy(env, script), attacked_scene(env, job.seed, PUSHES.get(script))
-    scene = sample_scene(env.task, job.seed, split="all", randomization="on")
-    match job.kind:
-        case "honest":
-            return ScriptPolicy(env, HONEST[job.task][job.way]), scene
-        case "stops_early":
-            return ScriptPolicy(env, _stops_early), scene
-        case "expert":
-            return _Endless(ExpertPolicy(env)), scene
-        case "noisy":
-            return _Endless(NoisyExpert(env)), scene
-    return _Endless(_Random(job.seed)), scene
-
-
-def _stops_early(arm: "DrivenArm") -> "Actions":
-    """The expert stops when a part of the deed is done, or all of it, and rests."""
-    fraction = np.random.default_rng([arm.env.scene.seed, 3]).uniform(0.4, 1.1)
-    yield from arm.follow_expert(until=arm.done(fraction))
-
-
-class _Acting(Protocol):
-    def reset(self) -> None: ...
-
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray: ...
-
-
-class _Endless:
-    """A policy as an attack that never gives up."""
-
-    ended = False
-
-    def __init__(self, policy: _Acting) -> None:
-        self.reset, self.act = policy.reset, policy.act
-
-
-class _Random:
-    """Uniform actions."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed, self._generator = seed, np.random.default_rng(seed)
-
-    def reset(self) -> None:
-        self._generator = np.random.default_rng(self._seed)
-
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        return self._generator.uniform(-1.0, 1.0, 6).astype(np.float32)
-
-
-def _view(env: "ToolUseEnv") -> "CameraView":
-    """Returns the view of the place where the object stood at the start."""
-    from fleet_tools.perception.camera_view import CameraView, Pinhole
-    from fleet_tools.perception.display import DEPTH_RANGE_M, look_at
-
-    distance_m, elevation_deg = _CAMERAS.get(env.task.name, _CAMERA)
-    elevation, azimuth = math.radians(elevation_deg), math.radians(-35.0)
-    way = [math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth)]
-    target = env.scene.object_pose.to_transform().translation() + np.array([0.0, 0.0, 0.05])
-    eye = target + distance_m * np.array([*way, math.sin(elevation)])
-    X_WC = look_at(tuple(eye), tuple(target))
-    return CameraView("watched", Pinhole.from_field_of_view(*SIZE, 34.0), X_WC, DEPTH_RANGE_M)
 
 
 # --- Agreement ------------------------------------------------------------------------------

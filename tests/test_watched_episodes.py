@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import watched_episodes
+from filmed_episodes import FRAMES, SIZE, WatchJob, episodes, film
 from hypothesis import given
 from hypothesis import strategies as st
-from watched_episodes import WATCHED, agreement_rows, episodes
+from watched_episodes import WATCHED, agreement_rows
 
 from fleet_tools.config.tasks import task_names
 
@@ -54,5 +55,21 @@ def test_the_stored_labels_agree_with_the_verdicts(capsys: pytest.CaptureFixture
     assert watched_episodes.main(["agreement", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     whole = report["rows"][-1]
-    assert whole["labelled"] >= 100
-    assert (WATCHED / "labels.json").is_file()
+    verdicts = json.loads((WATCHED / "verdicts.json").read_text())
+    assert whole["labelled"] == len(verdicts) >= 190
+    agreed = whole["both yes"] + whole["both no"]
+    assert agreed >= 0.98 * (whole["labelled"] - whole["unsure"])
+    assert len(report["differing"]) == whole["seen, refused"] + whole["not seen, accepted"]
+    sheets = list(WATCHED.glob("sheet_*.webp"))
+    assert len(sheets) == -(-len(verdicts) // watched_episodes.STRIPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["honest", "cheat", "noisy"])
+def test_a_stored_verdict_comes_again(make, kind: str):
+    verdicts = json.loads((WATCHED / "verdicts.json").read_text())
+    stored = next(row for row in verdicts if (row["task"], row["kind"]) == ("hammer", kind))
+    job = WatchJob(*(stored.pop(name) for name in ("number", "task", "kind", "way", "seed")))
+    strip, verdict = film(make(split="all", render_mode="rgb_array"), job)
+    assert verdict == stored
+    assert strip.shape == (SIZE[1], FRAMES * SIZE[0], 3) and strip.dtype == np.uint8
