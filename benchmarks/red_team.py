@@ -4,6 +4,7 @@
     python benchmarks/red_team.py --cem-iterations 10 --cem-scenes 3
     python benchmarks/red_team.py --level disturbed --cem-scenes 0
     python benchmarks/red_team.py --honest --scenes 3
+    python benchmarks/red_team.py --task other_knife.yaml   # another version of a task
 
 Scripted cheats do a task's deed with something other than the tool's working part, and then bring
 the tool to where success wants it; a search over open-loop actions looks for a high dense reward.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from console import print_now, table_head, table_row
 from task_selection import TaskSelection
 
+from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import Count, CountOrZero, Seed
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
@@ -83,7 +85,7 @@ class AttackJob:
     """One attack in one scene.
 
     Attributes:
-        task: Name of the task.
+        task: Name of the task, or the path of a file with the name of a task.
         attack: Name of the cheat, or `SEARCH`.
         seed: Seed of the scene.
         iterations: Iterations of a search.
@@ -132,19 +134,19 @@ def _jobs(options: RedTeamOptions) -> Iterator[AttackJob]:
         return range(options.first_seed, options.first_seed + count)
 
     scripts, what = (HONEST, "honest way") if options.honest else (CHEATS, "cheat")
-    tasks = options.tasks.names_or_paths()
-    for task in tasks:
-        if task not in scripts:
-            raise UnknownNameError(f"task with {what}s", task, scripts)
-    known = {name for task in tasks for name in scripts[task]}
+    names = {task: load_task(task).name for task in options.tasks.names_or_paths()}
+    for name in names.values():
+        if name not in scripts:
+            raise UnknownNameError(f"task with {what}s", name, scripts)
+    known = {way for name in names.values() for way in scripts[name]}
     for name in options.only:
         if name not in known:
             raise UnknownNameError(what, name, known)
-    for task in tasks:
-        for name in scripts[task]:
-            if name in options.only or not options.only:
+    for task, name in names.items():
+        for way in scripts[name]:
+            if way in options.only or not options.only:
                 for seed in seeds(options.scenes):
-                    yield AttackJob(task, name, seed, 0, options.level, options.honest)
+                    yield AttackJob(task, way, seed, 0, options.level, options.honest)
         for seed in seeds(0 if options.honest else options.cem_scenes):
             yield AttackJob(task, SEARCH, seed, options.cem_iterations)
 
@@ -174,7 +176,7 @@ def _make_run() -> Callable[[AttackJob], "list[Attacked]"]:
         env = environments[job.task]
         if job.attack == SEARCH:
             return search(env, job.seed, job.iterations)
-        script = (HONEST if job.honest else CHEATS)[job.task][job.attack]
+        script = (HONEST if job.honest else CHEATS)[env.task.name][job.attack]
         level = load_protocol(PROTOCOL, job.level).disturbances if job.level else None
         push, loosened = PUSHES.get(script), not job.honest
         scene = attacked_scene(env, job.seed, push, level, loosened=loosened)
@@ -203,12 +205,12 @@ def summarize(task: str, attack: str, trials: "list[Attacked]") -> dict[str, Any
 def summarize_honest(task: str, way: str, trials: "list[Attacked]") -> dict[str, Any]:
     """Returns the figures of an honest way's episodes."""
     refused = [trial for trial in trials if trial.done and not trial.success]
-    causes = Counter(name for trial in refused for name in trial.unmet or ("time",))
+    causes = Counter(name for trial in refused for name in trial.unmet or ("held too briefly",))
     return {
         "task": task,
         "way": way,
         "episodes": len(trials),
-        "done": sum(trial.done or trial.success for trial in trials),
+        "done": sum(trial.done for trial in trials),
         "successes": sum(trial.success for trial in trials),
         "refused": len(refused),
         "why": ", ".join(f"{name} ({count})" for name, count in causes.items()),

@@ -86,7 +86,7 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     high = edited(arm.env.task.expert, terms={0: term}, after=[])
     yield from arm.follow_expert(high, until=lambda state: state.in_contact("tool", "object"))
     forwards = arm.state.p_W_tool["edge"] - arm.state.p_W_tool["heel"]
-    forwards *= [1.0, 1.0, 0.0] / np.linalg.norm(forwards[:2])
+    forwards *= np.array([1.0, 1.0, 0.0]) / np.linalg.norm(forwards[:2])
     yield from arm.shift(0.02 * forwards, steps=4, speed=0.3)
     yield from arm.shift(-0.06 * forwards, steps=6)
     yield from arm.shift([0.0, 0.0, 0.06], steps=3)
