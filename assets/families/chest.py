@@ -6,6 +6,7 @@ fingers. The frame of the lid has its origin on the hinge; the position of the j
 angle by which it is open.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +28,7 @@ from fleet_tools.assets.model_description import (
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import check_parameters
-from fleet_tools.assets.rules import Rule, Values, axis_angle, gap
+from fleet_tools.assets.rules import Rule, Values, gap
 from fleet_tools.assets.solids import box, joined, rectangle, section_loft
 
 SILL = 0.033
@@ -41,6 +42,9 @@ INSERTION = 0.012
 
 DEPTH = 0.024
 """Depth of the slot behind the lid's edge, m."""
+
+UNDER = 0.008
+"""Distance of the keypoints on the lid behind its front edge, m."""
 
 INSET = 0.0015
 """How much narrower than the case the lid is on each side, m."""
@@ -120,7 +124,8 @@ def build(params: ChestParams, name: str) -> ModelDescription:
         "sill": KeypointDescription("case", (p.edge, 0.0, p.height)),
         "left": KeypointDescription("case", (p.edge, p.width, p.height)),
         "right": KeypointDescription("case", (p.edge, -p.width, p.height)),
-        "lip": KeypointDescription("lid", (-p.reach, 0.0, 0.0)),
+        "lid_left": KeypointDescription("lid", (UNDER - p.reach, p.width - INSET, 0.0)),
+        "lid_right": KeypointDescription("lid", (UNDER - p.reach, INSET - p.width, 0.0)),
         "base": KeypointDescription("case", (0.0, 0.0, 0.0)),
     }
     hinge = JointDescription(
@@ -218,12 +223,17 @@ def sample(rng: np.random.Generator) -> ChestParams:
 UP = np.array([0.0, 0.0, 1.0])
 
 
+def _inwards(geometry: ModelGeometry) -> np.ndarray:
+    """Returns the vector from `sill` to below the middle of the keypoints on the lid, (3,), m."""
+    p = geometry.p_M
+    return ((p["lid_left"] + p["lid_right"]) / 2 - p["sill"]) * [1.0, 1.0, 0.0]
+
+
 def slot(geometry: ModelGeometry) -> Values:
     """Returns the height of the slot where the tip of a lever is, m."""
-    into = geometry.p_M["lip"] - geometry.p_M["sill"]
-    into = into * [1.0, 1.0, 0.0] / np.hypot(*into[:2])
-    point = geometry.p_M["lip"] + INSERTION * into - SLOT / 2 * UP
-    return {"": sum(gap(geometry, point, UP))}
+    into = _inwards(geometry)
+    into *= 1 + (INSERTION - UNDER) / np.linalg.norm(into)
+    return {"": sum(gap(geometry, geometry.p_M["sill"] + into + SLOT / 2 * UP, UP))}
 
 
 RULES = (
@@ -235,26 +245,28 @@ RULES = (
         high=SLOT + 0.001,
         reason="the expert slides the blade in 1 mm above the sill; a blade has 3 to 5 mm there, "
         "and what is higher than it needs is lost of its stroke",
-        remedy="Scale the model, or place `lip` on the lower edge of the lid.",
+        remedy="Scale the model, or place `sill` at the edge before the slot.",
     ),
     Rule(
         "distance of the lid behind the sill",
-        lambda geometry: {
-            "": float(np.hypot(*(geometry.p_M["lip"] - geometry.p_M["sill"])[:2]))
-        },
+        lambda geometry: {"": float(np.linalg.norm(_inwards(geometry))) - UNDER},
         "mm",
         low=SILL - 0.002,
         high=SILL + 0.002,
         reason="the tip of a blade of 45 mm is then 12 mm under the lid",
-        remedy="Move `sill` to the edge over which a lever bears, 33 mm before the lid.",
+        remedy="Move `sill` to the edge over which a lever bears, 33 mm before the lid, and "
+        "`lid_left` and `lid_right` to 8 mm behind the lid's front.",
     ),
     Rule(
         "deviation from a right angle",
-        axis_angle(("left", "right"), ("sill", "lip")),
+        lambda geometry: {
+            "": abs(float(geometry.axis("left", "right") @ _inwards(geometry)))
+            / float(np.linalg.norm(_inwards(geometry)))
+        },
         "deg",
-        high=0.01,
+        high=math.radians(0.6),
         reason="the expert turns the lever about the sill's edge",
-        remedy="Place `left` and `right` on the sill's edge, `lip` straight behind `sill`.",
+        remedy="Place `left` and `right` on the sill's edge, `sill` in their middle.",
     ),
 )
 
@@ -265,7 +277,10 @@ FAMILY = Family(
         "left": Meaning("the left end of the sill's edge, seen towards the lid", partner="right"),
         "right": Meaning("the right end of the sill's edge", partner="left"),
         "sill": Meaning("the middle of the sill's edge", middle("left", "right")),
-        "lip": Meaning("the middle of the lid's lower front edge"),
+        "lid_left": Meaning(
+            "the lower edge of the lid's left side, 8 mm behind its front", partner="lid_right"
+        ),
+        "lid_right": Meaning("the lower edge of its right side, likewise", partner="lid_left"),
         "base": Meaning("the middle of the underside"),
     },
     catalogue=CATALOGUE,
