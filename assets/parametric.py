@@ -76,7 +76,8 @@ def grip_part(
     """Makes a handle along x, `grip`, that fills the fingers and has rounded ends.
 
     Args:
-        butt_x, nose_x: x of its ends, m.
+        butt_x: Lower x of its ends, m.
+        nose_x: Upper one.
         half_z: Half its height, m.
         roundness: Roundness of its section: near 0 a bar, 1 an oval or a rod.
         material: Its material.

@@ -107,12 +107,12 @@ class ChestParams:
 
     @property
     def hinge(self) -> float:
-        """x of the hinge, m; the middle of the case is at 0."""
+        """Position x of the hinge, m; the middle of the case is at 0."""
         return round((SILL + self.reach) / 2 - INSET, 6)
 
     @property
     def edge(self) -> float:
-        """x of the sill's edge, m."""
+        """Position x of the sill's edge, m."""
         return round(self.hinge - self.reach - SILL, 6)
 
 

@@ -164,9 +164,9 @@ def _blade(p: PryBarParams) -> PartDescription:
 def _shank(p: PryBarParams) -> PartDescription:
     """Makes the shank, which curves from the handle down to the blade."""
     half = min(p.thickness, 2 * p.grip_z) / 2
-    start, end, along = np.array([p.nose_x, 0.0, 0.0]), p.root, p.R_TB[:, 0]
-    reach = 0.5 * np.linalg.norm(end - start)
-    knots = np.array([start, start + [reach, 0.0, 0.0], end - reach * along, end])
+    start, end = np.array([p.nose_x, 0.0, 0.0]), p.root
+    first, last = 0.5 * np.linalg.norm(end - start) * np.stack([[1.0, 0.0, 0.0], p.R_TB[:, 0]])
+    knots = np.stack([start, start + first, end - last, end])
 
     def ring(t: float, section: Section, points: int) -> np.ndarray:
         """A section across the Bezier curve of the knots."""
