@@ -55,15 +55,17 @@ INERTIA = 0.01
 RANGE = 1.4
 """Greatest angle of the lid, rad."""
 
-RIGID_STEEL, RIGID_BRASS, OAK, WALNUT, BIRCH = (
-    replace(material, modulus=PINE.modulus)
-    for material in (
-        STEEL.coloured(0.36, 0.40, 0.33),
-        BRASS,
+OAK, WALNUT, BIRCH = (
+    replace(wood, modulus=PINE.modulus)
+    for wood in (
         ASH.coloured(0.62, 0.45, 0.28),
         HICKORY.coloured(0.35, 0.22, 0.14),
         BEECH.coloured(0.90, 0.82, 0.66),
     )
+)
+SHEET_STEEL, SHEET_BRASS = (  # mean density of sheet metal over wood
+    replace(metal, modulus=PINE.modulus, density=1500.0)
+    for metal in (STEEL.coloured(0.36, 0.40, 0.33), BRASS)
 )
 
 
@@ -108,18 +110,18 @@ class ChestParams:
     @property
     def hinge(self) -> float:
         """Position x of the hinge, m; the middle of the case is at 0."""
-        return round((SILL + self.reach) / 2 - INSET, 6)
+        return round((SILL + self.reach) / 2 - INSET, 9)
 
     @property
     def edge(self) -> float:
         """Position x of the sill's edge, m."""
-        return round(self.hinge - self.reach - SILL, 6)
+        return round(self.hinge - self.reach - SILL, 9)
 
 
 def build(params: ChestParams, name: str) -> ModelDescription:
     """Returns the chest as a model of two links, `case` and `lid`, and the joint `open`."""
     p = params
-    level = round(p.height + SLOT, 6)
+    level = round(p.height + SLOT, 9)
     points = {
         "sill": KeypointDescription("case", (p.edge, 0.0, p.height)),
         "left": KeypointDescription("case", (p.edge, p.width, p.height)),
@@ -153,9 +155,9 @@ def build(params: ChestParams, name: str) -> ModelDescription:
 
 def _case(p: ChestParams) -> tuple[PartDescription, ...]:
     """Makes the case, and the frame on it that keeps lid and sill apart."""
-    back = round(p.hinge + INSET, 6)
+    back = round(p.hinge + INSET, 9)
     case = box((p.edge, -p.width, 0.0), (back, p.width, p.height))
-    inner, front = p.width - 2 * INSET, round(p.hinge - p.reach + DEPTH, 6)
+    inner, front = p.width - 2 * INSET, round(p.hinge - p.reach + DEPTH, 9)
     frame = box((front, -inner, p.height), (p.hinge - INSET, inner, p.height + SLOT))
     return (
         PartDescription("case", case, p.material, (case,)),
@@ -183,7 +185,7 @@ CATALOGUE = {
     "crate": ChestParams(),
     "ammunition_box": ChestParams(
         reach=0.092, width=0.052, height=0.075, lid=0.012, bevel=0.002, straps=2,
-        material=RIGID_STEEL, lid_material=RIGID_STEEL,
+        material=SHEET_STEEL, lid_material=SHEET_STEEL,
     ),
     "jewel_case": ChestParams(
         reach=0.078, width=0.050, height=0.062, lid=0.016, bevel=0.006, straps=1,
@@ -191,7 +193,7 @@ CATALOGUE = {
     ),
     "hatch": ChestParams(
         reach=0.088, width=0.070, height=0.068, lid=0.010, bevel=0.0015, material=OAK,
-        lid_material=RIGID_STEEL.coloured(0.45, 0.47, 0.50),
+        lid_material=SHEET_STEEL.coloured(0.45, 0.47, 0.50),
     ),
     "sea_chest": ChestParams(
         reach=0.090, width=0.075, height=0.072, lid=0.020, bevel=0.007, straps=3, material=OAK,
@@ -199,14 +201,14 @@ CATALOGUE = {
     ),
     "tea_box": ChestParams(
         reach=0.082, width=0.056, height=0.066, lid=0.013, bevel=0.004, material=BIRCH,
-        lid_material=RIGID_BRASS.coloured(0.70, 0.50, 0.28),
+        lid_material=SHEET_BRASS.coloured(0.70, 0.50, 0.28),
     ),
 }  # fmt: skip
 
 
 def sample(rng: np.random.Generator) -> ChestParams:
     """Returns the parameters of a random plausible chest."""
-    materials = PINE, OAK, WALNUT, BIRCH, RIGID_STEEL, RIGID_BRASS
+    materials = PINE, OAK, WALNUT, BIRCH, SHEET_STEEL, SHEET_BRASS
     return ChestParams(
         reach=rng.uniform(0.077, 0.093),
         width=rng.uniform(0.050, 0.075),
