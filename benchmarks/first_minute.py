@@ -37,7 +37,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 RESETS = """
 import json, sys, time
 import gymnasium, fleet_tools
-env = gymnasium.make(f"FleetTools/{sys.argv[1].title()}-v0")
+from fleet_tools.registration import env_id
+env = gymnasium.make(env_id(sys.argv[1]))
 costs = []
 for _ in range(2):
     wall, processor = time.monotonic(), time.process_time()

@@ -15,6 +15,7 @@ from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.registration import env_id
 from fleet_tools.rollouts.rollout import rollout
 
 Make = Callable[..., ToolUseEnv]
@@ -58,7 +59,7 @@ DISTURBED = load_protocol("v3", "disturbed").disturbances
 
 @pytest.mark.parametrize("task", task_names())
 def test_who_does_nothing_in_a_disturbed_scene_is_credited_with_nothing(make: Make, task: str):
-    env = make(f"FleetTools/{task.title()}-v0", split="all")
+    env = make(env_id(task), split="all")
     for seed in (0, 1):
         env.reset(options={"scene": attacked_scene(env, seed, disturbances=DISTURBED)})
         infos = [env.step(REST)[4] for _ in range(10)]  # the pushes on the object are over
@@ -77,7 +78,7 @@ def test_a_cheat_is_none_the_better_for_a_disturbed_scene(make: Make):
 
 @pytest.mark.parametrize("task", ["wrench", pytest.param("knife", marks=pytest.mark.slow)], ids=str)
 def test_an_object_that_the_hand_moved(make: Make, task: str):
-    trial = cheat(make(f"FleetTools/{task.title()}-v0", split="all"), "knuckle")
+    trial = cheat(make(env_id(task), split="all"), "knuckle")
     assert trial.deed and trial.old_success and not trial.success
 
 

@@ -46,6 +46,8 @@ class Witness:
         caused = caused_by_part(env.task)
         self._predicate, self._part = caused.change, env.task.tool_parts[caused.part]
         self._working_shapes = find_family(env.task.tool_family).working_parts
+        plant = self._simulation.world.plant  # what touches a link that cannot move, moves nothing
+        self._fixed = {body.index() for body in plant.GetBodiesWeldedTo(plant.world_body())}
         self.change: dict[frozenset[str], float] = defaultdict(float)
         self._touching: frozenset[str] = frozenset()
         self._value = self._measure()
@@ -79,7 +81,7 @@ class Witness:
             shape_of = {
                 body.model_instance(): shape
                 for body, shape in zip(bodies, shapes, strict=True)
-                if body is not None
+                if body is not None and body.index() not in self._fixed
             }
             if world.object not in shape_of or not shape_of.keys() & {world.arm, world.tool}:
                 continue

@@ -13,6 +13,7 @@ from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.envs.array_spec import describe_action, describe_observation
+from fleet_tools.registration import env_id
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.rollouts.rollout import rollout
@@ -24,7 +25,7 @@ SHARED = ("end_effector_pose", "end_effector_wrench", "object_keypoints", "tool_
 
 def env_of(robot: str, task: str = "hammer"):
     """Returns an environment with an arm."""
-    return gymnasium.make(f"FleetTools/{task.title()}-v0", robot=robot)
+    return gymnasium.make(env_id(task), robot=robot)
 
 
 def begin_pose(robot: str, task: str) -> np.ndarray:

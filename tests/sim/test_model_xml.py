@@ -40,7 +40,7 @@ def urdf(inertia: str) -> str:
 
 
 def test_every_model_of_the_package_is_allowed():
-    assert len(OWN) == 74
+    assert len(OWN) == 88
     for file in OWN:
         check_masses(file)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fleet_tools.assets.families.screw.screw_parts import FLOOR, ROOM, SLOPE
 from fleet_tools.assets.model_description import STEEL, Material, PartDescription
-from fleet_tools.assets.parametric import GRIP, GRIP_END, along_x, check_parameters
+from fleet_tools.assets.parametric import GRIP, GRIP_END, check_parameters, grip_part
 from fleet_tools.assets.solids import (
     Section,
     Solid,
@@ -21,10 +21,8 @@ from fleet_tools.assets.solids import (
     fillet,
     frusta,
     joined,
-    loft,
     rectangle,
     section_loft,
-    section_ring,
 )
 
 TIP = 0.002
@@ -123,7 +121,9 @@ class ScrewdriverParams:
 
 def screwdriver_parts(params: ScrewdriverParams) -> tuple[PartDescription, ...]:
     """Makes the parts of a screwdriver, in T."""
-    return (_grip(params), *_collar(params), _shank(params), *_sleeve(params), _bit(params))
+    p = params
+    grip = grip_part(p.butt_x, p.nose_x, p.grip_z, p.roundness, p.grip)
+    return (grip, *_collar(params), _shank(params), *_sleeve(params), _bit(params))
 
 
 def _to_tool(p: ScrewdriverParams, solid: Solid) -> Solid:
@@ -177,20 +177,3 @@ def _collar(p: ScrewdriverParams) -> tuple[PartDescription, ...]:
     profile = [(0.0, shape), (low, shape), (p.collar_z, circle(p.collar - 0.002))]
     collision = frusta([(0.0, shape), (p.collar_z, shape)], 2, axis)
     return (PartDescription("collar", section_loft(profile, 5, axis), p.body, collision),)
-
-
-def _grip(p: ScrewdriverParams) -> PartDescription:
-    """Makes the handle, whose ends are rounded."""
-    full = Section(p.grip_z, GRIP, p.roundness * min(p.grip_z, GRIP))
-    end = Section(0.6 * p.grip_z, 0.7 * GRIP, 0.6 * p.roundness * min(p.grip_z, GRIP))
-    profile = [
-        (p.butt_x, end),
-        (p.butt_x + 0.003, end.interpolated(full, 0.75)),
-        (p.butt_x + 0.009, full),
-        (p.nose_x - 0.009, full),
-        (p.nose_x - 0.003, end.interpolated(full, 0.75)),
-        (p.nose_x, end),
-    ]
-    visual = loft([section_ring(section, x, 4) for x, section in profile])
-    collision = [section_ring(rectangle(p.grip_z, GRIP), x, 1) for x in (p.butt_x, p.nose_x)]
-    return PartDescription("grip", along_x(visual), p.grip, (along_x(loft(collision)),))

@@ -1,0 +1,137 @@
+"""The pry bar task: the lid opens by a lever, and by nothing else."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from support.task_files import own_task
+
+from fleet_tools.config.distributions import Distribution, Uniform
+from fleet_tools.config.geometry import Pose
+from fleet_tools.config.tasks import task_path
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.sim.scene import sample_scene
+
+ID = "FleetTools/PryBar-v0"
+THRESHOLD, REACH_M = 0.14, 0.085
+"""Angle of an open lid, rad; distance of the lid's edge from the hinge of `crate`."""
+
+
+@pytest.fixture(scope="module", name="follow")
+def _follow(tmp_path_factory):
+    """A function that runs the expert with other motions after the actuation pose."""
+    own = yaml.safe_load(task_path("pry_bar").read_text())["expert"]
+    folder = tmp_path_factory.mktemp("pry_bar")
+
+    def follow(*motions: dict[str, Any], torque: float = 7.5) -> tuple[ToolUseEnv, dict[str, Any]]:
+        stay = {"type": "stay", "for_s": 0.33}
+        after = [{"motion": motion, "speed": 0.4} for motion in (*motions, stay)]
+        # Success must last longer than an episode, so that none ends early.
+        task = own_task(folder, "pry_bar", success_duration_s=200, expert=own | {"after": after})
+        env = EnvSpec.of(task=task, tool="flat_bar", object="crate").make_tool_use()
+        scene = sample_scene(env.task, 1, split="all", tool="flat_bar", object="crate")
+        given = {"joint_resistance": {"open": torque}}
+        _, info = env.reset(options={"scene": scene.model_copy(update=given)})
+        policy = ExpertPolicy(env, feedback=False)
+        policy.reset()
+        assert policy.plan is not None
+        for _ in range(len(policy.plan.X_WE) - 1):
+            *_, info = env.step(policy.act({}))
+        return env, info
+
+    return follow
+
+
+def lever(angle_deg: float) -> dict[str, Any]:
+    return {"type": "rotate", "angle_deg": angle_deg, "about": "sill", "axis": ["left", "right"]}
+
+
+def move(*by_m: float) -> dict[str, Any]:
+    return {"type": "translate", "by_m": [*by_m], "frame": "object"}
+
+
+ON_SILL = move(0, 0, -0.003)
+
+
+def verdicts(env: ToolUseEnv) -> tuple[bool, ...]:
+    """Returns which parts of success hold, computed from the state of the world."""
+    state = env.world_state()
+    found = (
+        state.object_joints["open"] >= THRESHOLD,
+        state.part_motion["tip"].object_joints["open"] >= 0.12,
+        state.in_contact("tool", "object/lid"),
+        state.in_contact("tool", "object/case"),
+    )
+    return tuple(map(bool, found))
+
+
+def test_a_lid_opened_by_the_lever_is_a_success_and_the_hand_gains_force(follow):
+    env, info = follow(ON_SILL, lever(30))
+    assert all(verdicts(env)) and info["success"] is True
+    state = env.world_state()
+    rise = state.p_W_object["lid_left"][2] - env.scene.object_pose.translation_m[2] - 0.071
+    assert rise == pytest.approx((REACH_M - 0.008) * np.sin(state.object_joints["open"]), abs=1e-4)
+    at_the_lid = 7.5 / REACH_M  # N; what the brake asks for
+    assert np.linalg.norm(state.F_E[3:]) < at_the_lid / 1.5
+
+
+@pytest.mark.parametrize("torque", [6.0, 9.0])
+def test_no_blade_lifts_the_lid_without_bearing_on_the_sill(follow, torque):
+    """At the least resistance of the task, too: the wrist's torque is less than the lid's."""
+    env, info = follow(move(0, 0, 0.06), torque=torque)
+    assert env.world_state().object_joints["open"] < 0.5 * THRESHOLD
+    assert not info["success_once"]
+
+
+OTHERWISE = {  # motions, and what holds at the end
+    "too little": ((ON_SILL, lever(12)), (False, False, True, True)),
+    "and taken out": ((ON_SILL, lever(30), move(-0.04, 0, 0.03)), (True, True, False, False)),
+    "lifted, not levered, a loose lid": ((move(0, 0, 0.04),), (True, True, True, False)),
+}
+
+
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_otherwise(follow, case):
+    motions, held = OTHERWISE[case]
+    env, info = follow(*motions, torque=0.5 if "loose" in case else 7.5)
+    assert verdicts(env) == held
+    assert info["success_once"] == ("taken out" in case) and not info["success"]
+
+
+def test_opened_by_an_external_torque_far_from_the_tool():
+    env = EnvSpec.of(task="pry_bar", tool="flat_bar", object="crate").make_tool_use()
+    env.reset(seed=1)
+    plant = env.simulation.world.plant
+    forces = np.zeros(plant.num_velocities())
+    velocity = plant.GetJointByName("open").velocity_start()
+    forces[velocity] = env.scene.joint_resistance["open"] + 0.3
+    plant.get_applied_generalized_force_input_port().FixValue(env.simulation._context, forces)
+    info = {}
+    for _ in range(40):
+        info = env.step(np.zeros(6, np.float32))[-1]
+        if env.world_state().object_joints["open"] > THRESHOLD:
+            break
+    assert verdicts(env) == (True, False, False, False)
+    assert info["outcome"] == "running" and not info["success_once"]
+
+
+def limits(distribution: Distribution) -> tuple[float, float]:
+    assert isinstance(distribution, Uniform)
+    return distribution.uniform
+
+
+def test_the_expert_plans_at_the_limits_of_the_randomization(make):
+    env = make(ID, split="all")
+    drawn = env.task.randomization.object_pose
+    x, y, _ = drawn.translation_m
+    corners = list(itertools.product(limits(x), limits(y), limits(drawn.rpy_deg[2])))
+    for seed, (px, py, yaw) in enumerate(corners):
+        tool = ("crowbar", "case_opener")[seed % 2]
+        scene = sample_scene(env.task, seed, split="all", tool=tool, object="crate")
+        pose = Pose(translation_m=(px, py, 0.0), rpy_deg=(0.0, 0.0, yaw))
+        env.reset(options={"scene": scene.model_copy(update={"object_pose": pose})})
+        ExpertPolicy(env).reset()
