@@ -159,9 +159,23 @@ def test_an_experiment_agrees_with_itself_and_not_with_other_rates(tmp_path):
     (folder / made).write_text(json.dumps(result))
     (other,) = compare_all(recipe, ROOT, folder)
     assert not other.agrees and other.identical == other.compared - 1
-    assert "compress, 0.1: 0%" in other.text and "is lacking" in other.text
+    assert "compress, 0.1: success 0 to 0.01, stored" in other.text and "is lacking" in other.text
     (folder / made).unlink()
     assert not compare_all(recipe, ROOT, folder)[0].agrees
+
+
+def test_costs_that_are_not_rates_are_compared_too(tmp_path):
+    recipe = RECIPES["linear_control"]
+    (made, stored), folder = next(iter(recipe.stored.items())), tmp_path / "run"
+    (folder / made).parent.mkdir(parents=True)
+    result = json.loads((ROOT / stored).read_text())
+    for factor, agrees in ((1 + 1e-6, True), (1.5, False)):
+        for row in result["rows"]:
+            for name, measure in row.items():
+                if isinstance(measure, dict):
+                    row[name] = {k: v and v * factor for k, v in measure.items()}
+        (folder / made).write_text(json.dumps(result))
+        assert compare_all(recipe, ROOT, folder)[0].agrees is agrees
 
 
 def test_what_ran_does_not_run_again_and_what_failed_does(tmp_path):
