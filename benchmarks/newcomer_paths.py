@@ -6,6 +6,7 @@ installed. What is printed, in Markdown, are the minutes that it took, beside th
 """
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,7 @@ sys.path[:0] = [str(ROOT / each) for each in ("tests", "docs/_extensions")]  # w
 from support.pages import Block, blocks  # noqa: E402
 
 TESTS = ("run", "slow", "cell")
-COLUMNS = ("path", "minutes", "stated", "minutes of installation", "result")
+COLUMNS = ("path", "minutes", "stated", "of processor", "of installation", "result")
 
 
 def _tested(block: Block) -> bool:
@@ -166,6 +167,7 @@ class Walk:
         name: Name of the path.
         minutes: Minutes of the page's blocks.
         stated: Minutes that are stated.
+        used: Minutes of processor, without those of Ray, whose processes outlive the path.
         install: Minutes of the installation; None if nothing was installed.
         problem: The end of what was printed, if it failed.
     """
@@ -173,6 +175,7 @@ class Walk:
     name: str
     minutes: float
     stated: float
+    used: float
     install: float | None
     problem: str = ""
 
@@ -181,7 +184,8 @@ class Walk:
         """Cells of `COLUMNS`."""
         result = "failed" if self.problem else "ok" if self.minutes <= self.stated else "too long"
         install = "" if self.install is None else f"{self.install:.1f}"
-        return [self.name, f"{self.minutes:.1f}", f"{self.stated:g}", install, result]
+        times = (f"{self.minutes:.1f}", f"{self.stated:g}", f"{self.used:.1f}", install)
+        return [self.name, *times, result]
 
 
 def _walk_all(options: NewcomerOptions) -> int:
@@ -216,14 +220,20 @@ def walk(name: str, folder: Path, options: NewcomerOptions) -> Walk:
         problem = _install(python, path, options)
         install = (time.monotonic() - started) / 60
         if problem:
-            return Walk(name, 0.0, path.minutes, install, problem)
+            return Walk(name, 0.0, path.minutes, 0.0, install, problem)
     for each in path.copied:
         shutil.copytree(ROOT / each, work / each, ignore=shutil.ignore_patterns("__pycache__"))
     file = folder / "path.py"
     file.write_text(text(path), encoding="utf-8")
-    started = time.monotonic()
+    started, used = time.monotonic(), _processor_minutes()
     done = _run([str(python.absolute() / "bin" / "python"), str(file)], work)
-    return Walk(name, (time.monotonic() - started) / 60, path.minutes, install, done)
+    minutes = (time.monotonic() - started) / 60
+    return Walk(name, minutes, path.minutes, _processor_minutes() - used, install, done)
+
+
+def _processor_minutes() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (usage.ru_utime + usage.ru_stime) / 60
 
 
 def text(path: Route) -> str:
