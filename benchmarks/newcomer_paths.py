@@ -195,16 +195,20 @@ def _walk_all(options: NewcomerOptions) -> int:
     for name in names:
         require_name("path", name, PATHS)
     walks: list[Walk] = []
+    loads: list[float] = []
     print_now(options, table_head(COLUMNS))
     with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
         for number, name in enumerate(names):
+            loads.append(os.getloadavg()[0])
             walks.append(walk(name, Path(scratch, str(number)), options))
             print_now(options, table_row(walks[-1].row))
             if walks[-1].problem:
                 print(walks[-1].problem, file=sys.stderr, flush=True)
     rows = [dict(zip(COLUMNS, each.row, strict=True)) for each in walks]
-    summary = {"machine": machine_name(), "paths": rows}
-    options.report(summary, lambda: f"\nOn {machine_name()}.")
+    loads.append(os.getloadavg()[0])
+    summary = {"machine": machine_name(), "load": [min(loads), max(loads)], "paths": rows}
+    where = f"On {machine_name()}, with a load from {min(loads):.1f} to {max(loads):.1f}."
+    options.report(summary, lambda: f"\n{where}")
     return cli.OK if all(each.row[-1] == "ok" for each in walks) else cli.FAILED
 
 

@@ -178,6 +178,21 @@ def test_costs_that_are_not_rates_are_compared_too(tmp_path):
         assert compare_all(recipe, ROOT, folder)[0].agrees is agrees
 
 
+@pytest.mark.slow  # starts a program
+def test_a_figure_and_its_table_follow_from_the_results_of_its_experiments(tmp_path):
+    recipe, folder = RECIPES["findings_success"], tmp_path / "run"
+    report = prepare(recipe, ROOT, folder)
+    for made, stored in recipe.stored.items():
+        if stored.suffix == ".json":
+            (folder / made).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / stored, folder / made)
+    assert run(replace(recipe, commands=recipe.commands[-1:]), folder, report, lambda _: None) == 0
+    found = compare_all(recipe, ROOT, folder)
+    assert len(found) == len(recipe.stored) and all(each.agrees for each in found)
+    others = [each for each in found if not each.path.endswith(".png")]  # by any matplotlib
+    assert all(each.identical == each.compared > 0 for each in others)
+
+
 def test_what_ran_does_not_run_again_and_what_failed_does(tmp_path):
     root = checkout(tmp_path / "root", "")
     recipe = Recipe("mine", "entry", ("NAME=log", "echo one >> $NAME", "test -e go"), {})
