@@ -7,14 +7,15 @@ an experiment by their intervals.
 
 import json
 import os
+import resource
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import fleet_tools
 from fleet_tools.baselines.experiments.recipes import LINKED, Recipe, scripts
@@ -33,6 +34,7 @@ RECORDS = Path("docs/results/reproduced")
 """Folder of a checkout with reports of former runs, NAME.json, from which times are known."""
 
 _STDERR = 2  # of the process, where programs report while this one's stdout is kept for its own
+_SLACK = 0.01  # by which spreads over seeds may miss each other, relative to their ends
 _LEVEL = 0.05  # of the test by which evaluations are told apart
 
 
@@ -99,11 +101,12 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
     """
     done = {each["command"]: each for each in report["commands"]}
     for command, script in scripts(recipe):
-        entry = done.setdefault(command, {"command": command, "seconds": 0.0, "code": None})
+        blank = {"command": command, "seconds": 0.0, "processor_seconds": 0.0, "code": None}
+        entry = done.setdefault(command, blank)
         if entry["code"] == 0:
             continue
         say(command)
-        started = time.monotonic()
+        started, used = time.monotonic(), _processor_seconds()
         try:
             entry["code"] = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", _PRELUDE + script],
@@ -112,7 +115,9 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
                 stdout=_STDERR,
             ).returncode
         finally:
-            entry["seconds"] = round(entry["seconds"] + time.monotonic() - started, 2)
+            taken = {"seconds": time.monotonic() - started}
+            taken["processor_seconds"] = _processor_seconds() - used
+            entry |= {name: round(entry[name] + each, 2) for name, each in taken.items()}
             report["commands"] = list(done.values())
             store(report, folder / REPORT)
         if entry["code"] != 0:
@@ -124,6 +129,11 @@ _PRELUDE = f"""\
 python() {{ {shlex.quote(sys.executable)} "$@"; }}
 fleet-tools() {{ python -m fleet_tools "$@"; }}
 """
+
+
+def _processor_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _path() -> str:
@@ -203,21 +213,36 @@ def _compare_experiments(name: Path, stored: Path, made: Path) -> Agreement:
     cells = {_place(each): each for each in new["cells"]}
     pairs = [(each, cells[_place(each)]) for each in old["cells"] if _place(each) in cells]
     identical = sum(then == again for then, again in pairs)
-    rates = {_case(row): row.get("success") for row in new["rows"]}
-    lacking = [
-        f"{arm}, {value} is lacking"
-        for arm, value in map(_case, old["rows"])
-        if (arm, value) not in rates
-    ]
-    differing = [
-        f"{row['arm']}, {row['value']}: {rate['rate']:.0%}, stored {then['rate']:.0%}"
-        for row in old["rows"]
-        for then, rate in [(row.get("success"), rates.get(_case(row)))]
-        if then and rate and (rate["low"] > then["high"] or rate["high"] < then["low"])
-    ]
-    problems = [*changes(before, now), *lacking, *differing]
-    text = "; ".join(problems) or f"success rates of {len(rates)} rows agree within intervals"
+    rows = {_case(row): row for row in new["rows"]}
+    problems = changes(before, now)
+    for row in old["rows"]:
+        case = ", ".join(_case(row))
+        if (again := rows.get(_case(row))) is None:
+            problems.append(f"{case} is lacking")
+        else:
+            problems += [f"{case}: {each}" for each in _apart(row, again)]
+    text = "; ".join(problems) or f"{len(rows)} rows agree within their intervals"
     return Agreement(str(name), None, identical, len(pairs), text, not problems)
+
+
+def _apart(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
+    """Yields in which measures two rows differ: intervals of success rates, or else all spreads."""
+    names = ["success"] if row.get("success") else [each for each in row if _is_spread(row[each])]
+    for name in names:
+        then, now = row[name], again.get(name)
+        if not _is_spread(now):
+            yield f"{name} is lacking"
+            continue
+        slack = 0.0 if name == "success" else _SLACK * max(map(abs, (then["low"], then["high"])))
+        if now["low"] > then["high"] + slack or now["high"] < then["low"] - slack:
+            ends = (f"{each['low']:.3g} to {each['high']:.3g}" for each in (now, then))
+            yield f"{name} {', stored '.join(ends)}"
+
+
+def _is_spread(measure: object) -> TypeGuard[Mapping[str, float]]:
+    """Whether a measure has finite ends; those that JSON cannot have are None."""
+    ends = [measure.get(name) for name in ("low", "high")] if isinstance(measure, Mapping) else []
+    return bool(ends) and all(isinstance(end, int | float) for end in ends)
 
 
 def _case(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -239,8 +264,12 @@ def known_seconds(recipe: Recipe, checkout: Path) -> tuple[float | None, str]:
     if record.is_file():
         report = strict_json.load(record)
         machine = Machine.model_validate(report["machine"])
-        seconds = sum(each["seconds"] for each in report["commands"])
-        return seconds, f"all commands, on {machine.processor}, {machine.cores:g} cores"
+        seconds, used = (
+            sum(each[name] for each in report["commands"])
+            for name in ("seconds", "processor_seconds")
+        )
+        where = f"{machine.processor}, {machine.cores:g} cores"
+        return seconds, f"all commands, {used / 60:.1f} min of processor, on {where}"
     folders = [checkout / path for path in recipe.stored.values() if path.suffix == ""]
     if recipe.kind != "entry":
         return None, "not measured"

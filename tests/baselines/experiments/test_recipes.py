@@ -159,9 +159,38 @@ def test_an_experiment_agrees_with_itself_and_not_with_other_rates(tmp_path):
     (folder / made).write_text(json.dumps(result))
     (other,) = compare_all(recipe, ROOT, folder)
     assert not other.agrees and other.identical == other.compared - 1
-    assert "compress, 0.1: 0%" in other.text and "is lacking" in other.text
+    assert "compress, 0.1: success 0 to 0.01, stored" in other.text and "is lacking" in other.text
     (folder / made).unlink()
     assert not compare_all(recipe, ROOT, folder)[0].agrees
+
+
+def test_costs_that_are_not_rates_are_compared_too(tmp_path):
+    recipe = RECIPES["linear_control"]
+    (made, stored), folder = next(iter(recipe.stored.items())), tmp_path / "run"
+    (folder / made).parent.mkdir(parents=True)
+    result = json.loads((ROOT / stored).read_text())
+    for factor, agrees in ((1 + 1e-6, True), (1.5, False)):
+        for row in result["rows"]:
+            for name, measure in row.items():
+                if isinstance(measure, dict):
+                    row[name] = {k: v and v * factor for k, v in measure.items()}
+        (folder / made).write_text(json.dumps(result))
+        assert compare_all(recipe, ROOT, folder)[0].agrees is agrees
+
+
+@pytest.mark.slow  # starts a program
+def test_a_figure_and_its_table_follow_from_the_results_of_its_experiments(tmp_path):
+    recipe, folder = RECIPES["findings_success"], tmp_path / "run"
+    report = prepare(recipe, ROOT, folder)
+    for made, stored in recipe.stored.items():
+        if stored.suffix == ".json":
+            (folder / made).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / stored, folder / made)
+    assert run(replace(recipe, commands=recipe.commands[-1:]), folder, report, lambda _: None) == 0
+    found = compare_all(recipe, ROOT, folder)
+    assert len(found) == len(recipe.stored) and all(each.agrees for each in found)
+    others = [each for each in found if not each.path.endswith(".png")]  # by any matplotlib
+    assert all(each.identical == each.compared > 0 for each in others)
 
 
 def test_what_ran_does_not_run_again_and_what_failed_does(tmp_path):
