@@ -50,7 +50,9 @@ class ToolUseEnv(StagedEnv):
     `success` (now; `is_success` is the same), `success_once` (so far), `progress` in [0, 1],
     `verdicts` (whether each success predicate `holds`, and its `progress`, see
     `ToolUseEnv.verdicts`), `forces` (contact forces on tool and object, see `WorldState.forces`),
-    `limits` (what the limits of the arm's joints did, see `WorldState.limits`); with images,
+    `limits` (what the limits of the arm's joints did, see `WorldState.limits`), `handling` (forces,
+    work, time and path so far, see `fleet_tools.envs.handling`, and whether it is `gentle`: a
+    success within the limits that are published for the task, if there are any); with images,
     `cameras`, each with its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world;
     after a step also `action` (as executed) and `action_clipped`; after a simulation error,
     `error`.
