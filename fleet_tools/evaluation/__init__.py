@@ -11,4 +11,10 @@ run                an evaluation from its beginning to its scores
 scores             success rates with intervals; two results compared scene by scene
 admission          whether a result can enter the leaderboard
 summary            a result as text
+
+For evaluation programs of others:
+
+protocol_scenes      a task whose episode of seed k is scene k of a protocol
+lerobot_hub          such environments as LeRobot's environment hub hands them out
+vla_eval_benchmark   the tasks as a benchmark of vla-eval
 """
