@@ -71,7 +71,8 @@ def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.anytime import AnytimeComparison
     from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
     from fleet_tools.evaluation.run import describe, run_trials
-    from fleet_tools.evaluation.scores import as_text, compare
+    from fleet_tools.evaluation.score_tables import as_text
+    from fleet_tools.evaluation.scores import compare
     from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
     started = time.perf_counter()

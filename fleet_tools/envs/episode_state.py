@@ -5,6 +5,7 @@ from typing import Any
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs import rewards
+from fleet_tools.envs.handling import UNTOUCHED, Handling, is_gentle
 from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.perception.measurement import Capture, Measurement
@@ -23,6 +24,7 @@ class EnvState:
         steps_held: Number of consecutive steps for which the success predicates have held.
         success_once: Whether they have held after any step.
         shown: What delayed cameras show; None where they show the present.
+        handling: How the task was handled so far.
     """
 
     scene: Scene
@@ -31,6 +33,7 @@ class EnvState:
     steps_held: int
     success_once: bool
     shown: Capture | None = None
+    handling: Handling = UNTOUCHED
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +45,7 @@ class EpisodeState:
         scene: The scene.
         initial: State at the start of the episode.
         measurement: The present measurement.
-        outcome, steps_held, success_once: See `EnvState`.
+        outcome, steps_held, success_once, handling: See `EnvState`.
     """
 
     task: TaskConfig
@@ -52,6 +55,7 @@ class EpisodeState:
     outcome: str = RUNNING
     steps_held: int = 0
     success_once: bool = False
+    handling: Handling = UNTOUCHED
 
     @property
     def state(self) -> WorldState:
@@ -93,6 +97,7 @@ class EpisodeState:
             outcome=outcome,
             steps_held=steps_held,
             success_once=self.success_once or holds,
+            handling=self.handling.after(self.state, measurement.state),
         )
         return now, verdicts
 
@@ -110,6 +115,7 @@ class EpisodeState:
             cameras: Intrinsics and poses of the cameras; empty without images.
         """
         verdict = conjunction(verdicts.values())
+        gentle = is_gentle(self.task.name, verdict.holds, self.handling)
         return {
             "outcome": self.outcome,
             "success": verdict.holds,
@@ -119,5 +125,6 @@ class EpisodeState:
             "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
             "forces": self.state.forces(),
             "limits": self.state.limits(),
+            "handling": self.handling.numbers() | ({} if gentle is None else {"gentle": gentle}),
             **({"cameras": cameras} if cameras else {}),
         }

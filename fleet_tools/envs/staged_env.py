@@ -11,6 +11,7 @@ from pydrake.geometry import Meshcat
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.episode_state import EnvState, EpisodeState
+from fleet_tools.envs.handling import Handling
 from fleet_tools.envs.observations import Observable, Observation, observe
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, TIME_LIMIT
 from fleet_tools.envs.recorded_env import RecordedEnv
@@ -84,6 +85,14 @@ class StagedEnv(RecordedEnv):
         """
         return self._running()[0].measurement.state
 
+    def handling(self) -> Handling:
+        """Returns how the task was handled so far in this episode.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        return self._running()[0].handling
+
     def verdicts(self) -> dict[str, Verdict]:
         """Returns the present verdict of each success predicate, by its place in the task file.
 
@@ -151,6 +160,7 @@ class StagedEnv(RecordedEnv):
             episode.steps_held,
             episode.success_once,
             None if measurement.shown is measurement.latest else measurement.shown,
+            episode.handling,
         )
 
     def set_state(self, state: EnvState) -> Observation:
@@ -174,6 +184,7 @@ class StagedEnv(RecordedEnv):
             outcome=state.outcome,
             steps_held=state.steps_held,
             success_once=state.success_once,
+            handling=state.handling,
         )
         return self._observe(episode)
 

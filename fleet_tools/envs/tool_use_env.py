@@ -51,9 +51,11 @@ class ToolUseEnv(StagedEnv):
     `verdicts` (whether each success predicate `holds`, and its `progress`, see
     `ToolUseEnv.verdicts`). It has `forces` (contact forces on tool and object, see
     `WorldState.forces`), `limits` (what the limits of the arm's joints did, see
-    `WorldState.limits`). After a step there are also `action` (as executed) and `action_clipped`,
-    after a simulation error `error`. With images there is `cameras`, each with its intrinsics `K`
-    (3, 3), in pixels, and pose `X_WC` (4, 4) in the world.
+    `WorldState.limits`). Its `handling` has forces, work, time and path so far, see
+    `fleet_tools.envs.handling`, and whether it is `gentle`: a success within the limits that are
+    published for the task, if there are any. After a step there are also `action` (as executed) and
+    `action_clipped`, after a simulation error `error`. With images there is `cameras`, each with
+    its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world.
 
     Success terminates, and so does "object_lost": the object has left the task's workspace
     (`fleet_tools.config.geometry`), a failure with progress 0. The time limit and

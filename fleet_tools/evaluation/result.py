@@ -12,6 +12,7 @@ import numpy as np
 import pydantic
 
 from fleet_tools.config.values import STORED_IF_SET, NonNegative, Number, Value
+from fleet_tools.envs.handling import Handling, is_gentle
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
@@ -42,6 +43,7 @@ class EpisodeResult(Trial):
         info: The policy's `info`, and "policy_seconds", the wall time that the policy took.
         final_points_m: Points of the last state by kind, see `fleet_tools.rollouts.agreement`; None
             where they are not known, or not finite.
+        handling: How the task was handled; None where nobody measured it, as in older results.
     """
 
     outcome: str
@@ -57,6 +59,14 @@ class EpisodeResult(Trial):
     error: str | None = None
     info: dict[str, pydantic.JsonValue] = {}
     final_points_m: dict[str, tuple[tuple[Number, Number, Number], ...]] | None = None
+    handling: Annotated[Handling | None, STORED_IF_SET] = None
+
+    @property
+    def gentle(self) -> bool | None:
+        """Whether it is a gentle success; None where this is not known."""
+        if self.handling is None:
+            return None
+        return is_gentle(self.task, self.success, self.handling)
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -98,6 +108,9 @@ class Score(Value):
         policy_errors: Number of episodes in which the policy raised an error or returned an
             invalid action; they are failed trials.
         worker_errors: Number of episodes whose process died or hung; they are failed trials.
+        gentle: Rate of gentle successes; None unless it is known of all trials.
+        handling: Mean over all trials of `Handling.numbers`, with equal weights of all pairs of
+            task and split; None likewise.
     """
 
     success: Rate
@@ -105,6 +118,8 @@ class Score(Value):
     simulation_errors: pydantic.NonNegativeInt
     policy_errors: pydantic.NonNegativeInt
     worker_errors: pydantic.NonNegativeInt
+    gentle: Annotated[Rate | None, STORED_IF_SET] = None
+    handling: Annotated[dict[str, Number] | None, STORED_IF_SET] = None
 
     @property
     def errors(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""Success rates with intervals, from episodes; two results compared by scenes; both as text."""
+"""Success rates with intervals, from episodes; two results compared by scenes."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pydantic
 
@@ -79,7 +79,32 @@ def _score(strata: Sequence[Episodes]) -> Score:
         simulation_errors=outcomes.count(SIMULATION_ERROR),
         policy_errors=outcomes.count(POLICY_ERROR),
         worker_errors=outcomes.count(WORKER_ERROR),
+        gentle=_gentle(trials),
+        handling=_mean_handling(trials),
     )
+
+
+def _gentle(strata: Sequence[Episodes]) -> Rate | None:
+    gentle = [[episode.gentle for episode in stratum if episode.steps] for stratum in strata]
+    of_all = [each for stratum in gentle for each in stratum]
+    if not of_all or None in of_all:
+        return None
+    # An episode that never began is no success.
+    counts = [sum(map(bool, each)) for each in gentle]
+    return _rate([(count, len(stratum)) for count, stratum in zip(counts, strata, strict=True)])
+
+
+def _mean_handling(strata: Sequence[Episodes]) -> dict[str, float] | None:
+    handling = [[episode.handling for episode in stratum if episode.steps] for stratum in strata]
+    if any(each is None for stratum in handling for each in stratum):
+        return None
+    numbers = [[each.numbers() for each in stratum if each is not None] for stratum in handling]
+    of_strata = [_mean(stratum) for stratum in numbers if stratum]
+    return _mean(of_strata) if of_strata else None
+
+
+def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
 
 def _rate(strata: Sequence[Counts]) -> Rate:
@@ -232,103 +257,3 @@ def _discordant(pairs: Sequence[Pair]) -> tuple[int, int, int]:
     first = sum(one.success and not other.success for one, other in pairs)
     second = sum(other.success and not one.success for one, other in pairs)
     return first, second, len(pairs)
-
-
-# --- As text --------------------------------------------------------------------------------------
-
-
-def as_text(result: Result, comparison: Comparison | None = None) -> str:
-    """Returns a table of a result's scores.
-
-    Args:
-        result: The result, with scores.
-        comparison: Its comparison with another one, for a second table.
-    """
-    scores, protocol, stopped = result.scores, result.protocol, result.stopped
-    state = "complete" if result.complete else "stopped early" if stopped else "incomplete"
-    lines = [
-        f"{result.policy.label}, protocol {protocol.title} ({result.protocol_digest}), {state}"
-    ]
-    if scores is None:
-        return lines[0]
-    if stopped:
-        lines.append(
-            "A verdict stopped it, so that rates and intervals of this table are biased, and it is "
-            "no result of the protocol. The same command without --stop completes it."
-        )
-    lines += _table(
-        [
-            ["task", "split", "success", "95% interval", "success once", "errors"],
-            *(
-                [task, split, *_cells(score)]
-                for task, strata in scores.strata.items()
-                for split, score in strata.items()
-            ),
-            *([task, "all", *_cells(score)] for task, score in scores.tasks.items()),
-            *(
-                ["all", split, *_cells(score)]
-                for split, score in scores.splits.items()
-                if len(scores.tasks) > 1
-            ),
-            ["total", "", *_cells(scores.total)],
-        ]
-    )
-    if comparison is not None:
-        one, other = comparison.first, comparison.second
-        lines += ["", f"{one} minus {other}, in the same scenes"]
-        lines += _table(
-            [
-                [
-                    "task",
-                    "scenes",
-                    "difference",
-                    "95% interval",
-                    f"only {one}",
-                    f"only {other}",
-                    "p",
-                ],
-                *([task, *_compared(of_task)] for task, of_task in comparison.tasks.items()),
-                ["total", *_compared(comparison.total)],
-            ]
-        )
-        if comparison.anytime is not None:
-            lines += ["", f"At any time: {comparison.anytime}"]
-        if stopped:
-            lines.append(
-                "Interval and p of the table are for a number of scenes that is fixed beforehand, "
-                "which this one was not; those of the last line but one hold whenever one stops."
-            )
-    return "\n".join(lines)
-
-
-def _cells(score: Score) -> list[str]:
-    return [
-        _rate_text(score.success),
-        f"{score.success.low:.1%} to {score.success.high:.1%}",
-        _rate_text(score.success_once),
-        ", ".join(f"{count} {origin}" for origin, count in score.errors.items() if count),
-    ]
-
-
-def _rate_text(rate: Rate) -> str:
-    percentage = "" if rate.rate is None else f" {rate.rate:.1%}"
-    return f"{rate.successes}/{rate.trials}{percentage}"
-
-
-def _compared(d: SuccessDifference) -> list[str]:
-    scenes = d.both + d.only_first + d.only_second + d.neither
-    return [
-        str(scenes),
-        "" if d.difference is None else f"{d.difference:+.1%}",
-        f"{d.low:+.1%} to {d.high:+.1%}",
-        str(d.only_first),
-        str(d.only_second),
-        f"{d.p_value:.2g}",
-    ]
-
-
-def _table(rows: list[list[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  " + "  ".join(cells).rstrip()

@@ -118,14 +118,15 @@ def run_trial(
     """
     scene = trial_scene(env, protocol, trial)
     result = attempt(lambda: rollout(env, policy, scene=scene))
-    last = None if result.episode is None else points(unwrap(env).world_state())
+    ended = None if result.episode is None else unwrap(env)
     return _result(
         trial,
         result,
         tool=scene.tool,
         object=scene.object,
         scene_digest=scene.digest(),
-        final_points_m=last,
+        final_points_m=ended and points(ended.world_state()),
+        handling=ended and ended.handling(),
     )
 
 
@@ -160,8 +161,20 @@ def judge(stored: EpisodeResult, again: EpisodeResult) -> Rerun:
     ]
     if "state_digest" in differing and distance_m is not None:
         differences.append(f"the last states are {distance_m:.2g} m apart")
-    same_outcome = not {*differing}.intersection(_END)
-    return Rerun(tuple(differences), Agreement(not differing, same_outcome, distance_m))
+    alike = _handled_alike(stored, again, same_bits="state_digest" not in differing)
+    if not alike:
+        differences.append(f"handling: {stored.handling} in the file, {again.handling} here")
+    same_outcome = alike and not {*differing}.intersection(_END)
+    return Rerun(tuple(differences), Agreement(not differences, same_outcome, distance_m))
+
+
+def _handled_alike(stored: EpisodeResult, again: EpisodeResult, *, same_bits: bool) -> bool:
+    """Returns whether the stored handling, if there is one, is that of the same episode here."""
+    if stored.handling is None or again.handling is None:
+        return stored.handling is None
+    return stored.handling == again.handling or (
+        not same_bits and stored.handling.resembles(again.handling)
+    )
 
 
 def trial_scene(env: gymnasium.Env, protocol: Protocol, trial: Trial) -> Scene:

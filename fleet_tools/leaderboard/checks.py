@@ -190,6 +190,18 @@ def _wrong_episodes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> It
             if each.success_once and not (each.steps and each.scene_digest)
         ],
     )
+    yield from _wrong_handling(episodes)
+
+
+def _wrong_handling(episodes: Sequence[EpisodeResult]) -> Iterator[str]:
+    """Yields what is wrong with how episodes were handled; older results do not tell it at all."""
+    told = [(each, each.handling) for each in episodes if each.handling is not None]
+    untold = [each.key for each in episodes if each.handling is None and each.steps]
+    yield from _listed("episodes without their handling, which others have", untold if told else [])
+    yield from _listed(
+        "successes in which nothing touched the object, by their handling",
+        [each.key for each, handling in told if each.success and not handling.object.contact_s],
+    )
 
 
 def _wrong_scenes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> Iterator[str]:

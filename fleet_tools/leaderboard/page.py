@@ -1,7 +1,7 @@
 """The leaderboard as one HTML file, which loads no other files."""
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -15,10 +15,11 @@ from fleet_tools.leaderboard.board import (
     across_levels,
     reruns,
 )
-from fleet_tools.leaderboard.plots import forest_plot
-from fleet_tools.leaderboard.standings import Standing, SuccessRate
+from fleet_tools.leaderboard.plots import cell, forest_plot, success_cell
+from fleet_tools.leaderboard.standings import Standing
 from fleet_tools.leaderboard.wording import (
     ACROSS,
+    HANDLING_NOTE,
     HEADINGS,
     PREVIEW,
     READING,
@@ -28,6 +29,9 @@ from fleet_tools.leaderboard.wording import (
     column_names,
     error_counts,
     facts,
+    handling_cells,
+    handling_columns,
+    has_handling,
     has_reruns,
     heading,
     level_text,
@@ -100,9 +104,7 @@ def _across(board: Board) -> Iterator[str]:
     yield '<section><h2 id="across">Levels</h2>'
     yield f'<p class="note">{escape(ACROSS)}</p>'
     yield '<div class="scroll" tabindex="0" role="region" aria-labelledby="across">'
-    yield "<table><thead><tr>"
-    yield from (f'<th scope="col">{_label(name)}</th>' for name in across_columns(board))
-    yield "</tr></thead><tbody>"
+    yield f"<table><thead><tr>{_head(across_columns(board))}</tr></thead><tbody>"
     for row in across_levels(board):
         name = escape(row.name).replace("_", "_<wbr>")
         cells = f"<td>{escape(HEADINGS[row.track])}</td>"
@@ -111,7 +113,7 @@ def _across(board: Board) -> Iterator[str]:
             if standing is not None and standing.overall is None:
                 cells += f"<td>{escape(part_text(standing))}</td>"
             else:
-                cells += _success_rate(standing and standing.overall and standing.overall.total)
+                cells += success_cell(standing and standing.overall and standing.overall.total)
         yield f"<tr>{cells}</tr>"
     yield "</tbody></table></div></section>"
 
@@ -134,6 +136,7 @@ def _methods(board: Board) -> Iterator[str]:
                 for each in ranking.standings
             ]
             yield from _table(ranking, anchor, links)
+            yield from _handling(ranking) if has_handling(ranking) else ()
         yield "" if rankings else "<p>No results yet.</p>"
         yield "</section>"
     yield "<section><h2>How to read it</h2>"
@@ -171,24 +174,37 @@ def _table(ranking: Ranking, heading: str, names: Sequence[str]) -> Iterator[str
     yield "</tbody></table></div>"
 
 
+def _handling(ranking: Ranking) -> Iterator[str]:
+    """Yields the table of how the methods of a ranking handle the tasks."""
+    yield f'<p class="note">{escape(HANDLING_NOTE)}</p>'
+    yield '<div class="scroll" tabindex="0" role="region" aria-label="Handling"><table>'
+    yield f"<thead><tr>{_head(handling_columns())}</tr></thead><tbody>"
+    for standing in ranking.standings:
+        cells = "".join(cell(*each) for each in handling_cells(standing))
+        total = success_cell(standing.overall and standing.overall.total)
+        yield f'<tr><th scope="row" class="method">{_name(standing)}</th>{total}{cells}</tr>'
+    yield "</tbody></table></div>"
+
+
 def _row(ranking: Ranking, standing: Standing, name: str) -> str:
     overall = standing.overall
+    rank, once = (overall.rank, overall.success_once) if overall else (None, None)
     small = "".join(f"<small>{escape(note)}</small>" for note in notes(standing))
     errors, splits = error_counts(standing), overall.splits if overall else {}
     letters = ranking.letters.get(standing.label, "")
     return "".join(
         [
             "<tr>",
-            _rank(overall.rank if overall else None),
+            cell(rank, "" if rank is None else str(rank), "rank"),
             f'<th scope="row" class="method" data-value="{escape(standing.label)}">'
             f"{name}{small}</th>",
-            _success_rate(overall.total if overall else None),
+            success_cell(overall.total if overall else None),
             f'<td class="letters" data-value="{letters}">{letters}</td>',
-            *(_success_rate(standing.tasks.get(task)) for task in ranking.protocol.tasks),
-            *(_success_rate(splits.get(split)) for split in ranking.protocol.splits),
+            *(success_cell(standing.tasks.get(task)) for task in ranking.protocol.tasks),
+            *(success_cell(splits.get(split)) for split in ranking.protocol.splits),
             f'<td data-value="{standing.policies}">{escape(policies_text(standing))}</td>',
-            _success_once(overall.success_once if overall else None),
-            _cell(
+            cell(once, "" if once is None else percent(once)),
+            cell(
                 sum(errors.values()),
                 "<br>".join(f"{count} {origin}" for origin, count in errors.items()) or "none",
             ),
@@ -198,19 +214,11 @@ def _row(ranking: Ranking, standing: Standing, name: str) -> str:
     )
 
 
-def _success_once(rate: float | None) -> str:
-    return _cell(rate, "" if rate is None else percent(rate))
-
-
-def _rank(rank: int | None) -> str:
-    return _cell(rank, "" if rank is None else str(rank), "rank")
-
-
 def _verified(again: Reruns | None) -> str:
     if again is None or not again.episodes:
-        return _cell(None, "")
+        return cell(None, "")
     share = again.same_outcome / again.episodes
-    return _cell(share, escape(reruns_text(again)), "" if share == 1 else "bad")
+    return cell(share, escape(reruns_text(again)), "" if share == 1 else "bad")
 
 
 def _name(standing: Standing) -> str:
@@ -219,21 +227,12 @@ def _name(standing: Standing) -> str:
 
 
 def _label(name: str) -> str:
-    return escape(readable(name).capitalize())
+    name = readable(name)
+    return escape(name[:1].upper() + name[1:])
 
 
-def _cell(value: float | None, content: str, kind: str = "") -> str:
-    kind = f' class="{kind}"' if kind else ""
-    return f'<td{kind} data-value="{"" if value is None else f"{value:.6g}"}">{content}</td>'
-
-
-def _success_rate(success: SuccessRate | None) -> str:
-    if success is None or success.rate is None:
-        return _cell(None, '<span class="none">no result</span>')
-    low, rate, high = (f"{100 * v:.2f}%" for v in (success.low, success.rate, success.high))
-    bar = f'<i class="bar" style="--low:{low};--rate:{rate};--high:{high}"></i>'
-    limits = f"{100 * success.low:.1f} to {100 * success.high:.1f}"
-    return _cell(success.rate, f"<b>{percent(success.rate)}</b>{bar}<small>{limits}</small>")
+def _head(names: Iterable[str]) -> str:
+    return "".join(f'<th scope="col">{_label(name)}</th>' for name in names)
 
 
 # --- Details --------------------------------------------------------------------------------
@@ -279,11 +278,10 @@ def _details(board: Board) -> Iterator[str]:
         clip = board.clips.get(standing.label)
         if clip and standing.protocol == board.protocol:
             yield _clip(standing.label, clip)
-        yield '<div class="scroll" tabindex="0"><table><thead><tr><td></td>'
-        yield from (f'<th scope="col">{_label(split)}</th>' for split in splits)
-        yield "</tr></thead><tbody>"
+        yield '<div class="scroll" tabindex="0"><table>'
+        yield f"<thead><tr><td></td>{_head(splits)}</tr></thead><tbody>"
         for task, of_task in standing.strata.items():
-            cells = "".join(_success_rate(of_task[split]) for split in splits)
+            cells = "".join(success_cell(of_task[split]) for split in splits)
             yield f'<tr><th scope="row">{_label(task)}</th>{cells}</tr>'
         yield "</tbody></table></div>"
         for of_result in facts(standing):
@@ -316,9 +314,8 @@ def _previews(board: Board) -> Iterator[str]:
     if board.previews:
         yield f'<section><h2 id="preview">Preview</h2><p class="note">{escape(PREVIEW)}</p>'
         yield '<div class="scroll" tabindex="0" role="region" aria-labelledby="preview">'
-        yield '<table class="text"><thead><tr>'
-        yield from (f'<th scope="col">{_label(name)}</th>' for name in preview_columns(board))
-        yield "</tr></thead><tbody>"
+        head = _head(preview_columns(board))
+        yield f'<table class="text"><thead><tr>{head}</tr></thead><tbody>'
         for submission in board.previews:
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in preview_row(board, submission))
             yield f"<tr>{cells}</tr>"

@@ -1,4 +1,4 @@
-"""Plots of success rates with their intervals, as SVG."""
+"""Success rates with their intervals, as plots in SVG and as cells of tables."""
 
 from collections.abc import Sequence
 from html import escape
@@ -61,3 +61,19 @@ def _plot_row(y: float, name: str, success: SuccessRate) -> list[str]:
 
 def _x(rate: float) -> str:
     return f"{_LEFT + rate * (_WIDTH - _LEFT - _RIGHT):.1f}"
+
+
+def cell(value: float | None, content: str, kind: str = "") -> str:
+    """Returns a cell of a table: its content, and the value by which its column is sorted."""
+    kind = f' class="{kind}"' if kind else ""
+    return f'<td{kind} data-value="{"" if value is None else f"{value:.6g}"}">{content}</td>'
+
+
+def success_cell(success: SuccessRate | None) -> str:
+    """Returns the cell of a success rate, with a bar of its interval."""
+    if success is None or success.rate is None:
+        return cell(None, '<span class="none">no result</span>')
+    low, rate, high = (f"{100 * v:.2f}%" for v in (success.low, success.rate, success.high))
+    bar = f'<i class="bar" style="--low:{low};--rate:{rate};--high:{high}"></i>'
+    limits = f"{100 * success.low:.1f} to {100 * success.high:.1f}"
+    return cell(success.rate, f"<b>{percent(success.rate)}</b>{bar}<small>{limits}</small>")

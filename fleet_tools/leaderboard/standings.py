@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import EpisodeResult, Score, Scores
+from fleet_tools.evaluation.result import EpisodeResult, Rate, Score, Scores
 from fleet_tools.evaluation.scores import is_trial, score
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.policies.sources import built_in_description
@@ -72,6 +72,8 @@ class Overall:
         total: Success rate over all tasks and splits.
         success_once: Rate of success after any step, likewise; None without trials.
         splits: Success rate over all tasks, by split.
+        gentle: Rate of gentle success over all tasks and splits; None if it is not known.
+        handling: Means of `Handling.numbers`, likewise.
         rank: 1 plus the number of methods whose whole interval of the total lies above this one's;
             None if it is not ranked.
     """
@@ -79,6 +81,8 @@ class Overall:
     total: SuccessRate
     success_once: float | None
     splits: dict[str, SuccessRate]
+    gentle: float | None = None
+    handling: dict[str, float] | None = None
     rank: int | None = None
 
 
@@ -274,6 +278,8 @@ def _overall(runs: Sequence[TrainingRun], protocol: Protocol) -> Overall | None:
     return Overall(
         total=_success_rate(runs, [run.scores.total for run in runs], [[pair] for pair in pairs]),
         success_once=_mean([run.scores.total.success_once.rate for run in runs]),
+        gentle=_mean_of_all([run.scores.total.gentle for run in runs]),
+        handling=_mean_handling([run.scores.total.handling for run in runs]),
         splits={
             split: _success_rate(
                 runs,
@@ -326,3 +332,15 @@ def outcome_table(runs: Sequence[TrainingRun], pairs: Sequence[tuple[str, str]])
 def _mean(rates: Sequence[float | None]) -> float | None:
     known = [rate for rate in rates if rate is not None]
     return sum(known) / len(known) if known else None
+
+
+def _mean_of_all(rates: Sequence[Rate | None]) -> float | None:
+    known = [rate.rate for rate in rates if rate is not None]
+    return _mean(known) if len(known) == len(rates) else None
+
+
+def _mean_handling(runs: Sequence[dict[str, float] | None]) -> dict[str, float] | None:
+    known = [numbers for numbers in runs if numbers is not None]
+    if len(known) < len(runs):
+        return None
+    return {name: sum(each[name] for each in known) / len(known) for name in known[0]}

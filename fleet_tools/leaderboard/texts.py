@@ -20,6 +20,7 @@ from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.leaderboard.wording import (
     ACROSS,
+    HANDLING_NOTE,
     HEADINGS,
     PREVIEW,
     READING,
@@ -29,6 +30,9 @@ from fleet_tools.leaderboard.wording import (
     column_names,
     error_counts,
     facts,
+    handling_cells,
+    handling_columns,
+    has_handling,
     has_reruns,
     heading,
     interval,
@@ -68,6 +72,7 @@ def _lines(board: Board) -> Iterator[str]:
             hashes = "###" if several else "##"
             yield f"\n{hashes} {heading(ranking)}\n\n{ranking_notes(ranking)}"
             yield from _table_of(ranking)
+            yield from _handling_of(ranking)
         if several and not rankings:
             yield "\nNo results yet."
     if board.standings:
@@ -115,6 +120,21 @@ def _table_of(ranking: Ranking) -> Iterator[str]:
         [readable(name) for name in column_names(ranking)],
         [_row(ranking, standing) for standing in ranking.standings],
     )
+
+
+def _handling_of(ranking: Ranking) -> Iterator[str]:
+    """Yields the table of how the methods of a ranking handle the tasks, if that is known."""
+    if has_handling(ranking):
+        yield f"\n{HANDLING_NOTE}\n"
+        rows = [
+            [
+                _plain(each.label),
+                _success_rate(each.overall.total if each.overall else None),
+                *(text for _, text in handling_cells(each)),
+            ]
+            for each in ranking.standings
+        ]
+        yield from _table([readable(name) for name in handling_columns()], rows)
 
 
 def _row(ranking: Ranking, standing: Standing) -> list[str]:
@@ -241,6 +261,8 @@ def _plain_method(standing: Standing) -> dict[str, Any]:
         "training_seeds": [run.seed for run in standing.training_runs],
         "total": overall and asdict(overall.total),
         "success_once": overall and overall.success_once,
+        "gentle": overall and overall.gentle,
+        "handling": overall and overall.handling,
         "tasks": {task: asdict(rate) for task, rate in standing.tasks.items()},
         "splits": {
             split: asdict(rate) for split, rate in (overall.splits if overall else {}).items()

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from fleet_tools.config.cameras import IDEAL
 from fleet_tools.evaluation.result import Rate
+from fleet_tools.evaluation.score_tables import HANDLING_COLUMNS, handling_texts
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.board import Board, RankedLevel, Ranking, RankingKind, Reruns, reruns
 from fleet_tools.leaderboard.records import Verification
@@ -152,6 +153,35 @@ def column_names(ranking: Ranking) -> list[str]:
         *("policies", "success once", "errors"),
         *verified,
     ]
+
+
+HANDLING_NOTE = (
+    "How they handle the tasks, as means over episodes, failures included. Gentle is the rate "
+    "of successes in which the hand's force on object and table, and its work while it touches the "
+    "table, stay within limits that are published for each tool. A dash stands where a result does "
+    "not tell it."
+)
+"""What the table of handling shows."""
+
+
+def handling_columns() -> list[str]:
+    """Returns the names of the columns of the table of handling."""
+    return ["method", "total", "gentle", *HANDLING_COLUMNS]
+
+
+def has_handling(ranking: Ranking) -> bool:
+    """Returns whether it is known of any of its methods how it handles the tasks."""
+    return any(each.overall and each.overall.handling for each in ranking.standings)
+
+
+def handling_cells(standing: Standing) -> list[tuple[float | None, str]]:
+    """Returns numbers and texts of that table, from gentle on; dashes where they are not known."""
+    overall = standing.overall
+    gentle, numbers = (overall.gentle, overall.handling) if overall else (None, None)
+    known = numbers or {}
+    values = [known.get(name) for name in HANDLING_COLUMNS.values()]
+    texts = ["-" if gentle is None else percent(gentle), *handling_texts(numbers)]
+    return list(zip([gentle, *values], texts, strict=True))
 
 
 def has_reruns(ranking: Ranking) -> bool:

@@ -14,7 +14,14 @@ from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import BodyIndex, Joint, ModelInstanceIndex, RigidBody
 
 from fleet_tools.config.tasks import ToolPart
-from fleet_tools.sim.attribution import FIXED, Regions, distance_to_polyline, locate
+from fleet_tools.sim.attribution import (
+    FIXED,
+    Regions,
+    advance,
+    displacements,
+    distance_to_polyline,
+    locate,
+)
 from fleet_tools.sim.catalog import Model
 from fleet_tools.utils.straight_line import pack, straight_line
 
@@ -289,3 +296,33 @@ def collision_shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dic
         for link, body in enumerate(plant.GetBodyIndices(instance))
         for shape in plant.GetCollisionGeometriesForBody(plant.get_body(body))
     }
+
+
+@straight_line
+def advanced(
+    force: np.ndarray,
+    X_0: np.ndarray,
+    X_1: np.ndarray,
+    share: np.ndarray,
+    before: np.ndarray,
+    x: np.ndarray,
+    motion: np.ndarray,
+    tables: "tuple[Coordinates]",
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the shares, the motion and the coordinates after an interval.
+
+    Args:
+        force: See `advance`.
+        X_0: (links, 3, 4), poses [R_WL | p_WL] of the links before, m.
+        X_1: Those now.
+        share: See `advance`.
+        before: (coordinates,), coordinates before.
+        motion: See `advance`.
+        x: State of the object in the plant.
+        tables: Tables of the object.
+    """
+    moved, now, (table,) = displacements(X_0, X_1), coordinates(X_1, x, tables), tables
+    share, motion = advance(
+        force, moved, table.of_link, share, now - before, table.of_coordinate, motion
+    )
+    return share, motion, now

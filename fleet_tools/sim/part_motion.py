@@ -31,23 +31,19 @@ from fleet_tools.sim.attribution import (
     FIXED,
     ROBOT,
     TOOL,
-    advance,
     contact_forces,
-    displacements,
 )
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contacts import contacts
 from fleet_tools.sim.motion_tables import (
-    Coordinates,
     ObjectMotion,
     PartMotion,
     PartRegions,
+    advanced,
     collision_shapes,
-    coordinates,
     misplaced,
     places_on_object,
 )
-from fleet_tools.utils.straight_line import straight_line
 
 READING_STEPS = 4
 """Simulation steps after which contact that lasts is read again; reading costs half a step."""
@@ -62,7 +58,7 @@ class PartMotionMeter(LeafSystem):
 
     Input ports: the plant's `contact_results` and `geometry_pose`, the generalized contact forces
     of the arm, `arm_contact`, and the state of the object, `object_state`. Its parameters are the
-    external forces on the object.
+    external forces on the object. Its output port is its state.
 
     Args:
         plant: The finalized plant.
@@ -103,7 +99,7 @@ class PartMotionMeter(LeafSystem):
         )
         ends = np.cumsum([math.prod(shape) for shape in self._shapes])
         self._slices = _State(*map(slice, [0, *ends], ends))
-        self.DeclareDiscreteState(int(ends[-1]))
+        self.DeclareStateOutputPort("state", self.DeclareDiscreteState(int(ends[-1])))
         forces = BasicVector(3 * len(self._object.bodies))
         self._external = int(self.DeclareNumericParameter(forces))
 
@@ -135,6 +131,19 @@ class PartMotionMeter(LeafSystem):
 
         self._update_callback = update  # nothing else keeps it alive, after `release_cycles`
         self.DeclarePeriodicDiscreteUpdateEvent(plant.time_step(), 0.0, update)
+
+    def last_reading(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the force on the object that was read last, and how long ago, in some steps.
+
+        Args:
+            states: (steps, size), values of the output port.
+
+        Returns:
+            (steps, 3), force of the hand and external ones on all moving links, N, in the world;
+            and (steps,), the number of steps since they were read.
+        """
+        wrenches = states[:, self._slices.force].reshape(len(states), -1, 6)
+        return wrenches[:, :, 3:].sum(axis=1), states[:, self._slices.age.start]
 
     def motion(self, context: Context) -> dict[str, PartMotion]:
         """Returns the motion up to the present by the name of the part.
@@ -231,7 +240,7 @@ class PartMotionMeter(LeafSystem):
     def _advance(self, context: Context, state: "_State") -> None:
         """Advances shares, motion, poses and coordinates to the present, in place."""
         X_WL = self._poses(context, self._link_frames)
-        state.share[:], state.motion[:], state.coordinates[:] = _advanced(
+        state.share[:], state.motion[:], state.coordinates[:] = advanced(
             state.force,
             state.poses,
             X_WL,
@@ -282,36 +291,6 @@ class _State(NamedTuple):
     motion: Any
     poses: Any
     coordinates: Any
-
-
-@straight_line
-def _advanced(
-    force: np.ndarray,
-    X_0: np.ndarray,
-    X_1: np.ndarray,
-    share: np.ndarray,
-    before: np.ndarray,
-    x: np.ndarray,
-    motion: np.ndarray,
-    tables: tuple[Coordinates],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the shares, the motion and the coordinates after an interval.
-
-    Args:
-        force: See `advance`.
-        X_0: (links, 3, 4), poses [R_WL | p_WL] of the links before, m.
-        X_1: Those now.
-        share: See `advance`.
-        before: (coordinates,), coordinates before.
-        motion: See `advance`.
-        x: State of the object in the plant.
-        tables: Tables of the object.
-    """
-    moved, now, (table,) = displacements(X_0, X_1), coordinates(X_1, x, tables), tables
-    share, motion = advance(
-        force, moved, table.of_link, share, now - before, table.of_coordinate, motion
-    )
-    return share, motion, now
 
 
 def _frames(plant: MultibodyPlant, bodies: Iterable[int]) -> list[FrameId]:

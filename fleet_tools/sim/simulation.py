@@ -28,6 +28,7 @@ from fleet_tools.sim.external_forces import (
     link_forces,
 )
 from fleet_tools.sim.free_rotation import normalize_quaternions
+from fleet_tools.sim.hand_force import NO_CONTACT
 from fleet_tools.sim.motion_tables import PartMotion
 from fleet_tools.sim.scene import Push, Scene
 from fleet_tools.sim.world import World
@@ -87,7 +88,7 @@ class Simulation:
         Raises:
             SimulationError: Drake cannot begin in it.
         """
-        self._step = 0
+        self._step, self._hand_forces = 0, NO_CONTACT
         self.scene = scene
         try:
             apply_scene(scene, self.world, self._defaults, self._root)
@@ -122,6 +123,7 @@ class Simulation:
         if watcher is not None:
             self._simulator.set_monitor(lambda _: watcher(self))
         try:
+            self.world.hand_force.begin(self._root)
             self._simulator.AdvanceTo(self.world.simulated_until(self._step))
         except RuntimeError as error:
             raise self._drake_error("finish", error) from error
@@ -131,6 +133,12 @@ class Simulation:
         x = self.world.plant.GetPositionsAndVelocities(self._context)
         if not np.isfinite(x).all():
             raise SimulationError(f"After step {self._step} the state is not finite: {x}")
+        self._hand_forces = self.world.hand_force.forces(
+            self._root,
+            self.world.adjustable.arm_model,
+            self._forces.hand_N,
+            link_forces(self._links, self._forces, self._context).sum(axis=0),
+        )
 
     @property
     def steps(self) -> int:
@@ -166,6 +174,7 @@ class Simulation:
             reference=self._reference,
             impulse=self._joint_contact.impulse(),
             attribution=self._attribution(),
+            hand_forces=self._hand_forces,
             limit_times=self._limits_bound(),
         )
 
@@ -190,6 +199,7 @@ class Simulation:
         if self._part_motion is not None:
             _, context = self._part_motion
             context.SetDiscreteState(snapshot.attribution)
+        self._hand_forces = snapshot.hand_forces
         self._set_limit_times(snapshot.limit_times)
         self._simulator.Initialize()
 
@@ -240,6 +250,7 @@ class Simulation:
                 for body in world.bodies(world.object)
             },
             part_motion=self._motion_by_part(),
+            hand_forces=self._hand_forces,
             motion_scale=self._reference.scale,
             limit_times={"position": position, "velocity": velocity, "torque": torque},
         )

@@ -46,6 +46,7 @@ from fleet_tools.sim.contact_shapes import complete_contact
 from fleet_tools.sim.contacts import add_impulse_meter
 from fleet_tools.sim.external_forces import PORT as EXTERNAL_FORCES
 from fleet_tools.sim.free_rotation import GyroscopicCorrection, add_gyroscopic_correction
+from fleet_tools.sim.hand_force import HandForceLog, add_hand_force_log
 from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 
 HYDROELASTIC_MARGIN = 1e-4
@@ -89,6 +90,7 @@ class World:
         arm, tool, object: Model instances in the plant.
         impulse_meter: Integrates the contact forces on the object's joints; None without joints.
         part_motion: Attributes the object's motion to parts of the tool; None without parts.
+        hand_force: Records the force of the hand on what it touches.
         limit_meter: Integrates the time for which each limit of the arm binds.
         adjustable: What a scene adjusts.
         control_rate_hz: Control rate of the task.
@@ -104,6 +106,7 @@ class World:
     object: ModelInstanceIndex
     impulse_meter: DiscreteTimeIntegrator | None
     part_motion: PartMotionMeter | None
+    hand_force: HandForceLog
     limit_meter: DiscreteTimeIntegrator
     adjustable: AdjustableParts
     control_rate_hz: float
@@ -190,6 +193,7 @@ def build_world(
     part_motion = add_part_motion_meter(
         builder, plant, arm, (tool_instance, tool), (object_instance, object), task.tool_parts
     )
+    hand_force = add_hand_force_log(builder, plant, arm, part_motion)
     if meshcat is not None:
         MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
     return World(
@@ -202,6 +206,7 @@ def build_world(
         object=object_instance,
         impulse_meter=impulse_meter,
         part_motion=part_motion,
+        hand_force=hand_force,
         limit_meter=limit_meter,
         adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes, gyroscopic),
         control_rate_hz=task.control_rate_hz,

@@ -9,6 +9,7 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.robot.controller import Reference
+from fleet_tools.sim.hand_force import NO_CONTACT, HandForces
 from fleet_tools.sim.motion_tables import PartMotion
 
 
@@ -50,6 +51,7 @@ class WorldState:
         motion_scale: Part of the action's motion that the arm was to make in the last control
             step, at most 1; less where the motion was too fast for a joint, or led beyond its
             range.
+        hand_forces: What the hand did by contact in the last control step.
         limit_times: (n,) each, time of the last control step in which a limit of "position",
             "velocity" or "torque" of a joint slowed the arm, s; where several would, the one that
             slows it most counts.
@@ -76,6 +78,7 @@ class WorldState:
     motion_scale: float
     limit_times: dict[str, np.ndarray]
     part_motion: dict[str, PartMotion] = field(default_factory=dict)
+    hand_forces: HandForces = NO_CONTACT
 
     def in_contact(self, one: str, other: str) -> bool:
         """Whether two bodies are in contact; "object" stands for any of its links."""
@@ -127,6 +130,7 @@ class Snapshot:
         reference: The controller's reference.
         impulse: Contact impulse on the object's degrees of freedom during the last control step.
         attribution: What `fleet_tools.sim.part_motion` knows of who moved the object.
+        hand_forces: What the hand did by contact in the last control step.
         limit_times: (21,), time for which each limit of the arm bound during it, s.
     """
 
@@ -135,6 +139,7 @@ class Snapshot:
     reference: Reference
     impulse: np.ndarray
     attribution: np.ndarray
+    hand_forces: HandForces
     limit_times: np.ndarray
 
     def digest(self) -> int:

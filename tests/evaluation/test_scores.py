@@ -16,7 +16,8 @@ from fleet_tools.envs.outcomes import (
 )
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result import Evaluation, Score
-from fleet_tools.evaluation.scores import as_text, compare, score
+from fleet_tools.evaluation.score_tables import as_text
+from fleet_tools.evaluation.scores import compare, score
 from fleet_tools.utils.statistics import wilson_interval
 
 FEW = settings(max_examples=10)  # an interval takes 10000 draws

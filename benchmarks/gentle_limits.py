@@ -1,0 +1,83 @@
+"""How the expert handles tasks, and what follows of it as the limits of gentle success.
+
+`python benchmarks/gentle_limits.py` prints those of `task_configs/handling/gentle.yaml`.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from console import report_rows
+from task_selection import TaskSelection
+
+from fleet_tools.config.values import Count, Seed
+from fleet_tools.utils import cli
+
+FACTOR = 1.5
+"""Limit over the quantile of the expert."""
+LEAST = {"object_peak_N": 10.0, "table_peak_N": 10.0, "table_work_J": 0.1}
+"""What is gentle whatever the expert does: the weight of a kilogram, N; and J."""
+_QUANTILES, _HEADS = (0.5, 0.95, 1.0), ("median", "95%", "largest")
+
+
+class GentleLimitsOptions(cli.Options):
+    """Prints how the expert handles fresh scenes of each task, and the limits that follow."""
+
+    tasks: TaskSelection = TaskSelection()
+    scenes: Count = 20
+    """Scenes of each task, of all tools and objects."""
+    first_seed: Seed = 480_000
+    """Seed of the first scene. It is far below 2^52, where the scenes of protocols begin, and none
+    of those that the documentation trains with."""
+
+
+def _measure(options: GentleLimitsOptions) -> int:
+    report_rows(options, ["task", "value", *_HEADS, "limit"], _rows(options))
+    return cli.OK
+
+
+def _rows(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
+    import numpy as np
+
+    seeds = range(options.first_seed, options.first_seed + options.scenes)
+    for task in options.tasks.names_or_paths():
+        episodes = [each for each in _episodes(task, seeds) if each is not None]
+        for name in episodes[0]:
+            quantiles = np.quantile([each[name] for each in episodes], _QUANTILES)
+            limit = None
+            if name in LEAST:
+                limit = f"{rounded_up(max(LEAST[name], FACTOR * float(quantiles[1]))):g}"
+            cells = [f"{value:.3g}" for value in quantiles]
+            row = {"task": task, "value": name}
+            yield row | dict(zip(_HEADS, cells, strict=True)) | {"limit": limit}
+
+
+def _episodes(task: str, seeds: Sequence[int]) -> Iterator[dict[str, float] | None]:
+    """Yields the handling of each episode of the expert; None without success."""
+    from expert_steps import expert_steps
+
+    from fleet_tools.envs.outcomes import SUCCESS
+    from fleet_tools.envs.spec import EnvSpec
+
+    env = EnvSpec.of(task=task, split="all").make_tool_use()
+    for seed in seeds:
+        for _, action in expert_steps(env, [seed]):
+            env.step(action)
+        yield env.handling().numbers() if env.get_state().outcome == SUCCESS else None
+    env.close()
+
+
+def rounded_up(value: float) -> float:
+    """Returns the least number of two digits that is not below a positive one."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}")
+
+
+PROGRAM = cli.Program(
+    "gentle_limits.py", cli.Command(GentleLimitsOptions, _measure), launcher="python benchmarks/"
+)
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())

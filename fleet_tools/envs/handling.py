@@ -1,0 +1,176 @@
+"""How a task was handled: forces, work, time and path of an episode, and what counts as gentle.
+
+All values follow from the simulation (`fleet_tools.sim.hand_force`) and add up over control steps,
+so that an episode that runs again has the same ones.
+"""
+
+import functools
+from typing import Annotated, Self
+
+import numpy as np
+import pydantic
+
+from fleet_tools.config.control import TIME_STEP
+from fleet_tools.config.file_access import task_configs_root
+from fleet_tools.config.values import NonNegative, Number, Positive, Value, load_yaml
+from fleet_tools.sim.hand_force import HandForces
+from fleet_tools.sim.world_state import WorldState
+
+_FACTOR, _FLOOR = 2.0, 5.0
+"""Up to which values of the same episode on two processors agree, in N, N s, J, s and m."""
+
+
+class Load(Value):
+    """Contact force of the hand on the object or on the table, over an episode.
+
+    Attributes:
+        peak_N: Largest force, as the mean of a step of the dynamics (4 ms), N.
+        impulse_Ns: Time integral of the size of the force, N s.
+        contact_s: Time in contact, s.
+    """
+
+    peak_N: NonNegative = 0.0
+    impulse_Ns: NonNegative = 0.0
+    contact_s: NonNegative = 0.0
+
+    @pydantic.model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.mean_N > self.peak_N * (1 + 1e-9):
+            raise ValueError(f"the mean force is {self.mean_N} N, above the peak, {self.peak_N} N")
+        return self
+
+    @property
+    def mean_N(self) -> float:
+        """Mean force while in contact, N; 0 without contact."""
+        return self.impulse_Ns / self.contact_s if self.contact_s else 0.0
+
+    def and_then(self, peak_N: float, impulse_Ns: float, contact_s: float) -> "Load":
+        """Returns the load with another control step."""
+        return Load(
+            peak_N=max(self.peak_N, peak_N),
+            impulse_Ns=self.impulse_Ns + impulse_Ns,
+            contact_s=self.contact_s + contact_s,
+        )
+
+
+class Handling(Value):
+    """How a task was handled so far.
+
+    Attributes:
+        object: Load of the hand (arm and tool) on the object's moving links.
+        table: Its load on the table, and on links of the object that are fixed to the world.
+        table_work_J: Work that the hand did while it touched the table. The table does not move:
+            friction and impact take it.
+        time_s: Time, s.
+        hand_path_m: Length of the way of the end effector, by straight lines between the ends of
+            control steps, m.
+        joint_limit_s: Time in which a limit of a joint (its range, speed or torque) slowed the arm.
+    """
+
+    object: Load = Load()
+    table: Load = Load()
+    table_work_J: Number = 0.0
+    time_s: NonNegative = 0.0
+    hand_path_m: NonNegative = 0.0
+    joint_limit_s: NonNegative = 0.0
+
+    @pydantic.model_validator(mode="after")
+    def _within_time(self) -> Self:
+        longest = max(self.object.contact_s, self.table.contact_s)
+        if longest > self.time_s + TIME_STEP:  # the last step may reach beyond the episode
+            raise ValueError(f"contact lasts {longest} s, longer than the episode, {self.time_s} s")
+        return self
+
+    def after(self, before: WorldState, now: WorldState) -> "Handling":
+        """Returns the handling after another control step.
+
+        Args:
+            before: State at its beginning.
+            now: State at its end.
+        """
+        done: HandForces = now.hand_forces
+        way = now.X_WE.translation() - before.X_WE.translation()
+        limits = sum(float(seconds.sum()) for seconds in now.limit_times.values())
+        return Handling(
+            object=self.object.and_then(done.object_peak_N, done.object_impulse_Ns, done.object_s),
+            table=self.table.and_then(done.table_peak_N, done.table_impulse_Ns, done.table_s),
+            table_work_J=self.table_work_J + done.table_work_J,
+            time_s=now.time,
+            hand_path_m=self.hand_path_m + float(np.sqrt(way @ way)),
+            joint_limit_s=self.joint_limit_s + limits,
+        )
+
+    def numbers(self) -> dict[str, float]:
+        """Returns the values by name, as `info` and tables have them."""
+        return {
+            "object_peak_N": self.object.peak_N,
+            "object_mean_N": self.object.mean_N,
+            "table_peak_N": self.table.peak_N,
+            "table_mean_N": self.table.mean_N,
+            "table_work_J": self.table_work_J,
+            "time_s": self.time_s,
+            "hand_path_m": self.hand_path_m,
+            "joint_limit_s": self.joint_limit_s,
+        }
+
+    def resembles(self, other: "Handling") -> bool:
+        """Returns whether both may be of one episode, on processors that round differently.
+
+        Contact magnifies the least difference, so that only a factor of two is told apart.
+        """
+        theirs = other.numbers()
+        return all(
+            max(one, theirs[name]) <= _FACTOR * max(min(one, theirs[name]), 0.0) + _FLOOR
+            for name, one in self.numbers().items()
+        )
+
+
+UNTOUCHED = Handling()
+"""Handling at the start of an episode."""
+
+
+class GentleLimits(Value):
+    """Up to where an episode of a task is gentle.
+
+    Attributes:
+        object_peak_N: Largest force on the object, N.
+        table_peak_N: Largest force on the table, N.
+        table_work_J: Work while the hand touches the table, J.
+    """
+
+    object_peak_N: Positive
+    table_peak_N: Positive
+    table_work_J: Positive
+
+    def allow(self, handling: Handling) -> bool:
+        """Returns whether no limit is exceeded."""
+        return (
+            handling.object.peak_N <= self.object_peak_N
+            and handling.table.peak_N <= self.table_peak_N
+            and handling.table_work_J <= self.table_work_J
+        )
+
+
+class _GentleFile(Value):
+    tasks: Annotated[dict[str, GentleLimits], pydantic.Field(min_length=1)]
+
+
+@functools.cache
+def gentle_limits() -> dict[str, GentleLimits]:
+    """Returns the published limits of the package's tasks, `task_configs/handling/gentle.yaml`."""
+    return load_yaml(_GentleFile, task_configs_root() / "handling" / "gentle.yaml").tasks
+
+
+def is_gentle(task: str, success: bool, handling: Handling) -> bool | None:
+    """Returns whether an episode is a gentle success.
+
+    Args:
+        task: Name of the task.
+        success: Whether it succeeded; without success nothing is gentle.
+        handling: How it was handled.
+
+    Returns:
+        None if the task has no published limits, as a user's own.
+    """
+    limits = gentle_limits().get(task)
+    return None if limits is None else success and limits.allow(handling)

@@ -1,0 +1,243 @@
+"""The force of the hand on what it touches, from the motion of the arm.
+
+Drake reports contact forces that fit the motion, but for those of a blade that is pressed onto the
+rigid table: there they are up to a hundred times what moves the arm, since a rigid contact turns
+the least error of its solver in velocity into a large force. So the force is found without them,
+from the equation of motion of the arm, M vdot + bias = tau + J^T F, in every step of the dynamics:
+whatever accelerates the arm beside motors and gravity is contact.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from pydrake.multibody.plant import MultibodyPlant
+from pydrake.multibody.tree import ModelInstanceIndex
+from pydrake.systems.framework import Context, DiagramBuilder, TriggerType
+from pydrake.systems.primitives import Multiplexer, VectorLogSink
+
+from fleet_tools.robot.arm_model import ArmModel
+from fleet_tools.robot.limits import JointLimits
+from fleet_tools.robot.osc import external_wrench
+from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
+from fleet_tools.sim.part_motion import PartMotionMeter
+from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.symbols import zeros
+
+BOTH_N = 0.5
+"""Least force that is left beside that on the object, from which the hand touches both, N."""
+
+
+class HandForces(NamedTuple):
+    """What the hand (arm and tool) did by contact in a control step.
+
+    Its force counts as that on the table while it touches no moving link of the object, and as that
+    on the object while it touches nothing else; while it touches both, what part-motion attribution
+    reads every fourth step as the force on the object counts there, and the rest on the table. What
+    is fixed to the world, such as the block of a nail, counts as table. Where the task names no
+    `tool_parts`, nobody reads what is touched, and all counts as force on the object.
+
+    Attributes:
+        object_peak_N, table_peak_N: Largest force, mean of a step of the dynamics, N.
+        object_impulse_Ns, table_impulse_Ns: Time integral of the sizes of forces, N s.
+        object_s, table_s: Time in contact, s.
+        table_work_J: Work of the hand while it touches the table: what friction and impact take,
+            since the table does not move. While it touches both, that on the object is part of it.
+    """
+
+    object_peak_N: float = 0.0
+    object_impulse_Ns: float = 0.0
+    object_s: float = 0.0
+    table_peak_N: float = 0.0
+    table_impulse_Ns: float = 0.0
+    table_s: float = 0.0
+    table_work_J: float = 0.0
+
+
+NO_CONTACT = HandForces()
+_ROUNDING = 1e-6  # of times, in steps
+
+
+@dataclass(frozen=True, eq=False)
+class HandForceLog:
+    """Records each step of the dynamics in a control step, of which `HandForces` follow.
+
+    The log is Drake's own, so that a step costs no call of Python, and nothing depends on it.
+
+    Attributes:
+        sink: Logs the state, the motors' torques and the contact torques of the arm, as Drake
+            reports these, and the state of the part-motion meter, in rows.
+        part_motion: Who reads what is touched; None if nobody does.
+        num_joints: Number of joints of the arm, n.
+        time_step: Of the dynamics, s.
+    """
+
+    sink: VectorLogSink
+    part_motion: PartMotionMeter | None
+    num_joints: int
+    time_step: float
+
+    def begin(self, root: Context) -> None:
+        """Begins a control step, once its reference and external forces are set.
+
+        Args:
+            root: Context of the diagram.
+        """
+        self.sink.FindMutableLog(root).Clear()
+        self.sink.ForcedPublish(self.sink.GetMyContextFromRoot(root))
+
+    def forces(
+        self,
+        root: Context,
+        model: ArmModel,
+        on_hand: Sequence[float] | np.ndarray,
+        on_object: np.ndarray,
+    ) -> HandForces:
+        """Returns what the hand did in the control step, once it is over.
+
+        Args:
+            root: Context of the diagram.
+            model: Model of the arm with what its hand holds.
+            on_hand: (3,), another force on the end effector in all of it, N, in the world.
+            on_object: (3,), the sum of other forces on the object in all of it, likewise.
+        """
+        n, recorded = self.num_joints, self.sink.FindLog(root)
+        log = recorded.data().T
+        is_step = _before_updates(recorded.sample_times(), log[:, : 2 * n], self.time_step)
+        steps = np.flatnonzero(is_step & log[:-1, 3 * n : 4 * n].any(axis=1))
+        if not steps.size:
+            return NO_CONTACT
+        pushed = np.array(on_hand, float)
+        did = np.array(
+            [
+                force_and_work(
+                    model.packed,
+                    log[k, : 2 * n],
+                    log[k + 1, : 2 * n],
+                    log[k, 2 * n : 3 * n],
+                    pushed,
+                    self.time_step,
+                )
+                for k in steps
+            ]
+        )
+        force, work = did[:, :3], did[:, 3]
+        # What was read of a step is known after it.
+        read, is_new = self._read(log[steps + 1, 4 * n :], force, on_object)
+        touched, rest = read.any(axis=1), np.linalg.norm(force - read, axis=1)
+        both = touched & _as_read_last(rest > BOTH_N, is_new | ~touched)
+        whole = np.linalg.norm(force, axis=1)
+        on_table = both | ~touched
+        return HandForces(
+            *self._sums(np.where(both, np.linalg.norm(read, axis=1), whole)[touched]),
+            *self._sums(np.where(both, rest, whole)[on_table]),
+            table_work_J=float(work[on_table].sum()),
+        )
+
+    def _read(
+        self, state: np.ndarray, force: np.ndarray, on_object: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the force on the object as read, (steps, 3), N, and whether in this step."""
+        if self.part_motion is None:
+            return force, np.ones(len(force), bool)
+        read, age = self.part_motion.last_reading(state)
+        return read - on_object, age == 0.0
+
+    def _sums(self, sizes: np.ndarray) -> tuple[float, float, float]:
+        """Returns peak, impulse and time of forces of some steps."""
+        h = self.time_step
+        return float(sizes.max(initial=0.0)), float(sizes.sum()) * h, sizes.size * h
+
+
+def add_hand_force_log(
+    builder: DiagramBuilder,
+    plant: MultibodyPlant,
+    arm: ModelInstanceIndex,
+    part_motion: PartMotionMeter | None,
+) -> HandForceLog:
+    """Adds a `HandForceLog` to a diagram.
+
+    Args:
+        builder: Builder of the diagram.
+        plant: The finalized plant.
+        arm: Model instance of the arm.
+        part_motion: Who reads what is touched; None if nobody does.
+    """
+    ports = [
+        plant.get_state_output_port(arm),
+        plant.get_net_actuation_output_port(arm),
+        plant.get_generalized_contact_forces_output_port(arm),
+        *([] if part_motion is None else [part_motion.get_output_port()]),
+    ]
+    joined = builder.AddSystem(Multiplexer([port.size() for port in ports]))
+    for k, port in enumerate(ports):
+        builder.Connect(port, joined.get_input_port(k))
+    size = joined.get_output_port().size()
+    triggers = {TriggerType.kPerStep, TriggerType.kForced}
+    sink = builder.AddSystem(VectorLogSink(size, triggers, 0.0))
+    builder.Connect(joined.get_output_port(), sink.get_input_port())
+    return HandForceLog(sink, part_motion, plant.num_velocities(arm), plant.time_step())
+
+
+def _before_updates(times: np.ndarray, states: np.ndarray, h: float) -> np.ndarray:
+    """Returns after which rows of a log, but the last, the dynamics made a step.
+
+    They make them at multiples of their time step; a row may also be of the end of a control step.
+
+    Args:
+        times: (rows,), s.
+        states: (rows, 2 n), states of the arm.
+        h: Time step, s.
+    """
+    due = np.abs(times / h - np.round(times / h))[:-1] < _ROUNDING
+    passed = np.diff(times) > _ROUNDING * h
+    return due & (passed | (states[1:] != states[:-1]).any(axis=1))
+
+
+def _as_read_last(values: np.ndarray, is_new: np.ndarray) -> np.ndarray:
+    """Returns for each step the value of the last one that is new; before it, that of the first."""
+    new = np.flatnonzero(is_new)
+    if not new.size:
+        return np.zeros(len(values), bool)
+    last = np.searchsorted(new, np.arange(len(values)), "right") - 1
+    return values[new[np.maximum(last, 0)]]
+
+
+@straight_line
+def force_and_work(
+    model: tuple[SerialArm, JointLimits],
+    before: np.ndarray,
+    after: np.ndarray,
+    tau: np.ndarray,
+    external: np.ndarray,
+    h: float,
+) -> np.ndarray:
+    """Returns what the hand does by contact in a step of the dynamics.
+
+    Args:
+        model: The arm, and the limits of its joints.
+        before: (2 n,), joint positions and velocities at the beginning, rad and rad/s.
+        after: (2 n,), those at the end.
+        tau: (n,), torques of the motors, N m.
+        external: (3,), another force on the hand, N.
+        h: Time step, s.
+
+    Returns:
+        (4,), its force on what it touches, in W, N; and its work, J.
+    """
+    (arm, _), n = model, tau.size
+    M, bias, J, _, _ = equation_of_motion(arm, before[:n], before[n:])
+    contact, result = zeros(n), zeros(4)
+    for i in range(n):
+        contact[i] = bias[i] - tau[i]
+        for j in range(n):
+            contact[i] += M[i, j] * (after[n + j] - before[n + j]) / h
+        for k in range(3):
+            contact[i] -= J[3 + k, i] * external[k]
+        # With the mean velocity of the step, work changes energy by as much.
+        result[3] -= contact[i] * (before[n + i] + after[n + i]) / 2.0 * h
+    F = external_wrench(J, contact)
+    for k in range(3):
+        result[k] = -F[3 + k]
+    return result
