@@ -6,12 +6,12 @@ the other (`engines`). Does the order of the policies hold?
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from console import print_now, table_head, table_row
+from console import table_head, table_row
 
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
@@ -20,6 +20,8 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
     from fleet_tools.policies.policy import Policy
+    from fleet_tools.sim.scene import Scene
+    from fleet_tools.sim.simulation import Simulation
 
 ENGINES: tuple[str, ...] = ("Drake", "MuJoCo, stiff", "MuJoCo, its default")
 
@@ -30,8 +32,8 @@ class TwoEnginesOptions(cli.Options):
     A row for each policy has its successes in each engine. `caused_by_part` is left out of the
     verdict in both, since it is measured by Drake's own steps. The last rows compare each engine
     with Drake: Kendall's tau-b of the ten policies' successes, and of their mean final progress;
-    the number of episodes with the same verdict; and how far a keypoint of the object moves while
-    the hand rests, and the joint of the object moves beyond its end stop.
+    the number of episodes with the same verdict; and at most how far a keypoint of the object moves
+    while the hand rests, and its joint beyond the end stop under the expert.
 
     Exit codes:
     0: it is done.
@@ -105,7 +107,7 @@ class Ended:
         success: Whether it succeeded.
         progress: Its last progress.
         moved_m: How far the keypoint of the object that moved most is from where it began, m.
-        beyond_m: How far the object's joint was beyond its end stop after a control step, m.
+        beyond_m: How far the object's joint was at most beyond its end stop, m; 0 without joints.
     """
 
     success: bool
@@ -115,7 +117,7 @@ class Ended:
 
 
 def run(task: str, scenes: int, engine: str) -> dict[str, list[Ended]]:
-    """Returns the ends of the episodes of all policies in one engine.
+    """Returns how the episodes of all policies end in one engine, by policy.
 
     Args:
         task: Name of the task.
@@ -124,10 +126,7 @@ def run(task: str, scenes: int, engine: str) -> dict[str, list[Ended]]:
     """
     from engines.mujoco_simulation import MujocoSimulation, SoftMujocoSimulation
 
-    from fleet_tools.envs.outcomes import SUCCESS
-    from fleet_tools.envs.success import conjunction
     from fleet_tools.evaluation.protocol_file import load_protocol
-    from fleet_tools.rollouts.rollout import rollout
     from fleet_tools.sim.simulation import Simulation
 
     protocol = load_protocol("v3")
@@ -140,50 +139,33 @@ def run(task: str, scenes: int, engine: str) -> dict[str, list[Ended]]:
     for trial in protocol.trials(task, scenes=scenes):
         scene = protocol.scene(env.task, trial)
         for name, make in policies().items():
-            env.reset(options={"scene": scene})
-            start = env.world_state().p_W_object
-            watch = _Watch(make(env, trial.seed % 2**32), env)
-            episode = rollout(env, watch, scene=scene)
-            end = env.world_state().p_W_object
-            ended[name].append(
-                Ended(
-                    episode.outcome == SUCCESS,
-                    conjunction(env.verdicts().values()).progress,
-                    max(float(np.linalg.norm(end[key] - start[key])) for key in start),
-                    watch.beyond(),
-                )
-            )
+            ended[name].append(_ended(env, make(env, trial.seed % 2**32), scene))
     env.close()
     return ended
 
 
-class _Watch:
-    """Acts as a policy, and notes the joints of the object."""
+def _ended(env: "ToolUseEnv", policy: "Policy", scene: "Scene") -> Ended:
+    from fleet_tools.envs.outcomes import SUCCESS
+    from fleet_tools.envs.success import conjunction
+    from fleet_tools.rollouts.rollout import rollout
 
-    def __init__(self, policy: "Policy", env: "ToolUseEnv") -> None:
-        self._policy, self._env = policy, env
+    env.reset(options={"scene": scene})
+    start, beyond = env.world_state().p_W_object, [0.0]
 
-    def reset(self) -> None:
-        self._largest: dict[str, float] = {}
-        self._policy.reset()
+    def watch(simulation: "Simulation") -> None:
+        plant, object = simulation.world.plant, simulation.world.object
+        q = plant.GetPositions(plant.GetMyContextFromRoot(simulation._root), object)
+        joints = map(plant.get_joint, plant.GetJointIndices(object))
+        single = [joint for joint in joints if joint.num_positions() == 1]
+        if len(single) == q.size:  # nothing is free
+            beyond.extend(q - [joint.position_upper_limits()[0] for joint in single])
 
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        self._note()
-        return self._policy.act(observation)
-
-    def _note(self) -> None:
-        for name, q in self._env.world_state().object_joints.items():
-            self._largest[name] = max(q, self._largest.get(name, q))
-
-    def beyond(self) -> float:
-        """Returns how far a joint was beyond its upper limit, m."""
-        self._note()
-        plant, object = self._env.simulation.world.plant, self._env.simulation.world.object
-        limits = {
-            name: plant.GetJointByName(name, object).position_upper_limits()[0]
-            for name in self._largest
-        }
-        return max([0.0, *(q - limits[name] for name, q in self._largest.items())])
+    with env.watched(watch):
+        episode = rollout(env, policy, scene=scene)
+    end = env.world_state().p_W_object
+    moved = max(float(np.linalg.norm(end[key] - start[key])) for key in start)
+    progress = conjunction(env.verdicts().values()).progress
+    return Ended(episode.outcome == SUCCESS, progress, moved, float(max(beyond)))
 
 
 def compared(one: dict[str, list[Ended]], other: dict[str, list[Ended]]) -> dict[str, Any]:
@@ -191,9 +173,7 @@ def compared(one: dict[str, list[Ended]], other: dict[str, list[Ended]]) -> dict
     from scipy.stats import kendalltau
 
     def tau(value: Callable[[Ended], float]) -> float:
-        means = [
-            [np.mean([value(e) for e in ends]) for ends in each.values()] for each in (one, other)
-        ]
+        means = [[np.mean([*map(value, ends)]) for ends in by.values()] for by in (one, other)]
         found: Any = kendalltau(*means)
         return float(found.statistic)
 
@@ -206,31 +186,30 @@ def compared(one: dict[str, list[Ended]], other: dict[str, list[Ended]]) -> dict
     }
 
 
+def table(task: str, found: dict[str, dict[str, list[Ended]]]) -> str:
+    """Returns the table of a task, from the ends of its episodes by engine and policy."""
+    lines = [table_head([task, *found])]
+    for name in found[ENGINES[0]]:
+        ends = [by[name] for by in found.values()]
+        lines.append(table_row([name, *(f"{sum(e.success for e in of)}/{len(of)}" for of in ends)]))
+    agreement = [compared(found[ENGINES[0]], by) for by in found.values()]
+    for name in ("tau, successes", "tau, progress"):
+        lines.append(table_row([name, *(f"{each[name]:.2f}" for each in agreement)]))
+    same = (f"{each['same verdict']}/{each['episodes']}" for each in agreement)
+    lines.append(table_row(["same verdict", *same]))
+    rest = [max(end.moved_m for end in by["zero"]) for by in found.values()]
+    lines.append(table_row(["object moves by itself", *(f"{1e3 * m:.2f} mm" for m in rest)]))
+    stop = [max(end.beyond_m for end in by["expert"]) for by in found.values()]
+    if any(stop):
+        lines.append(table_row(["joint beyond its end", *(f"{1e3 * m:.2f} mm" for m in stop)]))
+    return "\n".join(lines)
+
+
 def _measure(options: TwoEnginesOptions) -> int:
     found = {engine: run(options.task, options.scenes, engine) for engine in ENGINES}
-    print_now(options, table_head([options.task, *ENGINES]))
-    for name in policies():
-        ends = [found[engine][name] for engine in ENGINES]
-        print_now(options, _row(name, [f"{sum(e.success for e in of)}/{len(of)}" for of in ends]))
-    agreement = {engine: compared(found["Drake"], found[engine]) for engine in ENGINES}
-    for name in ("tau, successes", "tau, progress"):
-        print_now(options, _row(name, [f"{agreement[e][name]:.2f}" for e in ENGINES]))
-    same = [f"{agreement[e]['same verdict']}/{agreement[e]['episodes']}" for e in ENGINES]
-    print_now(options, _row("same verdict", same))
-    contact = {
-        "object moves by itself, largest": lambda e: max(x.moved_m for x in found[e]["zero"]),
-        "beyond the end stop, largest": lambda e: max(x.beyond_m for x in found[e]["expert"]),
-    }
-    for name, largest in contact.items():
-        print_now(options, _row(name, [f"{1e3 * largest(e):.2f} mm" for e in ENGINES]))
-    rows = {e: {n: [vars(x) for x in ends] for n, ends in found[e].items()} for e in ENGINES}
-    if options.json_output:
-        options.report({"agreement": agreement, "episodes": rows}, str)
+    rows = {e: {n: [vars(x) for x in ends] for n, ends in by.items()} for e, by in found.items()}
+    options.report({"task": options.task, "episodes": rows}, lambda: table(options.task, found))
     return cli.OK
-
-
-def _row(name: str, cells: Sequence[str]) -> str:
-    return table_row([name, *cells])
 
 
 PROGRAM = cli.Program(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydrake.geometry import Box, Capsule, Convex, Cylinder, GeometryId, Sphere
+from pydrake.geometry import Box, Capsule, Convex, GeometryId
 from pydrake.math import RigidTransform
 from pydrake.multibody.tree import BodyIndex, Joint, PrismaticJoint, RevoluteJoint, RigidBody
 from pydrake.systems.framework import Context
@@ -109,19 +109,21 @@ def mujoco_model(world: World, root: Context, stiffness: Stiffness) -> MujocoMod
     _set_actuators(spec, world)
     _add_shapes(spec, world, root, made, stiffness)
     model = spec.compile()
-    where, size = [], plant.num_positions()
-    for joint in moving:
-        there = model.joint(_name(joint))
-        where.append((joint.position_start(), size + joint.velocity_start(), *_address(there)))
-    free = []
-    for body in map(plant.get_body, plant.GetFloatingBaseBodies()):
-        start = body.floating_positions_start(), size + body.floating_velocities_start_in_v()
-        free.append((*start, *_address(model.joint(_name(body)))))
-    return MujocoModel(model, np.array(where).reshape(-1, 4), np.array(free, int).reshape(-1, 4))
+    size = plant.num_positions()
+    joints = [(j.position_start(), size + j.velocity_start(), _name(j)) for j in moving]
+    bodies = [
+        (b.floating_positions_start(), size + b.floating_velocities_start_in_v(), _name(b))
+        for b in map(plant.get_body, plant.GetFloatingBaseBodies())
+    ]
+    return MujocoModel(model, _addresses(model, joints), _addresses(model, bodies))
 
 
-def _address(joint: Any) -> tuple[int, int]:
-    return int(joint.qposadr[0]), int(joint.dofadr[0])
+def _addresses(model: Any, joints: list[tuple[int, int, str]]) -> np.ndarray:
+    rows = [
+        (q, v, model.jnt_qposadr[i], model.jnt_dofadr[i])
+        for q, v, i in ((q, v, model.joint(name).id) for q, v, name in joints)
+    ]
+    return np.array(rows, int).reshape(-1, 4)
 
 
 def _name(part: RigidBody | Joint) -> str:
@@ -214,11 +216,8 @@ def _add_shapes(
 def _set_shape(spec: Any, geom: Any, name: str, shape: Any) -> None:
     if isinstance(shape, Box):
         geom.type, geom.size = mujoco.mjtGeom.mjGEOM_BOX, [each / 2.0 for each in shape.size()]
-    elif isinstance(shape, Sphere):
-        geom.type, geom.size = mujoco.mjtGeom.mjGEOM_SPHERE, [shape.radius(), 0.0, 0.0]
-    elif isinstance(shape, Cylinder | Capsule):
-        kinds = mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_CAPSULE
-        geom.type = kinds[isinstance(shape, Capsule)]
+    elif isinstance(shape, Capsule):
+        geom.type = mujoco.mjtGeom.mjGEOM_CAPSULE
         geom.size = [shape.radius(), shape.length() / 2.0, 0.0]
     elif isinstance(shape, Convex):
         hull = shape.GetConvexHull()

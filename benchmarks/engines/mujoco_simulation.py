@@ -51,6 +51,9 @@ class MujocoTime:
         self._made = mujoco_model(self._world, self._root, self._stiffness)
         self._data = mujoco.MjData(self._made.model)
         self._periods = round(self._root.get_time() / PERIOD)
+        plant, at = self._world.plant, dict(self._made.joints[:, [1, 3]].tolist())
+        arm = plant.GetVelocitiesFromArray(self._world.arm, np.arange(plant.num_velocities()))
+        self._dofs = np.array([at[plant.num_positions() + int(each)] for each in arm])
         self._read()
 
     def AdvanceTo(self, time: float) -> None:
@@ -76,20 +79,6 @@ class MujocoTime:
     def clear_monitor(self) -> None:
         """Removes it."""
         self._monitor = None
-
-    @property
-    def _dofs(self) -> np.ndarray:
-        """Degrees of freedom of the arm, in the order of its joints."""
-        plant, arm = self._world.plant, self._world.arm
-        first = plant.num_positions() + np.array(
-            [
-                joint.velocity_start()
-                for joint in map(plant.get_joint, plant.GetJointIndices(arm))
-                if joint.num_velocities() == 1
-            ]
-        )
-        joints = self._made.joints
-        return joints[[int(np.flatnonzero(joints[:, 1] == each)[0]) for each in first], 3]
 
     def _read(self) -> None:
         x = self._world.plant.GetPositionsAndVelocities(self._context)
