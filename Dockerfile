@@ -1,5 +1,5 @@
 # Fleet-Tools on Debian 12, with OpenGL in software: `docker build -t fleet-tools .`
-# See docs/getting_started/containers.md.
+# See docs/getting_started/install.md.
 FROM debian:bookworm-slim
 
 # libglib2.0-0 is for Drake; libegl1 and libgl1 are for images, with Mesa's drivers, which need no GPU.

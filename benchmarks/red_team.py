@@ -1,14 +1,17 @@
 """Attacks on the rules of success: `python benchmarks/red_team.py --scenes 10`.
 
-    python benchmarks/red_team.py --tool hammer --cheats grip handle
+    python benchmarks/red_team.py --tool hammer --only grip handle
     python benchmarks/red_team.py --cem-iterations 10 --cem-scenes 3
     python benchmarks/red_team.py --level disturbed --cem-scenes 0
+    python benchmarks/red_team.py --honest --scenes 3
 
 Scripted cheats do a task's deed with something other than the tool's working part, and then bring
 the tool to where success wants it; a search over open-loop actions looks for a high dense reward.
+Honest ways, instead of the cheats, do it with the working part, otherwise than the expert.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,8 +28,8 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     from cheats.trial import Attacked
 
-FALSE_SUCCESS = 1
-"""Exit code if there was a success that nobody would call one."""
+WRONG_VERDICT = 1
+"""Exit code if there was a success that nobody would call one, or a deed that was refused."""
 
 SEARCH = "search (CEM)"
 
@@ -34,7 +37,7 @@ _COLUMNS = [
     *("task", "attack", "episodes", "deeds", "other rules hold"),
     *("successes", "false", "by part", "return"),
 ]
-_HEADER = table_head(_COLUMNS)
+_HONEST_COLUMNS = ["task", "way", "episodes", "done", "successes", "refused", "why"]
 
 
 class RedTeamOptions(cli.Options):
@@ -45,16 +48,22 @@ class RedTeamOptions(cli.Options):
     are; and how many of these are false: an independent witness, who looks at which shapes touched
     the object while it moved, does not confirm that the tool's working part did it.
 
+    With `--honest`, a row for each honest way: in how many episodes the witness saw the working
+    part do the deed, how many are successes, how many are not although the deed was done so, and
+    which predicates did not hold then.
+
     Exit codes:
-    0: no success is false.
-    1: some success is false, or an episode was lost.
+    0: no success is false; with `--honest`, nothing that was done is refused.
+    1: some success is false, some deed is refused, or an episode was lost.
     2: it cannot begin.
     130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()
-    cheats: tuple[str, ...] = ()
-    """Names of cheats; without any, all."""
+    only: tuple[str, ...] = ()
+    """Names of cheats, or of honest ways; without any, all."""
+    honest: bool = False
+    """Run honest ways instead of cheats; their joints turn as hard as they are."""
     scenes: CountOrZero = 10
     """Number of scenes for each cheat."""
     cem_scenes: CountOrZero = 2
@@ -79,6 +88,7 @@ class AttackJob:
         seed: Seed of the scene.
         iterations: Iterations of a search.
         level: Level whose disturbances the scene has; None for none.
+        honest: Whether the attack is an honest way.
     """
 
     task: str
@@ -86,11 +96,13 @@ class AttackJob:
     seed: int
     iterations: int
     level: str | None = None
+    honest: bool = False
 
 
 def _attack_all(options: RedTeamOptions) -> int:
     jobs = list(_jobs(options))
-    print_now(options, _HEADER)
+    summarize_row = summarize_honest if options.honest else summarize
+    print_now(options, table_head(_HONEST_COLUMNS if options.honest else _COLUMNS))
     rows: dict[tuple[str, str], list[Attacked]] = {}
     lost: list[dict[str, Any]] = []
     remaining = [(job.task, job.attack) for job in jobs]
@@ -102,35 +114,38 @@ def _attack_all(options: RedTeamOptions) -> int:
             rows.setdefault(key, []).extend(result)
         remaining.remove(key)
         if key not in remaining and key in rows:
-            print_now(options, _as_text(summarize(*key, rows[key])))
-    summaries = [summarize(*key, trials) for key, trials in rows.items()]
-    false_successes = sum(summary["false_successes"] for summary in summaries)
-    print_now(options, f"\n{false_successes} false successes, {len(lost)} attacks lost.")
+            print_now(options, _as_text(summarize_row(*key, rows[key])))
+    summaries = [summarize_row(*key, trials) for key, trials in rows.items()]
+    counted = "refused" if options.honest else "false_successes"
+    wrong = sum(summary[counted] for summary in summaries)
+    print_now(options, f"\n{wrong} {counted.replace('_', ' ')}, {len(lost)} episodes lost.")
     if options.json_output:
-        options.report({"rows": summaries, "false_successes": false_successes, "lost": lost}, str)
-    return FALSE_SUCCESS if false_successes or lost else cli.OK
+        options.report({"rows": summaries, counted: wrong, "lost": lost}, str)
+    return WRONG_VERDICT if wrong or lost else cli.OK
 
 
 def _jobs(options: RedTeamOptions) -> Iterator[AttackJob]:
     from cheats import CHEATS
+    from honest_ways import HONEST
 
     def seeds(count: int) -> range:
         return range(options.first_seed, options.first_seed + count)
 
+    scripts, what = (HONEST, "honest way") if options.honest else (CHEATS, "cheat")
     tasks = options.tasks.names_or_paths()
     for task in tasks:
-        if task not in CHEATS:
-            raise UnknownNameError("task with cheats", task, CHEATS)
-    known = {name for task in tasks for name in CHEATS[task]}
-    for name in options.cheats:
+        if task not in scripts:
+            raise UnknownNameError(f"task with {what}s", task, scripts)
+    known = {name for task in tasks for name in scripts[task]}
+    for name in options.only:
         if name not in known:
-            raise UnknownNameError("cheat", name, known)
+            raise UnknownNameError(what, name, known)
     for task in tasks:
-        for name in CHEATS[task]:
-            if name in options.cheats or not options.cheats:
+        for name in scripts[task]:
+            if name in options.only or not options.only:
                 for seed in seeds(options.scenes):
-                    yield AttackJob(task, name, seed, 0, options.level)
-        for seed in seeds(options.cem_scenes):
+                    yield AttackJob(task, name, seed, 0, options.level, options.honest)
+        for seed in seeds(0 if options.honest else options.cem_scenes):
             yield AttackJob(task, SEARCH, seed, options.cem_iterations)
 
 
@@ -144,8 +159,9 @@ def _make_run() -> Callable[[AttackJob], "list[Attacked]"]:
     def run(job: AttackJob) -> "list[Attacked]":
         from cheats import CHEATS, PUSHES
         from cheats.cross_entropy import search
-        from cheats.motion import CheatPolicy
+        from cheats.motion import ScriptPolicy
         from cheats.trial import attacked_scene, run_trial
+        from honest_ways import HONEST
 
         from fleet_tools.evaluation.config import PROTOCOL
         from fleet_tools.evaluation.protocol_file import load_protocol
@@ -158,10 +174,11 @@ def _make_run() -> Callable[[AttackJob], "list[Attacked]"]:
         env = environments[job.task]
         if job.attack == SEARCH:
             return search(env, job.seed, job.iterations)
-        script = CHEATS[job.task][job.attack]
+        script = (HONEST if job.honest else CHEATS)[job.task][job.attack]
         level = load_protocol(PROTOCOL, job.level).disturbances if job.level else None
-        scene = attacked_scene(env, job.seed, PUSHES.get(script), level)
-        return [run_trial(env, CheatPolicy(env, script), scene)]
+        push, loosened = PUSHES.get(script), not job.honest
+        scene = attacked_scene(env, job.seed, push, level, loosened=loosened)
+        return [run_trial(env, ScriptPolicy(env, script), scene)]
 
     return run
 
@@ -183,19 +200,29 @@ def summarize(task: str, attack: str, trials: "list[Attacked]") -> dict[str, Any
     }
 
 
+def summarize_honest(task: str, way: str, trials: "list[Attacked]") -> dict[str, Any]:
+    """Returns the figures of an honest way's episodes."""
+    refused = [trial for trial in trials if trial.done and not trial.success]
+    causes = Counter(name for trial in refused for name in trial.unmet or ("time",))
+    return {
+        "task": task,
+        "way": way,
+        "episodes": len(trials),
+        "done": sum(trial.done or trial.success for trial in trials),
+        "successes": sum(trial.success for trial in trials),
+        "refused": len(refused),
+        "why": ", ".join(f"{name} ({count})" for name, count in causes.items()),
+        "refusals": [asdict(trial) for trial in refused],
+    }
+
+
 def _as_text(summary: dict[str, Any]) -> str:
-    cells = [
-        summary["task"],
-        summary["attack"],
-        str(summary["episodes"]),
-        str(summary["deeds"]),
-        str(summary["old_successes"]),
-        str(summary["successes"]),
-        str(summary["false_successes"]),
-        f"{summary['most_by_part']:.0%}",
-        f"{summary['best_return']:.1f}",
-    ]
-    return table_row(cells)
+    shares = {"most_by_part": ".0%", "best_return": ".1f"}
+    return table_row(
+        format(cell, shares.get(name, ""))
+        for name, cell in summary.items()
+        if not isinstance(cell, list)
+    )
 
 
 PROGRAM = cli.Program(

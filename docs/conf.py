@@ -25,6 +25,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "docstrings",
+    "experiments",
     "fleet_directives",
     "llms_text",
     "mathml",

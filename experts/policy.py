@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from pydrake.math import RigidTransform
 
+from fleet_tools.config.expert import Expert
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import InfeasibleError
@@ -116,6 +117,7 @@ class ExpertPolicy:
         actuation: "joint_space" or "pose_space", see `fleet_tools.experts.planner.plan`.
         feedback: Whether it observes the state after planning.
         source: What it knows of the state; the privileged state if None.
+        expert: What it does instead of what the task file says.
 
     Raises:
         ConfigError: It is an environment of another package, or in a wrapper through which no
@@ -128,9 +130,12 @@ class ExpertPolicy:
         actuation: ActuationMethod = "joint_space",
         feedback: bool = True,
         source: StateSource | None = None,
+        expert: Expert | None = None,
     ) -> None:
         inner = unwrap(env)
         self._task, self._robot = inner.task, inner.robot
+        if expert is not None:
+            self._task = self._task.model_copy(update={"expert": expert})
         self._action_scale = inner.action_scale
         self._through_wrappers = ThroughWrappers(env)
         self._source: StateSource = PrivilegedState(inner) if source is None else source

@@ -32,6 +32,8 @@ GROUPS = {
         "replay": ("replay", "Checks that a dataset is reproducible bit for bit."),
         "dataset": ("dataset.__main__", "Describes and exports datasets."),
         "leaderboard": ("leaderboard.__main__", "Checks and ranks results on one page."),
+        "reproduce": ("reproduce", "Makes a stored result again, and compares the two."),
+        "checkpoints": ("checkpoints", "Lists and gets trained policies of this release."),
         "doctor": ("doctor", "Checks what this machine can do."),
     },
     "make": {

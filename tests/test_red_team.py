@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import red_team
 from cheats import CHEATS
-from cheats.motion import CheatPolicy
+from cheats.motion import ScriptPolicy
 from cheats.trial import Attacked, attacked_scene, run_trial
 
 from fleet_tools.config.tasks import task_names
@@ -30,7 +30,7 @@ class Honest(ExpertPolicy):
 
 def cheat(env: ToolUseEnv, name: str, seed: int = 0) -> Attacked:
     """Runs a scripted cheat in one scene."""
-    policy = CheatPolicy(env, CHEATS[env.task.name][name])
+    policy = ScriptPolicy(env, CHEATS[env.task.name][name])
     return run_trial(env, policy, attacked_scene(env, seed))
 
 
@@ -70,7 +70,7 @@ def test_who_does_nothing_in_a_disturbed_scene_is_credited_with_nothing(make: Ma
 
 def test_a_cheat_is_none_the_better_for_a_disturbed_scene(make: Make):
     env = make(tool="claw", object="round_nail")
-    policy = CheatPolicy(env, CHEATS["hammer"]["knuckle"])
+    policy = ScriptPolicy(env, CHEATS["hammer"]["knuckle"])
     trial = run_trial(env, policy, attacked_scene(env, 0, disturbances=DISTURBED))
     assert trial.deed and not trial.success and trial.by_part < 0.1
 
@@ -114,5 +114,5 @@ def test_no_attack_has_a_false_success(task: str, capsys: pytest.CaptureFixture[
 
 
 def test_an_unknown_cheat_is_refused(capsys: pytest.CaptureFixture[str]):
-    assert red_team.main(["--tool", "hammer", "--cheats", "gripp"]) == 2
+    assert red_team.main(["--tool", "hammer", "--only", "gripp"]) == 2
     assert "grip" in capsys.readouterr().err

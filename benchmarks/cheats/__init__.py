@@ -7,15 +7,21 @@ the object's joints).
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
+from types import ModuleType
 
 from cheats.motion import Script
 from fleet_tools.config.tasks import task_names
 from fleet_tools.sim.scene import Push
 
-_MODULES = {
-    name: importlib.import_module(f"{__name__}.{name}")
-    for name in sorted({module.name for module in pkgutil.iter_modules(__path__)} & {*task_names()})
-}
+
+def modules_of_tasks(package: str, path: Iterable[str]) -> dict[str, ModuleType]:
+    """Returns those modules of a package that have names of tasks, by these."""
+    names = {module.name for module in pkgutil.iter_modules(path)} & {*task_names()}
+    return {name: importlib.import_module(f"{package}.{name}") for name in sorted(names)}
+
+
+_MODULES = modules_of_tasks(__name__, __path__)
 
 CHEATS: dict[str, dict[str, Script]] = {
     task: {script.__name__: script for script in module.CHEATS} for task, module in _MODULES.items()

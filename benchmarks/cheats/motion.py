@@ -1,10 +1,11 @@
-"""Motions of the arm from which cheats are made."""
+"""Motions of the arm from which cheats and honest ways are made."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from pydrake.math import RigidTransform, RollPitchYaw, RotationMatrix
 
+from fleet_tools.config.expert import Expert
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.policy import ExpertPolicy
@@ -82,12 +83,15 @@ class DrivenArm:
             return float(np.rad2deg(np.arctan2(vector[1], vector[0])))
 
         state = self.state
-        R_GE = self.env.scene.tool_in_hand.to_transform().rotation().inverse()
         tool_E = self.on_tool("left") - self.on_tool("right")
         object_W = state.p_W_object["left"] - state.p_W_object["right"]
-        yaw = angle_deg(object_W) - angle_deg(hand() @ R_GE @ tool_E)
-        yaw -= turn_deg * round(yaw / turn_deg)
-        return hand(yaw) @ R_GE
+        yaw = angle_deg(object_W) - angle_deg(self.level_hand() @ tool_E)
+        return self.level_hand(yaw - turn_deg * round(yaw / turn_deg))
+
+    def level_hand(self, yaw_deg: float = 0.0, tilt_deg: float = 0.0) -> RotationMatrix:
+        """Returns the orientation R_WE in which the tool is as in `hand`, however it is held."""
+        R_EG = self.env.scene.tool_in_hand.to_transform().rotation()
+        return hand(yaw_deg, tilt_deg) @ R_EG.inverse()
 
     def deed(self) -> float:
         """Progress of the object towards the task's first predicate, in [0, 1], by any means."""
@@ -147,22 +151,30 @@ class DrivenArm:
         goal = state.X_WE.translation() + by_m
         return self.place(np.zeros(3), lambda _: goal, state.X_WE.rotation(), steps, speed=speed)
 
-    def follow_expert(self, until: Condition) -> Actions:
-        """Acts like the expert until a condition holds."""
-        expert = ExpertPolicy(self.env, feedback=False)
+    def follow_expert(self, expert: Expert | None = None, until: Condition = never) -> Actions:
+        """Acts like an expert until its plan ends or a condition holds; not at all without a plan.
+
+        Args:
+            expert: What the expert does; what the task file says if None.
+            until: Condition upon which it stops.
+        """
+        policy = ExpertPolicy(self.env, feedback=False, expert=expert)
         try:
-            expert.reset()
+            policy.reset()
         except InfeasibleError:
             return
-        while not until(self.state):
-            yield expert.act({})
+        assert policy.plan is not None
+        for _ in policy.plan.X_WE[1:]:
+            if until(self.state):
+                return
+            yield policy.act({})
 
 
 Script = Callable[[DrivenArm], Actions]
-"""A cheat: what the arm does; afterwards it rests."""
+"""A way to do a task, or to cheat: what the arm does; afterwards it rests."""
 
 
-class CheatPolicy:
+class ScriptPolicy:
     """The policy of a script.
 
     Args:

@@ -80,7 +80,7 @@ def push_and_hover(arm: DrivenArm) -> Actions:
 
 def against_the_hand(arm: DrivenArm) -> Actions:
     """The slab slides down the raised blade against the neck or the hand, which lift it."""
-    yield from arm.follow_expert(_is_under)
+    yield from arm.follow_expert(until=_is_under)
     R, face = arm.state.X_WE.rotation(), arm.on_tool("face")
     for tilt_deg, up_m, steps in ((50, 0.042, 8), (50, 0.10, 6), (-15, 0.10, 14), (0, 0.10, 8)):
         goal = _raised(arm.state.p_W_tool["face"], up_m)
@@ -90,7 +90,7 @@ def against_the_hand(arm: DrivenArm) -> Actions:
 
 def handed(arm: DrivenArm) -> Actions:
     """The blade waits above the slab, until somebody (`HANDED`) lays the slab upon it."""
-    level = hand(_FORWARD_DEG) @ arm.env.scene.tool_in_hand.to_transform().rotation().inverse()
+    level = arm.level_hand(_FORWARD_DEG)
     face = arm.on_tool("face")
     goal = _raised(arm.state.p_W_object["base"], 0.08)
     yield from arm.place(face, goal, level, 30, within_m=0.002)

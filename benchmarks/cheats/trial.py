@@ -1,5 +1,6 @@
 """One episode of an attack, and what came of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,6 +42,8 @@ class Attacked:
         deed: Whether the object moved as the task's first predicate asks, by whatever means.
         old_success: Whether all predicates but `caused_by_part` held for the required time.
         success: Whether the episode was a success.
+        done: Whether the deed is done at the end, and `Witness` saw the tool's part do it.
+        unmet: Predicates that did not hold where, after the deed, the fewest did not.
         false_success: Whether it was one that `Witness` does not confirm.
         by_part: Largest progress of `caused_by_part`, in [0, 1].
         change: `Witness.change`, by those who touched the object.
@@ -53,6 +56,8 @@ class Attacked:
     deed: bool
     old_success: bool
     success: bool
+    done: bool
+    unmet: tuple[str, ...]
     false_success: bool
     by_part: float
     change: dict[str, float]
@@ -64,26 +69,41 @@ def attacked_scene(
     seed: int,
     push: Push | None = None,
     disturbances: Disturbances | None = None,
+    *,
+    loosened: bool = True,
 ) -> Scene:
-    """Returns the scene of a seed, with joints that turn more easily in some tasks.
+    """Returns the scene of a seed, for cheats with joints that turn more easily in some tasks.
 
     Args:
         env: Environment of the task.
         seed: The seed.
         push: A displacement of the object that somebody else causes.
         disturbances: Those of a level of the protocol.
+        loosened: Whether joints turn more easily.
     """
     scene = disturbed_scene(env.task, seed, disturbances, split=env.split, randomization="on")
-    factor = LOOSENED.get(env.task.name, 1.0)
+    factor = LOOSENED.get(env.task.name, 1.0) if loosened else 1.0
     resistance = {joint: factor * value for joint, value in scene.joint_resistance.items()}
     return scene.model_copy(update={"joint_resistance": resistance, "push": push})
 
 
-def run_trial(env: ToolUseEnv, attack: Attack, scene: Scene) -> Attacked:
-    """Runs an episode until it ends, or until the attack has ended and has rested for a while."""
+def run_trial(
+    env: ToolUseEnv, attack: Attack, scene: Scene, watch: Callable[[], object] | None = None
+) -> Attacked:
+    """Runs an episode until it ends, or until the attack has ended and has rested for a while.
+
+    Args:
+        env: Environment of the task.
+        attack: The attack.
+        scene: The scene.
+        watch: Is called at the start and after every step.
+    """
     observation, info = env.reset(options={"scene": scene})
     attack.reset()
     witness = Witness(env)
+    unmet: tuple[str, ...] | None = None
+    if watch is not None:
+        watch()
     deed, old_success, by_part, total_reward = False, False, 0.0, 0.0
     old_held = resting = 0
     over = False
@@ -94,13 +114,18 @@ def run_trial(env: ToolUseEnv, attack: Attack, scene: Scene) -> Attacked:
         total_reward += float(reward)
         if info["outcome"] == SIMULATION_ERROR:
             break
+        if watch is not None:
+            watch()
         rules = _by_rule(info["verdicts"])
+        if rules["first"] and (unmet is None or len(rules["unmet"]) <= len(unmet)):
+            unmet = rules["unmet"]
         deed = deed or rules["first"]
         old_held = old_held + 1 if rules["old"] else 0
         old_success = old_success or old_held >= env.task.success_steps
         by_part = max(by_part, rules["by_part"])
     witness.stop()
     success = info["outcome"] == "success"
+    confirmed = witness.saw_the_part_do_it()
     return Attacked(
         seed=scene.seed,
         models=f"{scene.tool} on {scene.object}",
@@ -108,7 +133,9 @@ def run_trial(env: ToolUseEnv, attack: Attack, scene: Scene) -> Attacked:
         deed=deed,
         old_success=old_success,
         success=success,
-        false_success=success and not witness.saw_the_part_do_it(),
+        done=confirmed and next(iter(info["verdicts"].values()))["holds"],
+        unmet=unmet or (),
+        false_success=success and not confirmed,
         by_part=by_part,
         change={" + ".join(sorted(who)): float(x) for who, x in witness.change.items() if who},
         total_reward=total_reward,
@@ -121,4 +148,5 @@ def _by_rule(verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "first": next(iter(verdicts.values()))["holds"],
         "old": all(verdict["holds"] for name, verdict in verdicts.items() if name not in caused),
         "by_part": max(verdicts[name]["progress"] for name in caused),
+        "unmet": tuple(name for name, verdict in verdicts.items() if not verdict["holds"]),
     }

@@ -41,7 +41,7 @@ def llms_text(root: Page, pages: Iterable[Page]) -> str:
     for page in pages:
         folder = page.name.partition("/")[0]
         if folder != section:
-            lines += ["", f"## {page.title}", ""]
+            lines += ["", f"## {folder.replace('_', ' ').capitalize()}", ""]
             section = folder
         text = f": {page.description}" if page.description else ""
         lines.append(f"- [{page.title}]({page.name}.html){text}")

@@ -1,14 +1,18 @@
-"""Draws the figures of "What we found": `python docs/images/findings_images.py`.
+"""Draws the figures of "What we found", and its table: `python docs/images/findings_images.py`.
 
 They are `findings_success.png`, success rates by method, `findings_bytes.png`, the same over the
 bytes that all robots together send and receive, and `findings_memory.png`, the same methods with
-networks without memory, with memory, and on point clouds.
+networks without memory, with memory, and on point clouds. What each shows is in `findings.yaml`.
+With `--results DIR` they are of results of experiments in another folder; `--output DIR` writes
+elsewhere.
 """
 
+import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,22 +22,16 @@ from matplotlib.ticker import NullFormatter, PercentFormatter, StrMethodFormatte
 from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.result import Row, read_result
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+HERE = Path(__file__).parent
+EXPERIMENTS = HERE.parents[1] / "experiments"
+TABLE_OF = "findings_success"
+"""Figure whose panels the table has as columns."""
+TABLE_FILE = HERE.parent / "results" / "tables" / "findings.md"
+SHOWN: dict[str, dict[str, list[str]]] = yaml.safe_load((HERE / "findings.yaml").read_text())
+"""Stems of experiments, by the name of the figure, and by the title or legend in it."""
 
-PANELS = {
-    "Fleet-Tools, MLP": "one_network_mlp",
-    "Fleet-Tools, Elman": "one_network_elman",
-    "Meta-World MT10, MLP": "metaworld_one_network_mlp",
-    "Meta-World MT10, Elman": "metaworld_one_network_elman",
-}
-"""Stems of experiments, by the title of their panel."""
-
-INPUTS = {
-    "state, MLP": ("one_network_mlp", "metaworld_one_network_mlp"),
-    "state, Elman network (memory)": ("one_network_elman", "metaworld_one_network_elman"),
-    "point clouds, PointNet and MLP": ("one_merge_clouds",),
-}
-"""Stems of experiments on Fleet-Tools and on Meta-World, by what policies read and are."""
+Stored = tuple[Experiment, Mapping[str, Any]]
+"""An experiment and its result."""
 
 KINDS = {
     "one network of one robot's size": "C0",
@@ -43,24 +41,92 @@ KINDS = {
 }
 """Colours by the kind of policy."""
 
+TABLE = {
+    "joint": "trained on all data (`joint`)",
+    "density_gate": "five networks: `density_gate`",
+    "concatenation": "five networks: `concatenation`",
+    "oracle_routing": "five networks: oracle of the task",
+    "compress": "one network: `compress`",
+    "compress_then_fed_sgd": "one network: `compress`, then 100 gradients",
+    "compress_narrow": "one network: `compress` of narrow ones",
+    "least_squares": "one network: `least_squares`",
+    "fleet_merge": "one network: `fleet_merge`",
+    "naive_average": "one network: average",
+    "partition": "control: `partition`",
+    "untrained_head_refit": "control: untrained, last layer fitted",
+    "fed_sgd": "control: 300 gradients (`fed_sgd`)",
+    "fed_sgd_100": "control: 100 gradients",
+    "best_single": "control: best robot alone",
+}
+"""Rows of the table: the cell of the first column, by arm or reference."""
+
 _TOGETHER = ("concatenation", "density_gate", "gated_refit", "oracle_routing")
 _POOLED = ("joint", "joint_wide", "joint_ensemble")
 
 
-def main(folder: Path = Path(__file__).parent) -> None:
-    """Writes the figures.
+def main(
+    experiments: Path = EXPERIMENTS, folder: Path = HERE, table_file: Path = TABLE_FILE
+) -> None:
+    """Writes the figures whose experiments have results, and the table.
 
     Args:
-        folder: Their folder.
+        experiments: Folder of the experiments' results.
+        folder: That of the figures.
+        table_file: File of the table.
     """
-    results = {title: read_result(EXPERIMENTS / f"{stem}.json") for title, stem in PANELS.items()}
-    with style.context("default"):
-        for name, draw in (("success", success_figure), ("bytes", bytes_figure)):
-            draw(results).savefig(folder / f"findings_{name}.png", dpi=150)
-        memory_figure().savefig(folder / "findings_memory.png", dpi=150)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, shown in SHOWN.items():
+        files = [experiments / f"{stem}.json" for stems in shown.values() for stem in stems]
+        if not all(file.is_file() for file in files):
+            continue
+        results = read_all(name, experiments)
+        panels = {title: of_title[0] for title, of_title in results.items()}
+        if name == TABLE_OF:
+            table_file.write_text(table(panels), encoding="utf-8")
+        with style.context("default"):
+            if name == "findings_memory":
+                figure = memory_figure(results)
+            else:
+                figure = (success_figure if name == TABLE_OF else bytes_figure)(panels)
+            figure.savefig(folder / f"{name}.png", dpi=150)
 
 
-def success_figure(results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) -> Figure:
+def read_all(name: str, experiments: Path = EXPERIMENTS) -> dict[str, list[Stored]]:
+    """Returns what a figure shows, by the title or legend in it."""
+    return {
+        title: [read_result(experiments / f"{stem}.json") for stem in stems]
+        for title, stems in SHOWN[name].items()
+    }
+
+
+def table(panels: Mapping[str, Stored] | None = None) -> str:
+    """Returns success rates of panels, and what the arms transfer, as Markdown.
+
+    Args:
+        panels: The panels; the stored ones if None.
+    """
+    if panels is None:
+        panels = {title: of_title[0] for title, of_title in read_all(TABLE_OF).items()}
+    columns = [
+        {row["arm"]: row for row in rolled_out(result["rows"])} for _, result in panels.values()
+    ]
+    titles = [title.removeprefix("Meta-World ") for title in panels]
+    lines = [f"| one merge | {' | '.join(titles)} | MB |", "|---" * (len(columns) + 2) + "|"]
+    for arm, label in TABLE.items():
+        rows = [column[arm] for column in columns]
+        rates = " | ".join(f"{row['success']['rate']:.0%}" for row in rows)
+        arms = [
+            row
+            for row, (experiment, _) in zip(rows, panels.values(), strict=True)
+            if arm in experiment.arms
+        ]
+        sent = sorted(row["bytes"] / 1e6 for row in arms)
+        span = " to ".join(f"{each:,.{1 if each < 10 else 0}f}" for each in (*sent[:1], *sent[-1:]))
+        lines.append(f"| {label} | {rates} | {span} |")
+    return "\n".join(lines) + "\n"
+
+
+def success_figure(results: Mapping[str, Stored]) -> Figure:
     """Returns success rates with their intervals: a panel for each experiment."""
     rows = [row for _, result in results.values() for row in rolled_out(result["rows"])]
     names = list(dict.fromkeys(row["arm"] for row in rows))
@@ -89,7 +155,7 @@ def success_figure(results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) 
     return figure
 
 
-def bytes_figure(results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) -> Figure:
+def bytes_figure(results: Mapping[str, Stored]) -> Figure:
     """Returns success rates over the megabytes of a merge; the dotted line is the robots' data."""
     figure = Figure((10.5, 8.4), layout="constrained")
     panels = figure.subplots(2, (len(results) + 1) // 2, squeeze=False, sharey=True).flat
@@ -118,18 +184,18 @@ def bytes_figure(results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) ->
     return figure
 
 
-def memory_figure() -> Figure:
+def memory_figure(results: Mapping[str, Sequence[Stored]]) -> Figure:
     """Returns success rates of the same methods by what policies read and are: a panel by arena."""
     names = ("least_squares", "partition", "compress", "concatenation", "density_gate", "joint")
     figure = Figure((11.0, 3.4), layout="constrained")
     arenas = ("Fleet-Tools", "Meta-World MT10")
     panels = figure.subplots(1, len(arenas), sharey=True, squeeze=False)[0]
     handles = []
-    for number, (inputs, stems) in enumerate(INPUTS.items()):
+    for number, (inputs, by_arena) in enumerate(results.items()):
         color = f"C{number}"
         handles.append(Line2D([], [], color=color, marker="o", label=inputs))
-        for stem, axes in zip(stems, panels, strict=False):
-            rows = {row["arm"]: row["success"] for row in reversed(rolled_out(rows_of(stem)))}
+        for (_, result), axes in zip(by_arena, panels, strict=False):
+            rows = {row["arm"]: row["success"] for row in reversed(rolled_out(result["rows"]))}
             for place, name in enumerate(names):
                 if rate := rows.get(name):
                     errors = [[rate["rate"] - rate["low"]], [rate["high"] - rate["rate"]]]
@@ -146,13 +212,8 @@ def memory_figure() -> Figure:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("success rate")
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(INPUTS), frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(results), frameon=False)
     return figure
-
-
-def rows_of(stem: str) -> Sequence[Row]:
-    """Returns the rows of an experiment's stored result."""
-    return read_result(EXPERIMENTS / f"{stem}.json")[1]["rows"]
 
 
 def label_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
@@ -173,7 +234,7 @@ def rolled_out(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.get("success") and row["arm"] != "single"]
 
 
-def kind_of(arm: str, results: Mapping[str, tuple[Experiment, Mapping[str, Any]]]) -> str:
+def kind_of(arm: str, results: Mapping[str, Stored]) -> str:
     """Returns the kind of an arm or reference, of `KINDS`."""
     if arm in _POOLED:
         return "trained on all data"
@@ -191,4 +252,9 @@ def add_legend(figure: Figure, columns: int = 4) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description="Draws the figures of What we found.")
+    parser.add_argument("--results", type=Path, default=EXPERIMENTS)
+    parser.add_argument("--output", type=Path, default=HERE)
+    given = parser.parse_args()
+    elsewhere = given.output != HERE
+    main(given.results, given.output, given.output / "findings.md" if elsewhere else TABLE_FILE)

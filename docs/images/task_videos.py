@@ -1,8 +1,9 @@
 """Makes the videos of the tasks, from real runs: `python docs/images/task_videos.py`.
 
 Each task has one, `TASK.webp`: the expert in a scene of each of three splits, drawn by its seed but
-for the tints, without which the models have the colours of their files. Names of tasks after the
-command make theirs alone.
+for the tints, without which the models have the colours of their files. `disturbed.webp` has the
+first scenes of two tasks at the protocol's level `disturbed`. Names after the command make theirs
+alone.
 """
 
 import sys
@@ -18,6 +19,7 @@ from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.display import look_at
 from fleet_tools.sim.scene import Scene
@@ -27,6 +29,9 @@ from fleet_tools.studio.pictures.recording import PlannedEpisode
 
 SCENES = [("train", 0), ("unseen_tools", 4), ("unseen_objects", 7)]
 """Split and seed of each scene."""
+
+DISTURBED = ("spatula", "wrench")
+"""The tasks of the video of pushes."""
 
 SLOWED = {"hammer": 2}
 """How many times slower than real time a task's video is; others are in real time."""
@@ -49,34 +54,53 @@ def main(names: Sequence[str], folder: Path = Path(__file__).parent) -> None:
     """Writes the videos.
 
     Args:
-        names: Names of the tasks; all without any.
+        names: Names of the tasks, or "disturbed"; all without any.
         folder: Their folder.
     """
-    for task in names or task_names():
-        frames = [frame for scene in SCENES for frame in film(task, *scene)]
+    for name in names or (*task_names(), "disturbed"):
+        if name == "disturbed":
+            frames = [frame for task in DISTURBED for frame in disturbed(task)]
+            rate_hz = load_task(DISTURBED[0]).control_rate_hz
+        else:
+            frames = [frame for scene in SCENES for frame in drawn(name, *scene)]
+            rate_hz = load_task(name).control_rate_hz
         frames[0].save(
-            folder / f"{task}.webp",
+            folder / f"{name}.webp",
             save_all=True,
             append_images=frames[1:],
-            duration=round(1000 / load_task(task).control_rate_hz * SLOWED.get(task, 1)),
+            duration=round(1000 / rate_hz * SLOWED.get(name, 1)),
             loop=0,
             quality=70,
             method=6,
         )
 
 
-def film(task: str, split: str, seed: int) -> list[Image.Image]:
-    """Runs the expert, and returns an image for each control step, and the last one for longer."""
+def drawn(task: str, split: str, seed: int) -> list[Image.Image]:
+    """Returns the images of an episode in a scene of a split."""
     env = EnvSpec.of(task=task, split=split, render_mode="rgb_array").make_tool_use()
     env.reset(seed=seed)
+    return film(env, split)
+
+
+def disturbed(task: str) -> list[Image.Image]:
+    """Returns the images of an episode in the first scene of a task at the level `disturbed`."""
+    protocol = load_protocol("v3", level="disturbed")
+    trial = protocol.trials(task=task)[0]
+    env = EnvSpec.of(task=task, render_mode="rgb_array").make_tool_use()
+    env.reset(options={"scene": protocol.scene(env.task, trial)})
+    return film(env, "disturbed")
+
+
+def film(env: ToolUseEnv, where: str) -> list[Image.Image]:
+    """Runs the expert, and returns an image for each control step, and the last one for longer."""
     images: list[np.ndarray] = []
     planned = PlannedEpisode("", ExpertPolicy(env), scene=seen_closely(env))
     rate_hz = env.task.control_rate_hz
     shot = Shot(fps=rate_hz, size=SIZE, camera="overhead")
     episode = filming.film(env, planned, shot, images.append)
     env.close()
-    label = f"{split}: {episode.scene.tool}, {episode.scene.object}"
-    print(f"{task}, {label}: {episode.outcome} after {len(episode)} steps")
+    label = f"{where}: {episode.scene.tool}, {episode.scene.object}"
+    print(f"{env.task.name}, {label}: {episode.outcome} after {len(episode)} steps")
     frames = [labelled(image, label) for image in images]
     return frames + frames[-1:] * round(PAUSE_S * rate_hz)
 

@@ -1,7 +1,7 @@
 """A task in the scenes of a protocol, one after another, for evaluation programs of others.
 
-These programs draw an episode by a small number and know nothing of scenes, so that here the number
-is that of a scene. `lerobot_hub` and `vla_eval_benchmark` hand it to two of them.
+These programs draw an episode by a small number and know nothing of scenes, so here it is a scene's
+number. `lerobot_hub` and `vla_eval_benchmark` hand it to two of them.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ from fleet_tools.sim.scene import check_seed
 class ProtocolScenes(gymnasium.Wrapper[dict[str, Any], np.ndarray, dict[str, np.ndarray], Any]):
     """An environment whose episode of seed k is the k-th scene of a protocol.
 
-    Observations are those of an export to LeRobot (`lerobot_features`): the robot's senses and
-    keypoints as one vector (n,) float32, a mapping from cameras to colour images (height, width, 3)
-    uint8 where there are any, and all other entries by their names. Actions are the task's.
-    `info["is_success"]` is true in the last step of a success, and nowhere else, which is what a
-    result of `evaluate` counts.
+    Observations are as in an export to LeRobot (`lerobot_features`): the robot's senses and
+    keypoints as one vector (n,) float32, and all other entries by their names. Cameras, where there
+    are any, give a mapping from their names to colour images (height, width, 3) uint8. Actions are
+    the task's. `info["is_success"]` is true in the last step of a success, and nowhere else, which
+    is what a result of `evaluate` counts.
 
     Args:
         task: Name of a task of the protocol.

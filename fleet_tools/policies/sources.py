@@ -6,6 +6,7 @@
                         have a mapping `env_kwargs` with keyword arguments of the environment that
                         affect its observations, such as {"obs_mode": "point_cloud"}
     PATH                a checkpoint of `fleet_tools.baselines.policies`
+    fleet-tools/NAME    a checkpoint of this release, see `fleet_tools.policies.released`
     dagger:PATH         a checkpoint that takes turns with the expert, to collect what the expert
                         would do where the checkpoint goes
     ws://HOST:PORT      the policy of a server, as `python -m fleet_tools.serve` starts one; wss://
@@ -28,6 +29,7 @@ import pydantic
 from fleet_tools.envs.observation_modes import canonical_kwargs, policy_kwargs
 from fleet_tools.errors import PolicyError, UnknownNameError
 from fleet_tools.policies.policy import Policy, policy_errors
+from fleet_tools.policies.released import PREFIX, find_file
 from fleet_tools.utils.imports import load_function
 
 PolicyName = Annotated[
@@ -35,8 +37,9 @@ PolicyName = Annotated[
     pydantic.Field(
         description="expert, noisy_expert, perceived_expert, perceived_expert_category, random or "
         "zero; module:factory, where factory(env) returns an object with reset() and "
-        "act(observation); the path of a checkpoint; dagger:PATH, a checkpoint in turns with the "
-        "expert; or the address of a policy's server, ws://HOST:PORT or wss://HOST:PORT."
+        "act(observation); the path of a checkpoint; fleet-tools/NAME, one of this release; "
+        "dagger:PATH, a checkpoint in turns with the expert; or the address of a policy's server, "
+        "ws://HOST:PORT or wss://HOST:PORT."
     ),
 ]
 """An option that names a policy."""
@@ -171,6 +174,7 @@ def find_policy(source: str) -> PolicySource:
 
     Raises:
         UnknownNameError: There is no such policy.
+        ReleasedCheckpointError: A checkpoint of the release is not here, or its file is another.
         PolicyError: Its module raises an error, or has no such factory; or its server does not
             answer.
         FleetToolsError: Its checkpoint cannot be read.
@@ -182,7 +186,10 @@ def find_policy(source: str) -> PolicySource:
     if is_address(source):
         hello = load_function(_READ_HELLO)(source)
         return PolicySource("remote", source, hello.content_digest, dict(hello.env_kwargs))
-    path = Path(source.removeprefix(_DAGGER)).absolute()  # a link keeps its name
+    named = source.removeprefix(_DAGGER)
+    if named.startswith(PREFIX):  # also where a folder of this name is at hand
+        named = str(find_file(named))
+    path = Path(named).absolute()  # a link keeps its name
     if os.path.isfile(path):  # `Path.is_file` raises where a name is too long
         env_kwargs = load_function(_ENV_KWARGS_OF_CHECKPOINT)(path)
         kind: Kind = "dagger" if source.startswith(_DAGGER) else "checkpoint"
@@ -224,7 +231,8 @@ def load_policy(source: str, env: gymnasium.Env, seed: int = 0) -> Policy:
     """Makes a policy by name, by module:factory, by its checkpoint, or by its server.
 
     Args:
-        source: A built-in name such as "expert", "module:factory", a path, or an address.
+        source: A built-in name such as "expert", "module:factory", a path, a released checkpoint
+            such as "fleet-tools/bc_hammer", or an address.
         env: The environment in which it is to act.
         seed: Seed of the policy "random".
 

@@ -89,7 +89,7 @@ def incomparable_drake(packages: Mapping[str, str]) -> str | None:
     made = "it does not name its release of Drake" if release is None else f"its Drake is {release}"
     return (
         f"{made}; results compare that were made with one of {', '.join(RELEASES)}, whose "
-        "episodes end alike (docs/results/drake_releases.md)"
+        "episodes end alike (docs/results/reproducibility.md)"
     )
 
 

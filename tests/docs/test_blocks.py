@@ -25,7 +25,7 @@ SHELL = ("bash", "sh", "console", "shell")
 PARSED = ("run", "slow", "parse", "cell")
 """Tests of python blocks that are at least parsed."""
 
-QUICK = ("README.md", "docs/getting_started/first_episode.md")
+QUICK = ("README.md", "docs/index.md")
 """The pages that run in every run of the tests."""
 
 

@@ -85,7 +85,7 @@ def test_results_of_a_release_of_drake_that_has_no_row_cannot_enter():
         entry = admission(a_result(CURRENT, packages=packages), keys())
         assert not entry.can_enter
         assert packages.get("drake", "does not name its release") in str(entry)
-        assert "1.51.1" in str(entry) and "drake_releases.md" in str(entry)
+        assert "1.51.1" in str(entry) and "reproducibility.md" in str(entry)
     for release in RELEASES:
         assert admission(a_result(CURRENT, packages={"drake": release}), keys()).can_enter
 

@@ -114,6 +114,8 @@ LINES = (
     "teleop --task absent.yaml --episodes 1 --output out --port 0",
     "serve absent.safetensors --host 127.0.0.1 --port 0 --token-file absent",
     "label absent.obj --family hammer --output out --port 0",
+    "reproduce absent --checkout absent --output out",
+    "checkpoints get absent --source absent",
     "metaworld collect --task absent --episodes 1 --output out --workers 0",
 )
 NOT_TRIED = {

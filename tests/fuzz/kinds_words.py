@@ -26,6 +26,7 @@ from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.parallel import cluster
 from fleet_tools.perception.display import MESHCAT_HOST, open_meshcat
+from fleet_tools.policies.released import CHECKPOINTS, find_file
 from fleet_tools.policies.server_access import TOKEN_VARIABLE, read_token, require_url
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.sim.catalog import load_model
@@ -111,6 +112,7 @@ VARIABLES: dict[str, Callable[[], Any]] = {
     SHARED_FOLDER: share_compiled,
     ANY_RELEASE: require_tested_release,
     MESHCAT_HOST: open_meshcat,
+    CHECKPOINTS: lambda: find_file("bc_hammer"),
 }
 """Readers of environment variables, by name."""
 VARIABLES_NOT_TRIED = {VARIABLE: "a program of the user's own, which is run"}

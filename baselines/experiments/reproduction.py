@@ -1,0 +1,256 @@
+"""Runs a recipe in a folder of its own, and compares what came out with what is stored.
+
+Bits are promised on the same kind of processor with the same versions; elsewhere success rates are
+compared: of an evaluation scene by scene, by the score test of `evaluate --against`; of
+an experiment by their intervals.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fleet_tools
+from fleet_tools.baselines.experiments.recipes import LINKED, Recipe, scripts
+from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.storage import strict_json
+from fleet_tools.storage.atomic_files import write_file
+from fleet_tools.storage.provenance import Machine, installed_packages
+
+if TYPE_CHECKING:
+    from fleet_tools.evaluation.result import EpisodeResult, Result
+
+REPORT = "reproduced.json"
+"""What was run, with its times, and how what came out agrees with what is stored."""
+
+RECORDS = Path("docs/results/reproduced")
+"""Folder of a checkout with reports of former runs, NAME.json, from which times are known."""
+
+_STDERR = 2  # of the process, where programs report while this one's stdout is kept for its own
+_LEVEL = 0.05  # of the test by which evaluations are told apart
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How a stored result agrees with the one that was made anew.
+
+    Attributes:
+        path: The stored result, within the checkout.
+        promised: Whether the same bits are promised here; None where the stored result does not say
+            enough of its machine.
+        identical: Number of episodes, of runs of an experiment, or of figures with the same bits.
+        compared: Number of those that both have.
+        text: The comparison of success rates, or what is lacking.
+        agrees: Whether all bits agree; or where they are not promised, the success rates do.
+    """
+
+    path: str
+    promised: bool | None
+    identical: int
+    compared: int
+    text: str
+    agrees: bool
+
+
+def prepare(recipe: Recipe, checkout: Path, folder: Path) -> dict[str, Any]:
+    """Makes the folder in which the commands of a recipe run; returns the report so far.
+
+    It has links to what commands read of the checkout.
+
+    Raises:
+        ConfigError: It is the folder of another recipe, or lies in what is linked.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in LINKED:
+        if (folder / name).resolve() != (checkout / name).resolve():
+            if (folder / name).exists():
+                raise ConfigError(f"{folder / name} is in the way. Give another --output.")
+            (folder / name).symlink_to((checkout / name).resolve())
+    path = folder / REPORT
+    report = strict_json.load(path) if path.is_file() else {"name": recipe.name, "commands": []}
+    here = {"machine": Machine.here().model_dump(), "packages": installed_packages()}
+    if (
+        report["name"] != recipe.name
+        or report.get("packages", here["packages"]) != here["packages"]
+    ):
+        raise ConfigError(
+            f"{folder} has what {report['name']} made with {report['packages']}. Give another "
+            "--output, or remove it."
+        )
+    return report | here
+
+
+def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str], None]) -> int:
+    """Runs the commands that have not run; returns the exit code of the first that fails, or 0.
+
+    Their times are added to the report, in s, also where a command was stopped and resumed.
+
+    Args:
+        recipe: The recipe.
+        folder: A prepared folder.
+        report: Its report, which is stored after each command.
+        say: Is told each command before it runs.
+    """
+    done = {each["command"]: each for each in report["commands"]}
+    for command, script in scripts(recipe):
+        entry = done.setdefault(command, {"command": command, "seconds": 0.0, "code": None})
+        if entry["code"] == 0:
+            continue
+        say(command)
+        started = time.monotonic()
+        try:
+            entry["code"] = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", _PRELUDE + script],
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": _path()},
+                stdout=_STDERR,
+            ).returncode
+        finally:
+            entry["seconds"] = round(entry["seconds"] + time.monotonic() - started, 2)
+            report["commands"] = list(done.values())
+            store(report, folder / REPORT)
+        if entry["code"] != 0:
+            return entry["code"]
+    return 0
+
+
+_PRELUDE = f"""\
+python() {{ {shlex.quote(sys.executable)} "$@"; }}
+fleet-tools() {{ python -m fleet_tools "$@"; }}
+"""
+
+
+def _path() -> str:
+    """Returns PYTHONPATH with the place of this package, and of scripts' modules, in front."""
+    here = str(Path(fleet_tools.__file__).resolve().parents[1])
+    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+
+
+def store(report: Mapping[str, Any], path: Path) -> None:
+    """Writes a report."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, json.dumps(report, indent=1) + "\n")
+
+
+def compare_all(recipe: Recipe, checkout: Path, folder: Path) -> list[Agreement]:
+    """Compares what a recipe made with what is stored, where something is stored."""
+    found = []
+    for made, stored in recipe.stored.items():
+        if not (checkout / stored).exists():
+            continue
+        try:
+            found.append(_compare(stored, checkout / stored, folder / made))
+        except (FleetToolsError, OSError) as error:
+            found.append(Agreement(str(stored), None, 0, 0, str(error), False))
+    return found
+
+
+def _compare(name: Path, stored: Path, made: Path) -> Agreement:
+    if name.suffix == ".json":
+        return _compare_experiments(name, stored, made)
+    if name.suffix in (".png", ".md"):
+        same = stored.read_bytes() == made.read_bytes()
+        text = "the same file" if same else "another file; its experiments say whether it agrees"
+        return Agreement(str(name), None, int(same), 1, text, True)
+    return _compare_evaluations(name, stored, made)
+
+
+def _compare_evaluations(name: Path, stored: Path, made: Path) -> Agreement:
+    from fleet_tools.evaluation.result_folder import load_evaluation
+    from fleet_tools.evaluation.scores import compare
+
+    one, other = load_evaluation(stored), load_evaluation(made)
+    promised = _promised(one.result, other.result)
+    again = {episode.key: _bits(episode) for episode in other.episodes}
+    pairs = [(_bits(each), again[each.key]) for each in one.episodes if each.key in again]
+    identical = sum(then == now for then, now in pairs)
+    difference = compare(other, one).total
+    old, new = (sum(e.success for e in each.episodes) for each in (one, other))
+    text = (
+        f"{new} of {len(other.episodes)} episodes solved, stored {old} of {len(one.episodes)}; "
+        f"difference {difference.difference or 0:+.1%} ({difference.low:+.1%} to "
+        f"{difference.high:+.1%}), p = {difference.p_value:.3g}"
+    )
+    alike = identical == len(pairs) or (not promised and difference.p_value >= _LEVEL)
+    agrees = alike and len(pairs) == len(one.episodes)
+    return Agreement(str(name), promised, identical, len(pairs), text, agrees)
+
+
+def _promised(stored: "Result", made: "Result") -> bool | None:
+    """Returns whether two results have the same bits by promise; None if it is not known.
+
+    Processors of one name may have other vector instructions, which older results do not name.
+    """
+    if stored.packages != made.packages or stored.machine.differences(made.machine):
+        return False
+    return True if stored.machine.instructions else None
+
+
+def _bits(episode: "EpisodeResult") -> tuple[Any, ...]:
+    return episode.outcome, episode.steps, episode.state_digest, episode.actions
+
+
+def _compare_experiments(name: Path, stored: Path, made: Path) -> Agreement:
+    from fleet_tools.baselines.experiments.result import changes, read_result
+
+    (before, old), (now, new) = read_result(stored), read_result(made)
+    cells = {_place(each): each for each in new["cells"]}
+    pairs = [(each, cells[_place(each)]) for each in old["cells"] if _place(each) in cells]
+    identical = sum(then == again for then, again in pairs)
+    rates = {_case(row): row.get("success") for row in new["rows"]}
+    lacking = [
+        f"{arm}, {value} is lacking"
+        for arm, value in map(_case, old["rows"])
+        if (arm, value) not in rates
+    ]
+    differing = [
+        f"{row['arm']}, {row['value']}: {rate['rate']:.0%}, stored {then['rate']:.0%}"
+        for row in old["rows"]
+        for then, rate in [(row.get("success"), rates.get(_case(row)))]
+        if then and rate and (rate["low"] > then["high"] or rate["high"] < then["low"])
+    ]
+    problems = [*changes(before, now), *lacking, *differing]
+    text = "; ".join(problems) or f"success rates of {len(rates)} rows agree within intervals"
+    return Agreement(str(name), None, identical, len(pairs), text, not problems)
+
+
+def _case(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["arm"], row["value"]
+
+
+def _place(cell: Mapping[str, Any]) -> tuple[str, str, int]:
+    return *_case(cell), cell["seed"]
+
+
+def known_seconds(recipe: Recipe, checkout: Path) -> tuple[float | None, str]:
+    """Returns what a recipe is known to take, s, and of what that was measured.
+
+    Returns:
+        The time of a recorded run, and its machine; or the time of an entry's stored episodes
+        alone, one after another; or None.
+    """
+    record = checkout / RECORDS / f"{recipe.name}.json"
+    if record.is_file():
+        report = strict_json.load(record)
+        machine = Machine.model_validate(report["machine"])
+        seconds = sum(each["seconds"] for each in report["commands"])
+        return seconds, f"all commands, on {machine.processor}, {machine.cores:g} cores"
+    folders = [checkout / path for path in recipe.stored.values() if path.suffix == ""]
+    if recipe.kind != "entry":
+        return None, "not measured"
+    seconds = 0.0
+    for folder in folders:
+        lines = (folder / "episodes.jsonl").read_text().splitlines()
+        seconds += sum(strict_json.loads(line)["seconds"] for line in lines)
+    return seconds, "its stored episodes alone, one after another"
+
+
+def as_data(agreements: Iterable[Agreement]) -> list[dict[str, Any]]:
+    """Returns agreements as plain JSON data."""
+    return [asdict(each) for each in agreements]

@@ -1,0 +1,124 @@
+"""Honest ways on the screwdriver task: the bit in the slot turns the screw, in other manners."""
+
+import numpy as np
+from cheats.motion import Actions, DrivenArm, Script, Target
+from pydrake.math import RotationMatrix
+
+from fleet_tools.config.expert import Keyframe
+from fleet_tools.sim.world_state import WorldState
+from honest_ways.edits import edited, rotate, slowed, stay, translate
+
+_LOAD = translate(0, 0, -0.008)
+
+
+def half_speed(arm: DrivenArm) -> Actions:
+    """The expert's turn at half its speed."""
+    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
+
+
+def new_seat(arm: DrivenArm) -> Actions:
+    """Half of the turn; then the bit is lifted out, put in again, and goes on."""
+    seat = [translate(0, 0, 0.05), translate(0, 0, -0.05)]
+    yield from _turn(arm, [_LOAD, _clockwise(55), *seat, _clockwise(55), stay(1.0)])
+
+
+def half_turn_back(arm: DrivenArm) -> Actions:
+    """Half of the turn; then the bit is lifted out, turned back by 180 degrees, and goes on."""
+    seat = [translate(0, 0, 0.05), rotate(-180, "slot", ("top", "slot"), 0.8)]
+    after = [_LOAD, _clockwise(55), *seat, translate(0, 0, -0.05), _clockwise(55), stay(1.0)]
+    yield from _turn(arm, after)
+
+
+def other_way_round(arm: DrivenArm) -> Actions:
+    """The bit is in the slot the other way round."""
+    term = {"object": ("right", "left")}
+    yield from arm.follow_expert(edited(arm.env.task.expert, terms={1: term}))
+
+
+def in_steps(arm: DrivenArm) -> Actions:
+    """The turn in four parts, with a rest after each."""
+    yield from _turn(arm, [_LOAD, *[_clockwise(28), stay(0.4)] * 4, stay(0.6)])
+
+
+def tilted(arm: DrivenArm) -> Actions:
+    """The shaft leans by 4 degrees."""
+    yield from arm.follow_expert(edited(arm.env.task.expert, terms={2: {"angle_deg": 4.0}}))
+
+
+def light_load(arm: DrivenArm) -> Actions:
+    """Half of the expert's load."""
+    yield from _turn(arm, [translate(0, 0, -0.004), _clockwise(110), stay(1.0)])
+
+
+def heavy_load(arm: DrivenArm) -> Actions:
+    """Twice the expert's load."""
+    yield from _turn(arm, [translate(0, 0, -0.016), _clockwise(110), stay(1.0)])
+
+
+def off_center(arm: DrivenArm) -> Actions:
+    """The bit sits 1.5 mm beside the screw's axis, along the slot."""
+    term = {"offset_m": (0.0015, 0.0, 0.001)}
+    yield from arm.follow_expert(edited(arm.env.task.expert, terms={0: term}))
+
+
+def quick(arm: DrivenArm) -> Actions:
+    """The turn at nearly twice the expert's speed."""
+    turn = rotate(110, "slot", ("top", "slot"), 0.7)
+    yield from _turn(arm, [_LOAD, turn, stay(1.0)])
+
+
+def searching(arm: DrivenArm) -> Actions:
+    """The bit comes down across the slot, and turns on the head until it falls in; so on."""
+    bit, R = arm.on_tool("bit"), arm.hand_over_object(180.0)
+    start = _turned(R, 25.0)
+    yield from arm.place(bit, _slot(0.05), start, 18)
+    yield from arm.place(bit, _slot(0.008), start, 5, speed=0.4, within_m=0.002)
+    for angle in np.arange(22.0, -14.0, -2.0):
+        yield from arm.place(bit, _slot(0.002), _turned(R, angle), 1)
+    for angle in np.arange(-8.0, -130.0, -5.0):
+        yield from arm.place(bit, _slot(-0.006), _turned(R, angle), 1, until=arm.done())
+
+
+def after_a_miss(arm: DrivenArm) -> Actions:
+    """The bit first comes down on the head across the slot; then the expert's turn."""
+    bit, R = arm.on_tool("bit"), _turned(arm.hand_over_object(180.0), 40.0)
+    yield from arm.place(bit, _slot(0.05), R, 18)
+    yield from arm.place(bit, _slot(0.004), R, 4, speed=0.4)
+    yield from arm.shift([0.0, 0.0, 0.06], steps=4)
+    yield from arm.follow_expert()
+
+
+HONEST: tuple[Script, ...] = (
+    half_speed,
+    new_seat,
+    half_turn_back,
+    other_way_round,
+    in_steps,
+    tilted,
+    light_load,
+    heavy_load,
+    off_center,
+    quick,
+    searching,
+    after_a_miss,
+)
+
+
+def _clockwise(angle_deg: float) -> Keyframe:
+    return rotate(angle_deg, "slot", ("top", "slot"))
+
+
+def _turn(arm: DrivenArm, after: list[Keyframe]) -> Actions:
+    yield from arm.follow_expert(edited(arm.env.task.expert, after=after))
+
+
+def _turned(R: RotationMatrix, angle_deg: float) -> RotationMatrix:
+    """Returns an orientation turned about the vertical, counterclockwise from above."""
+    return RotationMatrix.MakeZRotation(np.deg2rad(angle_deg)) @ R
+
+
+def _slot(up_m: float) -> Target:
+    def target(state: WorldState) -> np.ndarray:
+        return state.p_W_object["slot"] + [0.0, 0.0, up_m]
+
+    return target

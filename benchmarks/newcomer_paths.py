@@ -1,0 +1,292 @@
+"""Walks the paths of a newcomer: `python benchmarks/newcomer_paths.py --wheel FILE.whl`.
+
+Each path is a page of the documentation, whose blocks run as they stand, in an empty folder, by the
+Python of an environment into which only the wheel and the extras that the page asks for were
+installed. What is printed, in Markdown, are the minutes that it took, beside those that are stated.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from console import print_now, table_head, table_row
+from tyro.conf import UseAppendAction
+
+from fleet_tools.errors import ConfigError, require_name
+from fleet_tools.utils import cli
+from fleet_tools.utils.machine import machine_name
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / each) for each in ("tests", "docs/_extensions")]  # which read the pages
+
+from support.pages import Block, blocks  # noqa: E402
+
+TESTS = ("run", "slow", "cell")
+COLUMNS = ("path", "minutes", "stated", "minutes of installation", "result")
+
+
+def _tested(block: Block) -> bool:
+    return block.test in TESTS
+
+
+@dataclass(frozen=True)
+class Route:
+    """What a newcomer does.
+
+    Attributes:
+        page: The page within docs, whose blocks run.
+        minutes: The minutes in which it is to be done, without the installation.
+        extras: Extras of the wheel that the page asks for.
+        taken: Which blocks of Python and bash run; those that install never do.
+        smaller: What is replaced in them, since a newcomer tries less first.
+        file: Name of the file to which the page has its Python written; it is run if None.
+        copied: Folders of the checkout that the page's commands read.
+        after: More code, for what the page says in words.
+    """
+
+    page: str
+    minutes: float
+    extras: tuple[str, ...] = ()
+    taken: Callable[[Block], bool] = _tested
+    smaller: tuple[tuple[str, str], ...] = ()
+    file: str | None = None
+    copied: tuple[str, ...] = ()
+    after: str = ""
+
+
+_CLICKS = """
+import pytest
+test = "tests/studio/labelling/test_page.py::test_what_is_clicked_is_what_is_labelled_and_written"
+options = ["-c", "/dev/null", "--import-mode=importlib", "-p", "no:cacheprovider", "-q", "-rs"]
+sys.path.insert(0, "tests")
+assert pytest.main([*options, "--rootdir=.", test]) == 0
+"""
+_MACHINES = """
+import json
+from pathlib import Path
+sys.path.insert(0, "tests")
+from support.namespaces import ray_machines
+fleet = Path("examples/fleet/hammer.yaml").read_text()
+Path("fleet.yaml").write_text(fleet.replace("data/hammer", str(Path("data/hammer").absolute())))
+with ray_machines(2, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64) as machines:
+    where = ["--ray-address", machines[0].address, "--output"]
+    program = [sys.executable, "-m", "fleet_tools"]
+    for command in (
+        ["collect", "--tool", "hammer", "--episodes", "20", *where, "data/two"],
+        ["fleet", "fleet.yaml", *where, "runs/two"],
+    ):
+        with machines[0].running("env", "-C", str(Path.cwd()), *program, *command) as process:
+            assert process.wait() == 0, process.stderr.read()
+reports = [json.loads(Path(f"runs/{each}/report.json").read_text()) for each in ("fleet", "two")]
+alone, two = reports
+assert alone["curve"] == two["curve"], "two machines give other bits than one"
+"""
+
+PATHS = {
+    "first episode": Route("getting_started/first_episode.md", 2, ("video",)),
+    "own task": Route(
+        "tutorials/own_task.md",
+        10,
+        ("learning",),
+        smaller=(("--epochs 80", "--epochs 20"), ("--scenes 5", "--scenes 1")),
+        copied=("examples",),
+    ),
+    "own mesh, by options and by clicks": Route(
+        "tutorials/own_mesh.md", 5, ("browser", "import"), copied=("tests",), after=_CLICKS
+    ),
+    "own policy": Route("tutorials/own_policy.md", 5, copied=("examples",)),
+    "own merge": Route("tutorials/own_models.md", 2, ("learning",)),
+    "a submission": Route(
+        "benchmark/submitting.md",
+        5,
+        taken=lambda block: block.language == "python" or "--preview" in block.code,
+        file="my_module.py",
+    ),
+    "a fleet on two machines": Route(
+        "tutorials/fleets.md",
+        10,
+        ("learning",),
+        taken=lambda block: _tested(block) and "--reference" not in block.code,
+        smaller=(("--episodes 500", "--episodes 40"),),
+        copied=("examples", "tests"),
+        after=_MACHINES,
+    ),
+    "reinforcement learning": Route(
+        "tutorials/reinforcement_learning.md",
+        10,
+        ("examples",),
+        taken=lambda block: "reinforcement_learning.sac" in block.code,
+        smaller=(
+            ("learn --tool hammer", "learn --tool hammer --steps 3000 --every 1000"),
+            ("--name sac --tool hammer", "--name sac --tool hammer --scenes 1"),
+        ),
+        copied=("examples",),
+    ),
+}
+"""Paths by name; the first tries are those that the pages name."""
+
+_TOOLS = ("pytest", "playwright", "psutil")
+"""Libraries with which clicks and namespaces are made, beside the newcomer's."""
+
+
+class NewcomerOptions(cli.Options):
+    """Walks the paths of a newcomer, each in an empty folder, and says how long each takes.
+
+    Exit codes:
+    0: every path was walked, in the minutes that are stated.
+    1: one failed or took longer.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    wheel: Path
+    """The package as a wheel."""
+    path: Annotated[tuple[str, ...], UseAppendAction] = ()
+    """Name of a path; may be repeated (default: all)."""
+    constraints: Path = Path("constraints.txt")
+    """Versions of packages."""
+    python: str = sys.executable
+    """Python of the new environments."""
+    environment: Path | None = None
+    """An environment that has the wheel and all extras already, in place of new ones."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What a path took.
+
+    Attributes:
+        name: Name of the path.
+        minutes: Minutes of the page's blocks.
+        stated: Minutes that are stated.
+        install: Minutes of the installation; None if nothing was installed.
+        problem: The end of what was printed, if it failed.
+    """
+
+    name: str
+    minutes: float
+    stated: float
+    install: float | None
+    problem: str = ""
+
+    @property
+    def row(self) -> list[str]:
+        """Cells of `COLUMNS`."""
+        result = "failed" if self.problem else "ok" if self.minutes <= self.stated else "too long"
+        install = "" if self.install is None else f"{self.install:.1f}"
+        return [self.name, f"{self.minutes:.1f}", f"{self.stated:g}", install, result]
+
+
+def _walk_all(options: NewcomerOptions) -> int:
+    if not options.wheel.is_file():
+        raise ConfigError(f"There is no wheel {options.wheel}. Make it by `pip wheel --no-deps .`.")
+    names = options.path or tuple(PATHS)
+    for name in names:
+        require_name("path", name, PATHS)
+    walks: list[Walk] = []
+    print_now(options, table_head(COLUMNS))
+    with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
+        for number, name in enumerate(names):
+            walks.append(walk(name, Path(scratch, str(number)), options))
+            print_now(options, table_row(walks[-1].row))
+            if walks[-1].problem:
+                print(walks[-1].problem, file=sys.stderr, flush=True)
+    rows = [dict(zip(COLUMNS, each.row, strict=True)) for each in walks]
+    summary = {"machine": machine_name(), "paths": rows}
+    options.report(summary, lambda: f"\nOn {machine_name()}.")
+    return cli.OK if all(each.row[-1] == "ok" for each in walks) else cli.FAILED
+
+
+def walk(name: str, folder: Path, options: NewcomerOptions) -> Walk:
+    """Walks a path in a new folder."""
+    path = PATHS[name]
+    work = folder / "work"
+    work.mkdir(parents=True)
+    python, install = options.environment, None
+    if python is None:
+        started = time.monotonic()
+        python = folder / "environment"
+        problem = _install(python, path, options)
+        install = (time.monotonic() - started) / 60
+        if problem:
+            return Walk(name, 0.0, path.minutes, install, problem)
+    for each in path.copied:
+        shutil.copytree(ROOT / each, work / each, ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder / "path.py"
+    file.write_text(text(path), encoding="utf-8")
+    started = time.monotonic()
+    done = _run([str(python.absolute() / "bin" / "python"), str(file)], work)
+    return Walk(name, (time.monotonic() - started) / 60, path.minutes, install, done)
+
+
+def text(path: Route) -> str:
+    """Returns the script of a path: the page's blocks that are taken, made smaller, and more.
+
+    Raises:
+        ConfigError: The page has none, or lacks what is made smaller.
+    """
+    taken = [
+        (block.language, block.code)
+        for block in blocks(ROOT / "docs" / path.page)
+        if block.language in ("python", "bash") and "pip install" not in block.code
+        if path.taken(block)
+    ]
+    parts = ["import subprocess, sys", "sys.path.insert(0, '')"]
+    for language, code in taken:
+        for large, small in path.smaller:
+            code = code.replace(large, small)
+        if language == "bash":
+            parts.append(f"subprocess.run(['bash', '-euc', {code!r}], check=True)")
+        elif path.file is None:
+            parts.append(code)
+        else:
+            parts.append(f"open({path.file!r}, 'a').write({code!r})")
+    for large, _ in path.smaller:
+        if not any(large in code for _, code in taken):
+            raise ConfigError(f"docs/{path.page} has no {large!r} any more.")
+    if not taken:
+        raise ConfigError(f"docs/{path.page} has no blocks of this path any more.")
+    return "\n".join([*parts, path.after])
+
+
+def _install(environment: Path, path: Route, options: NewcomerOptions) -> str:
+    extras = f"[{','.join(path.extras)}]" if path.extras else ""
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q"]
+    pins = ["-c", str(options.constraints.absolute())]
+    tools = _TOOLS if "tests" in path.copied else ()
+    return _run([options.python, "-m", "venv", str(environment)], ROOT) or _run(
+        [*pip, *pins, f"{options.wheel.absolute()}{extras}", *tools], environment
+    )
+
+
+def _run(command: Sequence[str], folder: Path) -> str:
+    """Runs a Python away from the checkout; returns the end of its output if it fails."""
+    programs = Path(command[0]).parent
+    without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=without | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return "" if done.returncode == 0 else done.stdout[-3000:] or f"exit code {done.returncode}"
+
+
+PROGRAM = cli.Program(
+    "newcomer_paths.py",
+    cli.Command(NewcomerOptions, _walk_all),
+    launcher="python benchmarks/",
+)
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())

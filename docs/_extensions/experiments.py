@@ -1,0 +1,58 @@
+"""Pages of experiments in the site: their figures first, and their tables folded below."""
+
+import os
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+_FIGURE = re.compile(r"^!\[([^\]]*)\]\(([^)\s]+)\)$", re.MULTILINE)
+_HEADING = re.compile(r"^#{2,6}\s+(.+?)\s*$", re.MULTILINE)
+
+
+def parts(page: str) -> tuple[list[tuple[str, str]], str]:
+    """Returns the figures of an experiment's page, and its tables.
+
+    Args:
+        page: Text of the page, as `fleet_tools.baselines.experiment` writes it.
+
+    Returns:
+        Text and path of each figure, and what stands below the page's second paragraph without the
+        figures, as Markdown whose headings are bold lines.
+    """
+    _, _, body = page.partition(".yaml)).")
+    tables = _HEADING.sub(r"**\1**", _FIGURE.sub("", body))
+    return _FIGURE.findall(body), re.sub(r"\n{3,}", "\n\n", tables).strip()
+
+
+class Experiment(SphinxDirective):
+    """The figures and tables of the experiment's page that the argument names."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Returns the figures, and the tables in an element that unfolds."""
+        here = Path(self.env.doc2path(self.env.docname)).parent
+        file = Path(os.path.normpath(here / self.arguments[0]))
+        self.env.note_dependency(str(file))
+        figures, tables = parts(file.read_text(encoding="utf-8"))
+        shown = [
+            f"![{text}]({os.path.relpath(file.parent / path, here)})" for text, path in figures
+        ]
+        if not tables:
+            return self.parse_text_to_nodes("\n\n".join(shown))
+        opened = '<details class="tables"><summary>Tables</summary>'
+        return [
+            *self.parse_text_to_nodes("\n\n".join(shown)),
+            nodes.raw("", opened, format="html"),
+            *self.parse_text_to_nodes(tables),
+            nodes.raw("", "</details>", format="html"),
+        ]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Adds the directive."""
+    app.add_directive("experiment", Experiment)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

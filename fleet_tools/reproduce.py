@@ -1,0 +1,148 @@
+"""Makes stored results again: `python -m fleet_tools.reproduce NAME`.
+
+A name is an entry of the leaderboard, an experiment, or a figure of "What we found"; its commands
+are read from a checkout, see `fleet_tools.baselines.experiments.recipes`.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from fleet_tools.errors import ConfigError, require_name
+from fleet_tools.utils import cli
+
+# Results are imported once the arguments are known to be valid.
+if TYPE_CHECKING:
+    from fleet_tools.baselines.experiments.recipes import Recipe
+
+
+class ReproduceOptions(cli.Options):
+    """Runs the commands that made a stored result, and compares what comes out with it.
+
+    They run in a folder of their own, OUTPUT/NAME, and write nothing into the checkout. The same
+    command resumes a run that was stopped.
+
+    Exit codes:
+    0: what came out agrees with what is stored, in bits where promised, else by success rates.
+    1: it does not, or a command failed.
+    2: it cannot begin.
+    130: Ctrl-C.
+    """
+
+    name: Annotated[str | None, Positional, arg(metavar="NAME")] = None
+    """Entry of the leaderboard, experiment, or figure of "What we found"; see --list."""
+    list: bool = False
+    """Print all names, with the time that each takes, where it is known."""
+    dry_run: bool = False
+    """Print the commands, and run nothing."""
+    output: Path = Path("runs/reproduce")
+    """Folder of the runs."""
+    checkout: Path = Path()
+    """Root of the checkout whose results are made again."""
+    record: bool = False
+    """Keep the report of a complete run in the checkout, in docs/results/reproduced: from it,
+    --list and --dry-run know the times."""
+
+
+def _reproduce(options: ReproduceOptions) -> int:
+    from fleet_tools.baselines.experiments.recipes import read_recipes
+
+    if options.list is (options.name is not None):
+        raise ConfigError("Give NAME, or --list, which prints all names.")
+    recipes = read_recipes(options.checkout)
+    if options.name is None:
+        return _list(recipes, options)
+    require_name("result", options.name, recipes, "See --list.")
+    recipe = recipes[options.name]
+    return _print(recipe, options) if options.dry_run else _run(recipe, options)
+
+
+def _list(recipes: "dict[str, Recipe]", options: ReproduceOptions) -> int:
+    known = {name: _time(recipe, options) for name, recipe in recipes.items()}
+    rows = {
+        name: {"kind": recipe.kind, "commands": len(recipe.commands), **known[name]}
+        for name, recipe in recipes.items()
+    }
+    width = max(map(len, rows), default=0)
+    options.report(
+        rows,
+        lambda: "\n".join(
+            f"{row['kind']:10}  {name:{width}}  {_time_words(row)}" for name, row in rows.items()
+        ),
+    )
+    return cli.OK
+
+
+def _time(recipe: "Recipe", options: ReproduceOptions) -> dict[str, object]:
+    from fleet_tools.baselines.experiments.reproduction import known_seconds
+
+    seconds, measured = known_seconds(recipe, options.checkout)
+    return {"seconds": seconds, "measured": measured}
+
+
+def _time_words(row: dict[str, object]) -> str:
+    seconds = row["seconds"]
+    if not isinstance(seconds, float):
+        return str(row["measured"])
+    return f"{seconds / 60:.1f} min ({row['measured']})"
+
+
+def _print(recipe: "Recipe", options: ReproduceOptions) -> int:
+    known = _time(recipe, options)
+    stored = [str(path) for path in recipe.stored.values() if (options.checkout / path).exists()]
+    summary = {"name": recipe.name, "kind": recipe.kind, "commands": list(recipe.commands)}
+    options.report(
+        summary | {"stored": stored} | known,
+        lambda: "\n".join(
+            [
+                *recipe.commands,
+                f"# Time: {_time_words(known)}",
+                f"# Compared with: {', '.join(stored) or 'nothing, none is stored'}",
+            ]
+        ),
+    )
+    return cli.OK
+
+
+def _run(recipe: "Recipe", options: ReproduceOptions) -> int:
+    from fleet_tools.baselines.experiments import reproduction
+
+    folder = options.output / recipe.name
+    report = reproduction.prepare(recipe, options.checkout, folder)
+
+    def say(command: str) -> None:
+        if not options.quiet:
+            print(f"+ {command}", file=sys.stderr, flush=True)
+
+    code = reproduction.run(recipe, folder, report, say)
+    if code != 0:
+        command = report["commands"][-1]["command"]
+        print(f"Failed with {code}: {command}. The same command resumes it.", file=sys.stderr)
+        return cli.FAILED
+    agreements = reproduction.compare_all(recipe, options.checkout, folder)
+    report["agreements"] = reproduction.as_data(agreements)
+    reproduction.store(report, folder / reproduction.REPORT)
+    if options.record:
+        reproduction.store(report, options.checkout / reproduction.RECORDS / f"{recipe.name}.json")
+    seconds = sum(each["seconds"] for each in report["commands"])
+    lines = [
+        f"{'agrees' if each.agrees else 'DIFFERS'}: {each.path}: {each.identical} of "
+        f"{each.compared} bit for bit{_promise(each.promised)}; {each.text}"
+        for each in agreements
+    ]
+    lines.append(f"{seconds / 60:.1f} min; what was made is in {folder}.")
+    options.report(report, lambda: "\n".join(lines))
+    return cli.OK if all(each.agrees for each in agreements) else cli.FAILED
+
+
+def _promise(promised: bool | None) -> str:
+    return {True: " (promised)", False: " (not promised here)", None: " (not promised)"}[promised]
+
+
+PROGRAM = cli.Program("reproduce", cli.Command(ReproduceOptions, _reproduce))
+main = PROGRAM.main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Pages and docstrings have short sentences, whose nouns a reader need not look for."""
+
+import pytest
+from support.prose import (
+    LONG,
+    PARENTHESIS,
+    POINTING,
+    docstrings,
+    faults,
+    found,
+    page_text,
+    paragraphs,
+)
+
+LEFT = {LONG: 109, PARENTHESIS: 2, POINTING: 291}
+"""How many there were in docstrings when this was last counted: the numbers may only fall."""
+
+
+def test_pages_are_easy_to_read_and_docstrings_no_harder_than_before():
+    here = found()
+    in_pages = [fault for fault in here if fault.file.endswith(".md")]
+    assert not in_pages, "\n".join(map(str, in_pages))
+    for kind, left in LEFT.items():
+        places = [f"{fault.file}: {fault.text}" for fault in here if fault.kind == kind]
+        assert len(places) <= left, "\n".join(places)
+
+
+LONG_SENTENCE = f"{' '.join(['word'] * 36)}."
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        (LONG_SENTENCE, [LONG]),
+        (f"{' '.join(['word'] * 35)}. Next.", []),
+        (f"Short ({' '.join(['word'] * 21)}).", [PARENTHESIS]),
+        ("The height is that of the nail.", [POINTING]),
+        ("All those of today.", [POINTING]),
+        ("`that of` is code, and [those](that of).", []),
+    ],
+)
+def test_faults_are_found_where_they_are(text, kinds):
+    assert [fault.kind for fault in faults("page", text)] == kinds
+
+
+def test_code_and_comments_are_no_prose_and_cells_are_read_alone():
+    page = "---\na: that of\n---\n<!-- c -->\nOne\nline.\n\n```sh\nthat of\n```\n\n| a | b c |\n"
+    assert [line for line in paragraphs(page_text(page)) if line] == ["One line.", "a", "b c"]
+    code = 'x: int = 1\n"""Text.\n\nArgs:\n    a: First\n        line.\n    b: Second.\n"""\n'
+    (text,) = docstrings(code)
+    assert list(paragraphs(text)) == ["Text.", "Args:", "a: First line.", "b: Second."]
