@@ -43,6 +43,7 @@ class Stage:
     Attributes:
         simulation: The present simulation; None before the first, and after an error.
         substeps: Of the worlds that are built from now on, see `build_world`.
+        engine: Class of the simulations in these worlds.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Stage:
         self._task, self._viewers, self._meshcat = task, tuple(viewers), meshcat
         self._robot, self._robot_visuals = robot, robot_visuals
         self.simulation: Simulation | None = None
-        self.substeps = 1
+        self.substeps, self.engine = 1, Simulation
 
     def begin(self, scene: Scene) -> Simulation:
         """Begins a scene.
@@ -95,7 +96,7 @@ class Stage:
             robot_visuals=self._robot_visuals,
             substeps=self.substeps,
         )
-        simulation = Simulation(world, tool, object, scene)
+        simulation = self.engine(world, tool, object, scene)
         for viewer in self._viewers:
             viewer.enter(world)
         self.simulation = simulation
