@@ -10,7 +10,7 @@ trial              one episode of an evaluation, and its check from the stored a
 run                an evaluation from its beginning to its scores
 scores             success rates with intervals; two results compared scene by scene
 admission          whether a result can enter the leaderboard
-summary            a result as text
+score_tables       a result's scores as text
 
 For evaluation programs of others:
 

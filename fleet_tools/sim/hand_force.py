@@ -3,8 +3,8 @@
 Drake reports contact forces that fit the motion, but for those of a blade that is pressed onto the
 rigid table: there they are up to a hundred times what moves the arm, since a rigid contact turns
 the least error of its solver in velocity into a large force. So the force is found without them,
-from the equation of motion of the arm, M vdot + bias = tau + J^T F, in every step of the dynamics:
-whatever accelerates the arm beside motors and gravity is contact.
+in every step of the dynamics, from the equation of motion of the arm, M vdot + bias = tau + J^T F.
+Whatever accelerates the arm beside motors and gravity is contact.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ class HandForces(NamedTuple):
     """What the hand (arm and tool) did by contact in a control step.
 
     Its force counts as that on the table while it touches no moving link of the object, and as that
-    on the object while it touches nothing else; while it touches both, what part-motion attribution
-    reads every fourth step as the force on the object counts there, and the rest on the table. What
+    on the object while it touches nothing else. While it touches both, the force on the object is
+    what part-motion attribution reads every fourth step, and the rest is that on the table. What
     is fixed to the world, such as the block of a nail, counts as table. Where the task names no
     `tool_parts`, nobody reads what is touched, and all counts as force on the object.
 

@@ -87,7 +87,7 @@ def test_a_slab_that_rests_on_the_blade_loads_it_with_its_weight(spatula, lifted
 
 
 def test_an_episode_of_doing_nothing_leaves_everything_untouched(hammer):
-    hammer.reset(seed=1)
+    _, info = hammer.reset(seed=1)
     for _ in range(4):
         *_, info = hammer.step(STILL)
     told = info["handling"]
@@ -141,6 +141,37 @@ def test_a_pressed_table_is_told_from_the_object_and_takes_the_work_of_friction(
     force = impulse / (slid.time_s - before.time_s)
     way = slid.hand_path_m - before.hand_path_m
     assert 0.1 < (slid.table_work_J - before.table_work_J) / (force * way) < 0.7
+
+
+def test_forces_on_a_slab_fit_its_motion_while_the_blade_is_pressed_onto_the_table(spatula):
+    """Drake's reported forces on the arm do not: this is why they are not used."""
+    spatula.reset(seed=1)
+    simulation = spatula.simulation
+    world, plant, context = simulation.world, simulation.world.plant, simulation._context
+    body = plant.GetBodyByName("slab")
+    mass = body.get_mass(context)
+    on_slab = plant.get_generalized_contact_forces_output_port(world.object)
+    seen: list[tuple[float, np.ndarray, np.ndarray]] = []
+
+    def watch(simulation: Simulation) -> None:
+        v = body.CalcCenterOfMassTranslationalVelocityInWorld(context)
+        seen.append((simulation._root.get_time(), v, on_slab.Eval(context)[3:]))
+
+    expert = ExpertPolicy(spatula)
+    expert.reset()
+    with spatula.watched(watch):
+        while spatula.handling().object.contact_s < 0.4:
+            spatula.step(expert.act({}))
+    assert spatula.handling().table.peak_N > 20.0
+    # Between two multiples of the time step there is one step of the dynamics.
+    whole = {
+        k: each for t, *each in seen if abs(t - (k := round(t / TIME_STEP)) * TIME_STEP) < 1e-9
+    }
+    pairs = [(one, whole[k + 1]) for k, one in whole.items() if k + 1 in whole]
+    needed = np.array([mass * (w - v) / TIME_STEP + [0, 0, mass * G] for (v, _), (w, _) in pairs])
+    reported = np.array([F for (_, F), _ in pairs])
+    assert len(pairs) > 300
+    np.testing.assert_allclose(reported, needed, atol=0.02 * mass * G)
 
 
 def test_values_grow_over_an_episode_and_the_way_is_at_least_the_distance(hammer):
