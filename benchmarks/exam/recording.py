@@ -116,8 +116,9 @@ def record(task: str, object: str, seed: int) -> Recording:
         # Again, with the reference that the control step began with.
         moments: list[Moment] = []
         simulator = simulation._simulator  # an exam looks inside
-        simulator.set_monitor(lambda _, s=simulation, m=moments: _note(s, m))
         simulation.restore(replace(before, reference=after.reference))
+        _note(simulation, moments)
+        simulator.set_monitor(lambda _, s=simulation, m=moments: _note(s, m))
         simulator.AdvanceTo(after.step / simulation.world.control_rate_hz)
         simulator.clear_monitor()
         assert simulation.snapshot().x.tobytes() == after.x.tobytes(), "another trajectory"

@@ -95,7 +95,7 @@ class Handling(Value):
             object=self.object.and_then(done.object_peak_N, done.object_impulse_Ns, done.object_s),
             table=self.table.and_then(done.table_peak_N, done.table_impulse_Ns, done.table_s),
             table_work_J=self.table_work_J + done.table_work_J,
-            time_s=now.time,
+            time_s=self.time_s + (now.time - before.time),
             hand_path_m=self.hand_path_m + float(np.sqrt(way @ way)),
             joint_limit_s=self.joint_limit_s + limits,
         )

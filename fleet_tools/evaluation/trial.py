@@ -169,7 +169,7 @@ def judge(stored: EpisodeResult, again: EpisodeResult) -> Rerun:
 
 
 def _handled_alike(stored: EpisodeResult, again: EpisodeResult, *, same_bits: bool) -> bool:
-    """Returns whether the stored handling, if there is one, is that of the same episode here."""
+    """Returns whether the stored handling, if there is one, may be of the same episode here."""
     if stored.handling is None or again.handling is None:
         return stored.handling is None
     return stored.handling == again.handling or (

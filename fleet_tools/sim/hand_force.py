@@ -1,9 +1,9 @@
 """The force of the hand on what it touches, from the motion of the arm.
 
-Drake reports contact forces that fit the motion, but for those of a blade that is pressed onto the
-rigid table: there they are up to a hundred times what moves the arm, since a rigid contact turns
-the least error of its solver in velocity into a large force. So the force is found without them,
-in every step of the dynamics, from the equation of motion of the arm, M vdot + bias = tau + J^T F.
+Drake reports contact forces that fit the motion, except where a blade is pressed onto the rigid
+table. There they are up to a hundred times what moves the arm, since a rigid contact turns the
+least error of its solver in velocity into a large force. So the force is found without them, in
+every step of the dynamics, from the equation of motion of the arm, M vdot + bias = tau + J^T F.
 Whatever accelerates the arm beside motors and gravity is contact.
 """
 
@@ -196,7 +196,7 @@ def _before_updates(times: np.ndarray, states: np.ndarray, h: float) -> np.ndarr
 
 
 def _as_read_last(values: np.ndarray, is_new: np.ndarray) -> np.ndarray:
-    """Returns for each step the value of the last one that is new; before it, that of the first."""
+    """Returns for each step the last value that is new, or the first one before there is any."""
     new = np.flatnonzero(is_new)
     if not new.size:
         return np.zeros(len(values), bool)

@@ -95,6 +95,7 @@ class Simulation:
             self._push_on(NO_FORCES)
             self._start_motion(np.zeros(6))
             self._simulator.Initialize()
+            self._start = self.world.plant.GetPositionsAndVelocities(self._context)
         except RuntimeError as error:
             raise self._drake_error("begin", error) from error
 
@@ -192,6 +193,11 @@ class Simulation:
         push = self.scene.push
         if push is not None and self._step_of(push) <= snapshot.step:
             move_object(push.translation_m, self.world, self._defaults, self._root)
+        # Initializing logs contact forces: some states have none that can be found, the start has.
+        self.world.plant.SetPositionsAndVelocities(self._context, self._start)
+        self._push_on(NO_FORCES)
+        self._start_motion(np.zeros(6))
+        self._simulator.Initialize()
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._push_on_in(snapshot.step)
         self._follow(snapshot.reference)
@@ -201,7 +207,6 @@ class Simulation:
             context.SetDiscreteState(snapshot.attribution)
         self._hand_forces = snapshot.hand_forces
         self._set_limit_times(snapshot.limit_times)
-        self._simulator.Initialize()
 
     def query(self) -> QueryObject:
         """Returns Drake's query object for the present geometry."""

@@ -75,7 +75,7 @@ def test_disturbed_scenes_reach_beyond_training_and_stay_in_the_ranges_of_the_fi
     protocol = LEVELS["disturbed"]
     disturbances = protocol.disturbances
     assert disturbances is not None
-    drawn = [*scenes(protocol)]
+    drawn = [*scenes(protocol, per_split=15)]
     for name in ("tool_mass_scale", "object_mass_scale", "tool_friction_scale"):
         low, high = bounds(getattr(disturbances, name))
         values = [getattr(scene, name) for _, scene in drawn]

@@ -42,8 +42,8 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
 
 
-@pytest.fixture(name="elsewhere")
-def _elsewhere(tmp_path, monkeypatch) -> Path:
+@pytest.fixture(name="source_folder")
+def _source_folder(tmp_path, monkeypatch) -> Path:
     """A folder with the file, which the package now lacks."""
     folder = tmp_path / "assets"
     folder.mkdir()
@@ -121,8 +121,8 @@ def test_a_folder_at_hand_does_not_take_the_place_of_a_release(tmp_path, monkeyp
 
 
 @pytest.fixture(name="address")
-def _address(elsewhere) -> Iterator[str]:
-    handler = partial(SimpleHTTPRequestHandler, directory=str(elsewhere))
+def _address(source_folder) -> Iterator[str]:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(source_folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -130,16 +130,16 @@ def _address(elsewhere) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("place", ["folder", "network"])
-def test_get_brings_the_right_file_and_refuses_another(place, elsewhere, address, capsys):
-    source = str(elsewhere) if place == "folder" else address
+def test_get_brings_the_right_file_and_refuses_another(place, source_folder, address, capsys):
+    source = str(source_folder) if place == "folder" else address
     with pytest.raises(ReleasedCheckpointError, match="fleet-tools checkpoints get bc_hammer"):
         find_file(NAME)
-    (elsewhere / FILE.name).write_bytes(FILE.read_bytes() + b"x" * 10**6)
+    (source_folder / FILE.name).write_bytes(FILE.read_bytes() + b"x" * 10**6)
     assert checkpoints.main(["get", NAME, "--source", source]) == 1
     assert f"it has {FILE.stat().st_size + 1} bytes" in capsys.readouterr().err
     with pytest.raises(ReleasedCheckpointError):
         find_file(NAME)
-    (elsewhere / FILE.name).write_bytes(FILE.read_bytes())
+    (source_folder / FILE.name).write_bytes(FILE.read_bytes())
     assert checkpoints.main(["get", NAME, "--source", source, "--json"]) == 0
     (path,) = json.loads(capsys.readouterr().out)["paths"]
     assert find_file(NAME) == Path(path)
@@ -147,7 +147,7 @@ def test_get_brings_the_right_file_and_refuses_another(place, elsewhere, address
 
 
 @pytest.mark.parametrize("source", ["nowhere", "https://", "http://127.0.0.1:9/x", "ftp://h/x"])
-def test_a_source_that_cannot_be_read_is_named(source, elsewhere, capsys):
+def test_a_source_that_cannot_be_read_is_named(source, source_folder, capsys):
     assert checkpoints.main(["get", NAME, "--source", source]) == 2
     assert f"{FILE.name} of {source} cannot be read" in capsys.readouterr().err
 
