@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 _ERRORS_SHOWN = 10
 
 
+def _html(path: Path) -> Path:
+    if path.suffix != ".html":
+        raise ValueError(f"{path} is no .html file")
+    return path
+
+
 class EvaluateOptions(cli.Options):
     """Evaluates a policy by a protocol, or resumes an interrupted evaluation.
 
@@ -57,6 +63,8 @@ class EvaluateOptions(cli.Options):
     stop: bool = False
     """Stop as soon as the comparison has a verdict. Such a result is incomplete, and cannot enter
     the leaderboard; the same command without --stop completes it."""
+    failures: Annotated[Path, pydantic.AfterValidator(_html)] | None = None
+    """New page (.html) with videos of the first failed episodes of each task and outcome."""
     workers: WorkerOptions = WorkerOptions()
 
     @pydantic.model_validator(mode="after")
@@ -75,6 +83,10 @@ def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.scores import compare
     from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
+    if options.failures is not None:
+        from fleet_tools.studio.pictures.clips import require_clips
+
+        require_clips()
     started = time.perf_counter()
     config = options.evaluation
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
@@ -160,7 +172,13 @@ def _evaluate(options: EvaluateOptions) -> int:
             ]
         ),
     )
-    return _code(trials, done, failure, interrupted() and stopped is None)
+    code = _code(trials, done, failure, interrupted() and stopped is None)
+    if options.failures is not None and code in (cli.OK, cli.FAILED):
+        from fleet_tools.storage.atomic_files import write_file
+        from fleet_tools.studio.pictures.failures import failure_page
+
+        write_file(options.failures, failure_page(evaluation))
+    return code
 
 
 def _code(

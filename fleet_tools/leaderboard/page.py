@@ -53,16 +53,10 @@ CONTENT_SECURITY_POLICY = (
 
 def as_html(board: Board) -> str:
     """Returns the page; the same board gives the same text."""
-    folder = files("fleet_tools.leaderboard")
-    style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    script = (files("fleet_tools.leaderboard") / "page.js").read_text("utf-8")
     return "\n".join(
         [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">',
-            "<title>Fleet-Tools leaderboard</title>",
-            f"<style>\n{style}</style></head><body>",
+            *page_head("Fleet-Tools leaderboard"),
             *_header(board),
             "<main>",
             *(line for part in _OF_METHODS if board.standings for line in part(board)),
@@ -75,6 +69,21 @@ def as_html(board: Board) -> str:
             "",
         ]
     )
+
+
+def page_head(title: str) -> Iterator[str]:
+    """Yields the lines of a page before the content of its body.
+
+    Args:
+        title: Title of the page.
+    """
+    yield "<!doctype html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
+    yield f"<title>{escape(title)}</title>"
+    style = (files("fleet_tools.leaderboard") / "page.css").read_text("utf-8")
+    yield f"<style>\n{style}</style></head><body>"
 
 
 def _header(board: Board) -> Iterator[str]:
@@ -300,13 +309,23 @@ def _fact(name: str, value: str) -> str:
 
 def _clip(name: str, clip: Clip) -> str:
     outcomes = ", ".join(f"{task}: {readable(outcome)}" for task, outcome in clip.outcomes.items())
+    return figure(name, clip, f"The first scene of each task, whatever its outcome. {outcomes}.")
+
+
+def figure(label: str, clip: Clip, caption: str) -> str:
+    """Returns a clip as HTML, which holds its video.
+
+    Args:
+        label: What the video shows, for who cannot see it.
+        clip: The clip.
+        caption: Text below it.
+    """
     source = base64.b64encode(clip.video).decode()
     return (
         f'<figure class="clip"><video controls loop muted playsinline preload="auto" '
-        f'width="{clip.width}" height="{clip.height}" aria-label="{escape(name)}" '
+        f'width="{clip.width}" height="{clip.height}" aria-label="{escape(label)}" '
         f'src="data:video/mp4;base64,{source}"></video>'
-        "<figcaption>The first scene of each task, whatever its outcome. "
-        f"{escape(outcomes)}.</figcaption></figure>"
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from support.evaluated import FIRST, SMALL, FaultyPolicy, without_times
 from support.processes import ROOT, run_command
+from support.rendering import needs_gl
 
 from fleet_tools import evaluate
 from fleet_tools.evaluation.config import EvaluationConfig
@@ -22,6 +23,7 @@ from fleet_tools.evaluation.result import EpisodeResult
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
 from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
+from fleet_tools.studio.pictures.failures import SHOWN
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -284,3 +286,25 @@ def test_a_result_of_another_protocol_is_refused_before_anything_is_run(two, tmp
     assert evaluate.main(options(tmp_path / "result", *more)) == 2
     assert "Only results of the same protocol" in capsys.readouterr().err
     assert not (tmp_path / "result").exists()
+
+
+def test_a_page_of_failures_is_an_html_file(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main(options(tmp_path / "out", "--failures", str(tmp_path / "failures.txt")))
+    assert "failures.txt is no .html file" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+@needs_gl
+@pytest.mark.slow
+def test_a_page_of_failures_shows_the_first_of_each_task_and_outcome(tmp_path):
+    pytest.importorskip("av")
+    page = tmp_path / "failures.html"
+    arguments = options(tmp_path / "zero", "--quiet", "--failures", str(page), policy="zero")
+    assert evaluate.main([*arguments, "--scenes", str(SHOWN + 1)]) == 0
+    text = page.read_text()
+    assert f"{SHOWN + 1} of {SHOWN + 1} episodes failed" in text
+    assert text.count("data:video/mp4;base64,") == SHOWN
+    assert text.count("without joint_displacement, caused_by_part") == SHOWN
+    assert "here it ends" not in text
+    assert "<b>" not in text and "http" not in text.replace('http-equiv="', "")

@@ -1,4 +1,4 @@
-"""Videos of stored episodes for the leaderboard: each method in the same scenes, side by side."""
+"""Videos of stored episodes, which run again from their actions."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class _TaskView:
-    """An episode of one task in a clip.
+class EpisodeView:
+    """An episode in a clip.
 
     Attributes:
         frames: (CLIP_HEIGHT, CLIP_WIDTH, 3) uint8 each.
@@ -71,18 +71,18 @@ def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
         MissingLibraryError: See `require_clips`.
     """
     shown = {standing.label: _first_episodes(standing) for standing in standings}
-    views: dict[tuple[str, str], _TaskView] = {}
+    views: dict[tuple[str, str], EpisodeView] = {}
     for task in dict.fromkeys(task for of_method in shown.values() for task in of_method):
         protocol = next(_protocol(each) for each in standings if task in shown[each.label])
         env = protocol.make_env(task, trusted=True, render_mode="rgb_array")  # the host's own
         try:
             for standing in standings:
                 if episode := shown[standing.label].get(task):
-                    views[standing.label, task] = _view(env, _protocol(standing), episode)
+                    views[standing.label, task] = view_episode(env, _protocol(standing), episode)
         finally:
             env.close()
     return {
-        name: _clip(
+        name: make_clip(
             [views[name, task] for task in episodes],
             {task: episode.outcome for task, episode in episodes.items()},
         )
@@ -106,8 +106,14 @@ def _first_episodes(standing: Standing) -> dict[str, EpisodeResult]:
     return first
 
 
-def _view(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> _TaskView:
-    """Runs an episode's actions again."""
+def view_episode(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> EpisodeView:
+    """Runs an episode's actions again, and returns what a camera sees of it.
+
+    Args:
+        env: An environment of the episode's task, with render_mode "rgb_array".
+        protocol: The protocol.
+        episode: The episode.
+    """
     from PIL import Image
 
     frames: list[np.ndarray] = []
@@ -120,10 +126,16 @@ def _view(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> _TaskV
     actions = StoredActions(decode_actions(episode.actions))
     scene = trial_scene(env, protocol, episode)
     run_observed(env, PlannedEpisode("", actions, scene=scene), add_frame)
-    return _TaskView(frames, env.task.control_rate_hz)
+    return EpisodeView(frames, env.task.control_rate_hz)
 
 
-def _clip(views: Sequence[_TaskView], outcomes: Mapping[str, str]) -> Clip:
+def make_clip(views: Sequence[EpisodeView], outcomes: Mapping[str, str]) -> Clip:
+    """Returns a clip of episodes beside each other, which begin at the same time.
+
+    Args:
+        views: The episodes, two to a row.
+        outcomes: See `Clip`.
+    """
     rate_hz = max(view.rate_hz for view in views)
     length = round((max(view.duration_s for view in views) + PAUSE_S) * rate_hz)
     frames = [_tiled([view.at(k, rate_hz) for view in views]) for k in range(length)]
