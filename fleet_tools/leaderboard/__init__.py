@@ -9,6 +9,6 @@ standings       methods and their success rates, from the episodes of all traini
 letters         what methods share that cannot be told apart
 board           all of it as one value, from which the page follows
 wording         texts that all forms of the page share
-page            the page as HTML, with its style sheet, script and plots
+page            the page as HTML, with its style sheet, script and parts
 texts           the page as Markdown; its summary for the terminal, as text and as JSON
 """

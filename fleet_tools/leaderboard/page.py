@@ -1,6 +1,5 @@
 """The leaderboard as one HTML file, which loads no other files."""
 
-import base64
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
@@ -15,7 +14,13 @@ from fleet_tools.leaderboard.board import (
     across_levels,
     reruns,
 )
-from fleet_tools.leaderboard.plots import cell, forest_plot, success_cell
+from fleet_tools.leaderboard.html_parts import (
+    cell,
+    figure,
+    forest_plot,
+    page_head,
+    success_cell,
+)
 from fleet_tools.leaderboard.standings import Standing
 from fleet_tools.leaderboard.wording import (
     ACROSS,
@@ -46,10 +51,6 @@ from fleet_tools.leaderboard.wording import (
     reruns_text,
 )
 
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src data:"
-)
-
 
 def as_html(board: Board) -> str:
     """Returns the page; the same board gives the same text."""
@@ -69,21 +70,6 @@ def as_html(board: Board) -> str:
             "",
         ]
     )
-
-
-def page_head(title: str) -> Iterator[str]:
-    """Yields the lines of a page before the content of its body.
-
-    Args:
-        title: Title of the page.
-    """
-    yield "<!doctype html>"
-    yield '<html lang="en"><head><meta charset="utf-8">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
-    yield f"<title>{escape(title)}</title>"
-    style = (files("fleet_tools.leaderboard") / "page.css").read_text("utf-8")
-    yield f"<style>\n{style}</style></head><body>"
 
 
 def _header(board: Board) -> Iterator[str]:
@@ -310,23 +296,6 @@ def _fact(name: str, value: str) -> str:
 def _clip(name: str, clip: Clip) -> str:
     outcomes = ", ".join(f"{task}: {readable(outcome)}" for task, outcome in clip.outcomes.items())
     return figure(name, clip, f"The first scene of each task, whatever its outcome. {outcomes}.")
-
-
-def figure(label: str, clip: Clip, caption: str) -> str:
-    """Returns a clip as HTML, which holds its video.
-
-    Args:
-        label: What the video shows, for who cannot see it.
-        clip: The clip.
-        caption: Text below it.
-    """
-    source = base64.b64encode(clip.video).decode()
-    return (
-        f'<figure class="clip"><video controls loop muted playsinline preload="auto" '
-        f'width="{clip.width}" height="{clip.height}" aria-label="{escape(label)}" '
-        f'src="data:video/mp4;base64,{source}"></video>'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
 
 
 def _previews(board: Board) -> Iterator[str]:

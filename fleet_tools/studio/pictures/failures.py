@@ -8,7 +8,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation
 from fleet_tools.evaluation.trial import present_env
-from fleet_tools.leaderboard.page import figure, page_head
+from fleet_tools.leaderboard.html_parts import figure, page_head
 from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.studio.pictures.clips import make_clip, view_episode
 

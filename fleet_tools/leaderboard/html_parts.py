@@ -1,16 +1,55 @@
-"""Success rates with their intervals, as plots in SVG and as cells of tables."""
+"""Parts of HTML pages: their head, videos, and success rates as plots in SVG and in tables."""
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Iterator, Sequence
 from html import escape
+from importlib.resources import files
 
+from fleet_tools.leaderboard.board import Clip
 from fleet_tools.leaderboard.standings import SuccessRate
 from fleet_tools.leaderboard.wording import interval, percent
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src data:"
+)
 
 _WIDTH, _ROW_HEIGHT, _TOP, _BOTTOM = 360, 26, 8, 26
 _LEFT, _RIGHT = 136, 18
 """Margins, for names and for half of the last tick's number."""
 
 _LONGEST_NAME = 16
+
+
+def page_head(title: str) -> Iterator[str]:
+    """Yields the lines of a page before the content of its body.
+
+    Args:
+        title: Title of the page.
+    """
+    yield "<!doctype html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">'
+    yield f"<title>{escape(title)}</title>"
+    style = (files("fleet_tools.leaderboard") / "page.css").read_text("utf-8")
+    yield f"<style>\n{style}</style></head><body>"
+
+
+def figure(label: str, clip: Clip, caption: str) -> str:
+    """Returns a clip as HTML, which holds its video.
+
+    Args:
+        label: What the video shows, for who cannot see it.
+        clip: The clip.
+        caption: Text below it.
+    """
+    source = base64.b64encode(clip.video).decode()
+    return (
+        f'<figure class="clip"><video controls loop muted playsinline preload="auto" '
+        f'width="{clip.width}" height="{clip.height}" aria-label="{escape(label)}" '
+        f'src="data:video/mp4;base64,{source}"></video>'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def forest_plot(title: str, rows: Sequence[tuple[str, SuccessRate]]) -> str:
