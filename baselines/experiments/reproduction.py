@@ -39,7 +39,7 @@ _LEVEL = 0.05  # of the test by which evaluations are told apart
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Reproduced:
     """How a stored result agrees with the one that was made anew.
 
     Attributes:
@@ -148,7 +148,7 @@ def store(report: Mapping[str, Any], path: Path) -> None:
     write_file(path, json.dumps(report, indent=1) + "\n")
 
 
-def compare_all(recipe: Recipe, checkout: Path, folder: Path) -> list[Agreement]:
+def compare_all(recipe: Recipe, checkout: Path, folder: Path) -> list[Reproduced]:
     """Compares what a recipe made with what is stored, where something is stored."""
     found = []
     for made, stored in recipe.stored.items():
@@ -157,21 +157,21 @@ def compare_all(recipe: Recipe, checkout: Path, folder: Path) -> list[Agreement]
         try:
             found.append(_compare(stored, checkout / stored, folder / made))
         except (FleetToolsError, OSError) as error:
-            found.append(Agreement(str(stored), None, 0, 0, str(error), False))
+            found.append(Reproduced(str(stored), None, 0, 0, str(error), False))
     return found
 
 
-def _compare(name: Path, stored: Path, made: Path) -> Agreement:
+def _compare(name: Path, stored: Path, made: Path) -> Reproduced:
     if name.suffix == ".json":
         return _compare_experiments(name, stored, made)
     if name.suffix in (".png", ".md"):
         same = stored.read_bytes() == made.read_bytes()
         text = "the same file" if same else "another file; its experiments say whether it agrees"
-        return Agreement(str(name), None, int(same), 1, text, True)
+        return Reproduced(str(name), None, int(same), 1, text, True)
     return _compare_evaluations(name, stored, made)
 
 
-def _compare_evaluations(name: Path, stored: Path, made: Path) -> Agreement:
+def _compare_evaluations(name: Path, stored: Path, made: Path) -> Reproduced:
     from fleet_tools.evaluation.result_folder import load_evaluation
     from fleet_tools.evaluation.scores import compare
 
@@ -189,7 +189,7 @@ def _compare_evaluations(name: Path, stored: Path, made: Path) -> Agreement:
     )
     alike = identical == len(pairs) or (not promised and difference.p_value >= _LEVEL)
     agrees = alike and len(pairs) == len(one.episodes)
-    return Agreement(str(name), promised, identical, len(pairs), text, agrees)
+    return Reproduced(str(name), promised, identical, len(pairs), text, agrees)
 
 
 def _promised(stored: "Result", made: "Result") -> bool | None:
@@ -206,7 +206,7 @@ def _bits(episode: "EpisodeResult") -> tuple[Any, ...]:
     return episode.outcome, episode.steps, episode.state_digest, episode.actions
 
 
-def _compare_experiments(name: Path, stored: Path, made: Path) -> Agreement:
+def _compare_experiments(name: Path, stored: Path, made: Path) -> Reproduced:
     from fleet_tools.baselines.experiments.result import changes, read_result
 
     (before, old), (now, new) = read_result(stored), read_result(made)
@@ -222,7 +222,7 @@ def _compare_experiments(name: Path, stored: Path, made: Path) -> Agreement:
         else:
             problems += [f"{case}: {each}" for each in _apart(row, again)]
     text = "; ".join(problems) or f"{len(rows)} rows agree within their intervals"
-    return Agreement(str(name), None, identical, len(pairs), text, not problems)
+    return Reproduced(str(name), None, identical, len(pairs), text, not problems)
 
 
 def _apart(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
@@ -280,6 +280,6 @@ def known_seconds(recipe: Recipe, checkout: Path) -> tuple[float | None, str]:
     return seconds, "its stored episodes alone, one after another"
 
 
-def as_data(agreements: Iterable[Agreement]) -> list[dict[str, Any]]:
+def as_data(agreements: Iterable[Reproduced]) -> list[dict[str, Any]]:
     """Returns agreements as plain JSON data."""
     return [asdict(each) for each in agreements]

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from cheats.motion import Actions, DrivenArm
+
 from fleet_tools.config.expert import Advance, Expert, Keyframe, Rotate, Stay, Translate
 
 
@@ -62,6 +64,11 @@ def edited(
         if keyframes is not None:
             data[name] = [keyframe.model_dump() for keyframe in keyframes]
     return Expert.model_validate(data)
+
+
+def follow_edited(arm: DrivenArm, **changes: Any) -> Actions:
+    """Acts like the task's expert with another plan; `changes` are those of `edited`."""
+    yield from arm.follow_expert(edited(arm.env.task.expert, **changes))
 
 
 def slowed(expert: Expert, factor: float) -> Expert:

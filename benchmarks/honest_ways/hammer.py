@@ -4,7 +4,7 @@ import numpy as np
 from cheats.motion import Actions, DrivenArm, Script, Target
 
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import edited, slowed, translate
+from honest_ways.edits import follow_edited, slowed, translate
 
 
 def half_speed(arm: DrivenArm) -> Actions:
@@ -58,7 +58,7 @@ def tilted(arm: DrivenArm) -> Actions:
 def off_center(arm: DrivenArm) -> Actions:
     """The face meets the nail 8 mm beside its middle."""
     term = {"offset_m": (0.0, 0.008, 0.0)}
-    yield from arm.follow_expert(edited(arm.env.task.expert, terms={0: term}))
+    yield from follow_edited(arm, terms={0: term})
 
 
 def after_a_miss(arm: DrivenArm) -> Actions:
@@ -74,7 +74,7 @@ def leaves_at_once(arm: DrivenArm) -> Actions:
     """Short blows, after each of which the hammer is lifted away at once."""
     blow = [translate(0, 0, -0.035, speed=1.0), translate(0, 0, 0.10, speed=1.0)]
     again = [translate(0, 0, -0.12, speed=1.0), translate(0, 0, 0.12, speed=1.0)]
-    yield from arm.follow_expert(edited(arm.env.task.expert, after=[*blow, *again, *again]))
+    yield from follow_edited(arm, after=[*blow, *again, *again])
 
 
 HONEST: tuple[Script, ...] = (
@@ -106,4 +106,4 @@ def _from_beside(arm: DrivenArm, direction: tuple[float, float, float]) -> Actio
         "world": direction,
         "tolerance_deg": 20.0,
     }
-    yield from arm.follow_expert(edited(arm.env.task.expert, more=[term]))
+    yield from follow_edited(arm, more=[term])

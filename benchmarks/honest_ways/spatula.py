@@ -5,7 +5,7 @@ from cheats.motion import Actions, DrivenArm, Script, Target
 from pydrake.math import RotationMatrix
 
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import advance, edited, slowed, stay, translate
+from honest_ways.edits import advance, edited, follow_edited, slowed, stay, translate
 
 _AXIS = ("heel", "edge")
 _LIFT = [translate(0, 0, 0.09, frame="world"), stay(1.7)]
@@ -20,7 +20,7 @@ def by_the_side(arm: DrivenArm) -> Actions:
     """The blade goes under the slab sideways."""
     before = [translate(-0.14, 0, 0.08, frame="world"), translate(-0.14, 0, 0, frame="world")]
     after = [translate(0.03, 0, 0, frame="world"), *_LIFT]
-    yield from arm.follow_expert(edited(arm.env.task.expert, before=before, after=after))
+    yield from follow_edited(arm, before=before, after=after)
 
 
 def half_left(arm: DrivenArm) -> Actions:
@@ -36,27 +36,27 @@ def half_back(arm: DrivenArm) -> Actions:
 def off_center(arm: DrivenArm) -> Actions:
     """The slab lies 2 cm in front of the blade's middle."""
     after = [advance(_AXIS, -0.01), stay(0.33), *_LIFT]
-    yield from arm.follow_expert(edited(arm.env.task.expert, after=after))
+    yield from follow_edited(arm, after=after)
 
 
 def in_stages(arm: DrivenArm) -> Actions:
     """The slab is lifted by 3 cm, held, and lifted further."""
     lift = translate(0, 0, 0.03, frame="world")
     after = [advance(_AXIS, 0.02), stay(0.33), lift, stay(0.5), lift, stay(0.5), lift, stay(1.7)]
-    yield from arm.follow_expert(edited(arm.env.task.expert, after=after))
+    yield from follow_edited(arm, after=after)
 
 
 def carried_aside(arm: DrivenArm) -> Actions:
     """The slab is lifted, carried 10 cm aside, and held."""
     aside = translate(0, -0.10, 0, frame="world")
     after = [advance(_AXIS, 0.02), stay(0.33), *_LIFT[:1], aside, stay(1.7)]
-    yield from arm.follow_expert(edited(arm.env.task.expert, after=after))
+    yield from follow_edited(arm, after=after)
 
 
 def quick(arm: DrivenArm) -> Actions:
     """The blade goes under the slab, and lifts it, twice as fast."""
     after = [advance(_AXIS, 0.02), translate(0, 0, 0.09, frame="world", speed=0.6), stay(2.0)]
-    yield from arm.follow_expert(edited(arm.env.task.expert, speed=0.6, after=after))
+    yield from follow_edited(arm, speed=0.6, after=after)
 
 
 def edge_first(arm: DrivenArm) -> Actions:
@@ -74,7 +74,7 @@ def edge_first(arm: DrivenArm) -> Actions:
 
 def sloped(arm: DrivenArm) -> Actions:
     """The slab is lifted, and the blade then slopes by 10 degrees towards the hand."""
-    yield from arm.follow_expert(edited(arm.env.task.expert))
+    yield from follow_edited(arm)
     R, face = arm.state.X_WE.rotation(), arm.on_tool("face")
     goal = arm.state.p_W_tool["face"].copy()
     yield from arm.place(face, lambda _: goal, R @ _tilt(10.0), 8, speed=0.3)
@@ -110,7 +110,7 @@ HONEST: tuple[Script, ...] = (
 
 def _along(arm: DrivenArm, direction: tuple[float, float, float]) -> Actions:
     """Acts like the expert, with the blade along a direction of the world."""
-    yield from arm.follow_expert(edited(arm.env.task.expert, terms={2: {"world": direction}}))
+    yield from follow_edited(arm, terms={2: {"world": direction}})
 
 
 def _tilt(angle_deg: float) -> RotationMatrix:

@@ -6,7 +6,7 @@ from pydrake.math import RotationMatrix
 
 from fleet_tools.config.expert import Keyframe
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import edited, rotate, slowed, stay, translate
+from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
 
 _DOWN = ("top", "base")
 _UP_M = 0.06
@@ -30,23 +30,25 @@ def three_strokes(arm: DrivenArm) -> Actions:
 def same_seat_again(arm: DrivenArm) -> Actions:
     """Half of the turn; then the jaw is lifted, put on the same flats again, and goes on."""
     seat = [translate(0, 0, _UP_M), translate(0, 0, -_UP_M)]
-    yield from _turn(arm, [_clockwise(35), *seat, _clockwise(35), stay(1.0)])
+    yield from follow_edited(arm, after=[_clockwise(35), *seat, _clockwise(35), stay(1.0)])
 
 
 def other_flats(arm: DrivenArm) -> Actions:
     """The jaw sits on the next pair of flats."""
     turn = 90.0 if arm.env.scene.object == "square_nut" else 60.0
-    yield from arm.follow_expert(edited(arm.env.task.expert, terms={1: {"angle_deg": turn}}))
+    yield from follow_edited(arm, terms={1: {"angle_deg": turn}})
 
 
 def rocking(arm: DrivenArm) -> Actions:
     """The wrench gives way a little after each part of the turn."""
-    yield from _turn(arm, [_clockwise(27), _clockwise(-4)] * 3 + [_clockwise(8), stay(1.0)])
+    yield from follow_edited(
+        arm, after=[_clockwise(27), _clockwise(-4)] * 3 + [_clockwise(8), stay(1.0)]
+    )
 
 
 def tilted(arm: DrivenArm) -> Actions:
     """The wrench leans by 4 degrees."""
-    yield from arm.follow_expert(edited(arm.env.task.expert, terms={2: {"angle_deg": 4.0}}))
+    yield from follow_edited(arm, terms={2: {"angle_deg": 4.0}})
 
 
 def from_the_side(arm: DrivenArm) -> Actions:
@@ -59,17 +61,17 @@ def from_the_side(arm: DrivenArm) -> Actions:
         translate(*(back - [0.0, 0.0, _UP_M]), frame="end_effector"),
         translate(*back, frame="end_effector"),
     ]
-    yield from arm.follow_expert(edited(arm.env.task.expert, before=before))
+    yield from follow_edited(arm, before=before)
 
 
 def too_far(arm: DrivenArm) -> Actions:
     """The nut is turned by a third more than is asked for."""
-    yield from _turn(arm, [_clockwise(85), stay(1.0)])
+    yield from follow_edited(arm, after=[_clockwise(85), stay(1.0)])
 
 
 def lets_go(arm: DrivenArm) -> Actions:
     """The jaw is lifted off at once after the turn."""
-    yield from _turn(arm, [_clockwise(70), translate(0, 0, 0.08, speed=1.0)])
+    yield from follow_edited(arm, after=[_clockwise(70), translate(0, 0, 0.08, speed=1.0)])
 
 
 def after_a_miss(arm: DrivenArm) -> Actions:
@@ -101,10 +103,6 @@ def _clockwise(angle_deg: float) -> Keyframe:
     return rotate(angle_deg, "nut", _DOWN)
 
 
-def _turn(arm: DrivenArm, after: list[Keyframe]) -> Actions:
-    yield from arm.follow_expert(edited(arm.env.task.expert, after=after))
-
-
 def _strokes(arm: DrivenArm, angle_deg: float, count: int) -> Actions:
     between_flats = 90.0 if arm.env.scene.object == "square_nut" else 60.0
     seat = [
@@ -113,7 +111,7 @@ def _strokes(arm: DrivenArm, angle_deg: float, count: int) -> Actions:
         translate(0, 0, -_UP_M, speed=0.6),
     ]
     stroke = [_clockwise(angle_deg)]
-    yield from _turn(arm, [*stroke, *(seat + stroke) * (count - 1), stay(0.5)])
+    yield from follow_edited(arm, after=[*stroke, *(seat + stroke) * (count - 1), stay(0.5)])
 
 
 def _nut(up_m: float = 0.0) -> Target:

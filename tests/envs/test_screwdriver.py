@@ -1,15 +1,13 @@
 """The screwdriver task: a screw turned under load, and states that only look like success."""
 
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 from support.task_files import own_task
+from support.task_limits import corner_poses, move_from_outside
 
-from fleet_tools.config.distributions import Distribution, Uniform
-from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -151,33 +149,15 @@ def test_only_what_touches_in_the_slot_counts(tmp_path):
 def test_turned_by_an_external_torque_far_from_the_tool():
     env = EnvSpec.of(task="screwdriver", tool="t_handle", object="wood_screw").make_tool_use()
     env.reset(seed=1)
-    plant = env.simulation.world.plant
-    forces = np.zeros(plant.num_velocities())
-    velocity = plant.GetJointByName("turn").velocity_start()
-    forces[velocity] = env.scene.joint_resistance["turn"] + 0.02
-    plant.get_applied_generalized_force_input_port().FixValue(env.simulation._context, forces)
-    info = {}
-    for _ in range(40):
-        info = env.step(np.zeros(6, np.float32))[-1]
-        if env.world_state().object_joints["turn"] > THRESHOLD:
-            break
+    info = move_from_outside(env, "turn", 0.02, THRESHOLD)
     assert verdicts(env) == (True, False, False, False)
     assert info["outcome"] == "running" and not info["success_once"]
 
 
-def limits(distribution: Distribution) -> tuple[float, float]:
-    assert isinstance(distribution, Uniform)
-    return distribution.uniform
-
-
 def test_the_expert_plans_at_the_limits_of_the_randomization(make):
     env = make(ID, split="all")
-    drawn = env.task.randomization.object_pose
-    x, y, _ = drawn.translation_m
-    corners = list(itertools.product(limits(x), limits(y), limits(drawn.rpy_deg[2])))
     for tool in ("ratchet", "all_steel", "offset"):
-        for seed, (px, py, yaw) in enumerate(corners):
+        for seed, pose in enumerate(corner_poses(env.task)):
             scene = sample_scene(env.task, seed, split="all", tool=tool, object="wood_screw")
-            pose = Pose(translation_m=(px, py, 0.0), rpy_deg=(0.0, 0.0, yaw))
             env.reset(options={"scene": scene.model_copy(update={"object_pose": pose})})
             ExpertPolicy(env).reset()

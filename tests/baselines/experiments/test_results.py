@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import runpy
 
 import numpy as np
 import pytest
@@ -151,3 +152,8 @@ def test_labels_of_losses_do_not_overlap(highest):
     shown = [label.get_window_extent() for tick, label in ticks if low <= tick <= high]
     assert len(shown) >= 2 and math.isfinite(high)
     assert all(one.x1 < other.x0 for one, other in itertools.pairwise(shown))
+
+
+def test_the_table_of_what_we_found_is_that_of_the_stored_results():
+    script = runpy.run_path(str(ROOT / "docs/images/findings_images.py"))
+    assert script["TABLE_FILE"].read_text(encoding="utf-8") == script["table"]()
