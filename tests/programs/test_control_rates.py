@@ -75,15 +75,15 @@ def test_videos_have_the_rate(tmp_path, rate_hz):
 def test_clips_of_tasks_with_different_rates_keep_time():
     av = pytest.importorskip("av")
     pytest.importorskip("PIL")
-    from fleet_tools.studio.pictures.clips import CLIP_HEIGHT, CLIP_WIDTH, _clip, _TaskView
+    from fleet_tools.studio.pictures.clips import CLIP_HEIGHT, CLIP_WIDTH, EpisodeView, make_clip
 
     views = [
-        _TaskView([np.full((CLIP_HEIGHT, CLIP_WIDTH, 3), k, np.uint8) for k in range(count)], rate)
+        EpisodeView([np.full((CLIP_HEIGHT, CLIP_WIDTH, 3), k, np.uint8) for k in range(count)], rate)
         for count, rate in ((60, 6.0), (20, 10.0))
     ]
     assert [views[0].at(k, 10.0)[0, 0, 0] for k in (0, 1, 2, 5, 99, 300)] == [0, 0, 1, 3, 59, 59]
     assert [views[1].at(k, 10.0)[0, 0, 0] for k in (0, 1, 19, 20)] == [0, 1, 19, 19]
-    clip = _clip(views, {})
+    clip = make_clip(views, {})
     with av.open(io.BytesIO(clip.video)) as video:
         assert video.streams.video[0].average_rate == 10
         assert sum(1 for _ in video.decode(video=0)) == 110  # 10 s and the pause
