@@ -78,7 +78,9 @@ def test_clips_of_tasks_with_different_rates_keep_time():
     from fleet_tools.studio.pictures.clips import CLIP_HEIGHT, CLIP_WIDTH, EpisodeView, make_clip
 
     views = [
-        EpisodeView([np.full((CLIP_HEIGHT, CLIP_WIDTH, 3), k, np.uint8) for k in range(count)], rate)
+        EpisodeView(
+            [np.full((CLIP_HEIGHT, CLIP_WIDTH, 3), k, np.uint8) for k in range(count)], rate
+        )
         for count, rate in ((60, 6.0), (20, 10.0))
     ]
     assert [views[0].at(k, 10.0)[0, 0, 0] for k in (0, 1, 2, 5, 99, 300)] == [0, 0, 1, 3, 59, 59]
