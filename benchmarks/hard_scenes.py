@@ -1,17 +1,26 @@
 """Searches for hard scenes: `python benchmarks/hard_scenes.py --policies A.safetensors`.
 
-    python benchmarks/hard_scenes.py --tool wrench --policies runs/bc_mlp/0/wrench/best.safetensors
+    python benchmarks/hard_scenes.py --policies fleet-tools/bc_few/mlp fleet-tools/bc_few/elman
 
-Candidates are drawn within the ranges of training, with seeds of their own. One is hard if every
-given policy fails in it, and the expert succeeds. Episodes are stored, so that a search continues.
+Candidates are drawn within the ranges of training, with seeds of their own. The difficulty of one
+is the number of policies that fail in it, and, of each that succeeds, the part of the time limit
+that it takes. The search goes in rounds: a model is fitted to the difficulty of the candidates
+that have been tried, and those that it expects to be hardest are tried next, besides some at
+random. The expert takes no part in it: that it solves them is to be shown by its evaluation.
+
+Episodes are stored, so that a search continues, and the same command over a finished one finds the
+same scenes without running any.
 """
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from console import print_now, table_head, table_row
+from failure_model import SPLITS, Pool, scene_numbers
 from task_selection import TaskSelection
 
 from fleet_tools.config.values import Count
@@ -21,51 +30,69 @@ from fleet_tools.utils import cli
 # Results and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.evaluation.protocol import Trial
+    from fleet_tools.evaluation.result import EpisodeResult
+    from fleet_tools.evaluation.result_folder import EvaluationWriter
+    from fleet_tools.policies.sources import PolicySource
 
 FIRST_SEED = 2**52 + 2**51
-"""Seed of the first candidate: among those of evaluations, none of a published level."""
+"""Seed of the first candidate: among those of evaluations, none of a level that counts scenes."""
 
-SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
 _APART = 10**9
 """Distance of the seeds of two splits."""
-_COLUMNS = ["task", "candidates", "all policies fail", "and the expert succeeds"]
+_QUICK = 0.5
+"""Part of the time limit: a candidate where nobody fails or takes as long is tried no more."""
+_COLUMNS = ["task", "round", "tried", "all fail", "hardest", "of these all fail", "mean difficulty"]
 
 
 class HardScenesOptions(cli.Options):
-    """Searches for scenes in which given policies fail and the expert succeeds.
+    """Searches for the scenes that are hardest for given policies.
 
-    Prints a row for each task, then the splits of a level that has as many of these scenes of each
-    task and split as were found everywhere, at most as many as are wanted.
+    Prints a row for each round of each task, then the splits of a level that has the hardest
+    scenes of each task and split.
 
     Exit codes:
-    0: there is a hard scene of every task and split, at least.
-    1: there is none of some.
+    0: as many were tried as are wanted.
+    1: there are fewer of some task and split.
     2: it cannot begin.
     130: Ctrl-C.
     """
 
     policies: tuple[str, ...]
-    """Checkpoints, or module:factory, all of which act in the selected tasks."""
+    """Checkpoints, or module:factory, all of which act in the selected tasks; the weakest first,
+    since what it solves quickly is tried by no other."""
     tasks: TaskSelection = TaskSelection()
-    candidates: Count = 100
-    """Number of candidates of each task and split."""
-    wanted: Count = 15
-    """Number of hard scenes of each task and split."""
+    candidates: Count = 1000
+    """Number of candidates of each task and split, of which few are tried."""
+    rounds: Count = 4
+    """Number of rounds, the first of which is at random."""
+    batch: Count = 8
+    """Number of candidates of each split that are tried in a round."""
+    wanted: Count = 6
+    """Number of scenes of each task and split; a split's search ends where all fail in so many."""
+    alike: Count = 3
+    """Number of these scenes of a split, at most, that have the same tool and the same object."""
     level: str | None = None
     """Level of the protocol whose disturbances the candidates have (default: none)."""
     output: Path = Path("results/hard_scenes")
     """Folder of the evaluations."""
     workers: WorkerOptions = WorkerOptions()
 
+    def task_names(self) -> Sequence[str]:
+        """Returns the tasks, of the protocol where none is selected."""
+        from fleet_tools.evaluation.config import PROTOCOL
+        from fleet_tools.evaluation.protocol_file import load_protocol
+
+        selected = self.tasks.task is not None or self.tasks.tool != TaskSelection().tool
+        return self.tasks.names_or_paths() if selected else load_protocol(PROTOCOL).tasks
+
 
 def _search(options: HardScenesOptions) -> int:
     print_now(options, table_head(_COLUMNS))
     rows, found = [], {}
-    for task in options.tasks.names_or_paths():
-        row, hard = search_task(options, task)
-        rows.append(row)
-        found[task] = hard
-        print_now(options, table_row([str(row[name]) for name in ("task", *_COLUMNS[1:])]))
+    for task in options.task_names():
+        rounds, pool, trials = search_task(options, task)
+        rows += rounds
+        found[task] = {split: [trials[k].seed for k in of] for split, of in pool.found().items()}
     splits = listed_splits(found, options.wanted)
     if options.json_output:
         options.report({"rows": rows, "splits": splits}, str)
@@ -73,33 +100,107 @@ def _search(options: HardScenesOptions) -> int:
         import yaml
 
         print_now(options, yaml.safe_dump({"splits": splits}, sort_keys=False, width=100))
-    return cli.OK if len(splits) == len(SPLITS) else cli.FAILED
+    complete = all(len(of) == options.wanted for each in found.values() for of in each.values())
+    return cli.OK if complete else cli.FAILED
 
 
 def search_task(
     options: HardScenesOptions, task: str
-) -> tuple[dict[str, Any], dict[str, list[int]]]:
+) -> "tuple[list[dict[str, Any]], Pool, list[Trial]]":
     """Searches among the candidates of a task.
 
     Returns:
-        Its row of the table; and the seeds of the hard scenes, by split.
+        A row of the table for each round; the candidates, and their trials in the same order.
     """
-    file = write_candidates(options, task)
-    failing = None
-    for number, policy in enumerate(options.policies):
-        solved = _solved(options, policy, file, f"{number}_{task}", failing)
-        failing = [trial for trial, success in solved if not success]
-    hard = [
-        t for t, success in _solved(options, "expert", file, f"expert_{task}", failing) if success
-    ]
-    row = dict(
-        zip(
-            _COLUMNS,
-            (task, options.candidates * len(SPLITS), len(failing or ()), len(hard)),
-            strict=True,
-        )
-    )
-    return row, {split: [t.seed for t in hard if t.split == split] for split in SPLITS}
+    rows = []
+    with contextlib.ExitStack() as stack:
+        search = stack.enter_context(Search.begin(options, task))
+        pool = search.pool
+        for number in range(1, options.rounds + 1):
+            if not (batch := pool.next_candidates()):
+                break
+            search.run(batch)
+            hardest = [k for of in pool.found().values() for k in of]
+            mean = sum(pool.difficulty[k] for k in hardest) / len(hardest)
+            fail = [sum(pool.difficulty[k] >= pool.hardest for k in of) for of in (batch, hardest)]
+            values = (task, number, len(batch), fail[0], len(hardest), fail[1], round(mean, 2))
+            rows.append(dict(zip(_COLUMNS, values, strict=True)))
+            print_now(options, table_row(map(str, values)))
+    return rows, pool, search.trials
+
+
+@dataclass
+class Player:
+    """A policy in the candidates of a task; its episodes are stored as they end."""
+
+    source: "PolicySource"
+    writer: "EvaluationWriter"
+
+    def play(self, trials: "Sequence[Trial]", workers: WorkerOptions) -> "list[EpisodeResult]":
+        """Returns its episodes of some candidates, of which those not yet stored are run."""
+        from fleet_tools.evaluation.run import run_trials
+
+        if not trials:
+            return []
+        run_trials(self.writer, self.source, trials, workers)
+        episodes = {episode.key: episode for episode in self.writer.records}
+        return [episodes[trial.key] for trial in trials]
+
+
+@dataclass
+class Search:
+    """The search in a task: its candidates, and who tries them."""
+
+    options: HardScenesOptions
+    players: list[Player]
+    trials: "list[Trial]"
+    pool: Pool
+    most_steps: int
+
+    @classmethod
+    @contextlib.contextmanager
+    def begin(cls, options: HardScenesOptions, task: str) -> "Iterator[Self]":
+        """Begins a search, or goes on with it; scores of the evaluations are stored at its end."""
+        from fleet_tools.evaluation.config import EvaluationConfig
+        from fleet_tools.evaluation.result_folder import EvaluationWriter
+        from fleet_tools.evaluation.run import describe
+        from fleet_tools.robot.arm import load_robot
+
+        file = write_candidates(options, task)
+        with contextlib.ExitStack() as stack:
+            players = []
+            for number, policy in enumerate(options.policies):
+                # In this process, since one begins anew in each round; no result is submitted.
+                config = EvaluationConfig(policy=policy, protocol=str(file), track="privileged")
+                source, result, trials = describe(config)
+                folder = options.output / f"{number}_{trials[0].task}"
+                writer = stack.enter_context(EvaluationWriter(folder, result))
+                players.append(Player(source, writer))
+            protocol = players[0].writer.result.local_protocol()
+            trials = protocol.trials()
+            robots_task = load_robot().fill(protocol.load_task(trials[0].task))
+            scenes = [protocol.scene(robots_task, trial) for trial in trials]
+            pairs = [
+                (trial.split, scene.tool, scene.object)
+                for trial, scene in zip(trials, scenes, strict=True)
+            ]
+            numbers = (len(players), options.batch, options.wanted, options.alike)
+            pool = Pool(pairs, scene_numbers(scenes), *numbers)
+            yield cls(options, players, trials, pool, robots_task.max_episode_steps)
+            for player in players:
+                player.writer.finish()
+
+    def run(self, batch: Sequence[int]) -> None:
+        """Tries candidates, and tells the pool how hard they are."""
+        taken: dict[int, list[float]] = {k: [] for k in batch}
+        left = [*batch]
+        for player in self.players:
+            episodes = player.play([self.trials[k] for k in left], self.options.workers)
+            for k, episode in zip(left, episodes, strict=True):
+                part = episode.steps / (self.most_steps + 1)  # 1 is a failure's alone
+                taken[k].append(part if episode.success else 1.0)
+            left = [k for k in left if max(taken[k]) >= _QUICK]
+        self.pool.difficulty |= {k: sum(each) for k, each in taken.items()}
 
 
 def write_candidates(options: HardScenesOptions, task: str) -> Path:
@@ -126,27 +227,6 @@ def write_candidates(options: HardScenesOptions, task: str) -> Path:
     file = options.output / f"{task}.yaml"
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     return file
-
-
-def _solved(
-    options: HardScenesOptions,
-    policy: str,
-    file: Path,
-    folder: str,
-    among: "Sequence[Trial] | None",
-) -> "list[tuple[Trial, bool]]":
-    """Runs a policy in some of the candidates, all if None; returns whether it solved each."""
-    from fleet_tools.evaluation.config import EvaluationConfig
-    from fleet_tools.evaluation.result_folder import EvaluationWriter
-    from fleet_tools.evaluation.run import describe, run_trials
-
-    config = EvaluationConfig(policy=policy, protocol=str(file))
-    source, result, trials = describe(config)
-    trials = trials if among is None else among
-    with EvaluationWriter(options.output / folder, result) as writer:
-        run_trials(writer, source, trials, options.workers)
-        success = {episode.key: episode.success for episode in writer.finish().episodes}
-    return [(trial, success[trial.key]) for trial in trials]
 
 
 def listed_splits(found: dict[str, dict[str, list[int]]], wanted: int) -> dict[str, Any]:
