@@ -62,6 +62,16 @@ def test_the_package_has_the_files_of_its_manifest_and_no_others():
             assert path.stat().st_size < 1e6, "it makes the wheel large"
 
 
+def test_larger_files_of_the_release_lie_beside_the_results(monkeypatch):
+    folder = Path("leaderboard/checkpoints")
+    monkeypatch.setenv(CHECKPOINTS, str(folder))
+    for name, asset in read_manifest().checkpoints.items():
+        assert find_file(PREFIX + name).name == asset.file  # it is there, and the release's
+    larger = {path.name for path in folder.iterdir()}
+    assert larger.isdisjoint(path.name for path in FOLDER.iterdir())
+    assert larger <= {asset.file for asset in read_manifest().checkpoints.values()}
+
+
 def test_a_released_policy_acts_as_its_file_does():
     pytest.importorskip("torch")
     source = find_policy(PREFIX + NAME)
