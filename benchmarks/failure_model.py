@@ -92,7 +92,7 @@ class Pool:
         pairs: Split, tool and object of each of N candidates, in the order of their seeds.
         numbers: (N, F), see `scene_numbers`.
         hardest: Difficulty of the hardest scene that can be, where all policies fail.
-        batch: Number of candidates of a split in a round.
+        batch: Number of candidates of a split in a round; fewer where little is lacking.
         wanted: Number of scenes of a split.
         alike: Number of them, at most, of the same tool and object.
         difficulty: Of those that have been tried, by index.
@@ -129,9 +129,10 @@ class Pool:
                 for k, (of, *_) in enumerate(self.pairs)
                 if of == split and k not in self.difficulty
             ]
-            at_random = -(-self.batch // _AT_RANDOM) if tried else self.batch
+            number = min(self.batch, 2 * (self.wanted - len(done)))
+            at_random = -(-number // _AT_RANDOM) if tried else number
             chosen += fresh[:at_random]
-            left = self.batch - at_random
+            left = number - at_random
             taken = Counter(self.pairs[k] for k in done)
             for k in sorted(fresh[at_random:], key=lambda k: -hoped[k]):
                 if left and taken[self.pairs[k]] < self.alike:
