@@ -30,6 +30,7 @@ extensions = [
     "llms_text",
     "mathml",
     "notebooks",
+    "recordings",
     "repository_links",
 ]
 exclude_patterns = ["_build", "_extensions", "**/tables"]  # tables are included by pages

@@ -3,7 +3,9 @@
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +17,15 @@ from support.processes import ROOT, run_command
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 
+import cli_reference
 from docstrings import as_rst
 from experiment_pages import parts
 from llms_text import Page, first_sentences, in_order, llms_text
 from mathml import markup
 from repository_links import outside_path
+from sphinx.search.en import SearchEnglish
+
+from fleet_tools.utils import cli
 
 
 @pytest.fixture(scope="module", name="site")
@@ -30,6 +36,62 @@ def _site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = run_command(*command, str(DOCS), str(folder))
     assert built.returncode == 0, built.stderr
     return folder
+
+
+def option_names() -> set[str]:
+    """Returns the spellings of the options of all programs."""
+    commands = [
+        command
+        for program in cli_reference.programs().values()
+        for command in (
+            [program.command] if isinstance(program.command, cli.Command)
+            else program.command.values()
+        )
+    ]  # fmt: skip
+    return {
+        name
+        for command in commands
+        for option in cli_reference.command_options(command.options)
+        for name in option.names
+        if name.startswith("--")
+    }
+
+
+def errors() -> set[str]:
+    """Returns the names of all public errors of the package, by what their source says."""
+    rooms = [ROOT / each for each in ("fleet_tools", "baselines", "experts", "assets")]
+    text = "\n".join(path.read_text() for room in rooms for path in room.rglob("*.py"))
+    base = dict(re.findall(r"^class (\w+Error)\((\w+)", text, re.MULTILINE))
+
+    def ours(name: str) -> bool:
+        return name == "FleetToolsError" or (name in base and ours(base[name]))
+
+    return {name for name in base if ours(name) and not name.startswith("_")}
+
+
+def pages_found(index: Mapping[str, Any], query: str) -> set[str]:
+    """Returns the pages that the site's search finds for a query, as `searchtools.js` does.
+
+    A page is found if it has every word of the query, by its stem and without stop words, or
+    documents an object whose name has every one of them.
+    """
+    language = SearchEnglish({})
+    words = re.findall(r"\w+", query.lower())
+    found = set()
+    for prefix, rows in index["objects"].items():
+        for page, *_, name in rows:
+            if all(word in f"{prefix}.{name}".lower() for word in words):
+                found.add(page)
+    having = []
+    for word in words:
+        if word in language.stopwords or word.isdigit():
+            continue
+        pages = [index[where].get(language.stem(word), []) for where in ("terms", "titleterms")]
+        having.append(
+            {page for each in pages for page in (each if isinstance(each, list) else [each])}
+        )
+    found |= set.intersection(*having) if having else set()
+    return {index["docnames"][page] for page in found}
 
 
 def html(page: Path) -> str:
@@ -50,6 +112,23 @@ def test_the_search_index_holds_every_page(site):
     text = (site / "searchindex.js").read_text()
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     assert sorted(index["docnames"]) == sorted(html(page).removesuffix(".html") for page in PAGES)
+
+
+@pytest.mark.slow
+def test_the_search_finds_every_option_and_every_error(site):
+    text = (site / "searchindex.js").read_text()
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    assert pages_found(index, "no_such_word_anywhere") == set()
+    sought = {
+        **dict.fromkeys(option_names(), "reference/cli"),
+        **dict.fromkeys(errors(), "reference/api/"),
+    }
+    lost = [
+        query
+        for query, page in sought.items()
+        if not any(found.startswith(page) for found in pages_found(index, query))
+    ]
+    assert lost == []
 
 
 @pytest.mark.slow
@@ -77,6 +156,12 @@ def test_every_notebook_lies_beside_its_page(site):
         file = (site / html(page)).with_suffix(".ipynb")
         assert file.read_text() == to_ipynb(page, ROOT)
         assert re.search(rf'<a [^>]*href="{file.name}"', (site / html(page)).read_text())
+
+
+def test_every_error_is_in_the_reference():
+    listed = (DOCS / "reference" / "api" / "errors.md").read_text().splitlines()
+    names = {line.rpartition(".")[2] for line in listed if line.startswith("fleet_tools.")}
+    assert names == errors()
 
 
 # --- Parts ----------------------------------------------------------------------------------
