@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from console import table_head, table_row
 
-from fleet_tools.config.values import Count
+from fleet_tools.config.values import Count, CountOrZero
 from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.
@@ -43,7 +43,10 @@ class TwoEnginesOptions(cli.Options):
 
     task: Literal["hammer", "knife"] = "hammer"
     scenes: Count = 2
-    """Number of first scenes of each split."""
+    """Number of scenes of each split."""
+    skip: CountOrZero = 2
+    """Number of first scenes of each split that are left out: with the first two, MuJoCo's stiff
+    settings were chosen."""
 
 
 class Graded:
@@ -116,12 +119,13 @@ class Ended:
     beyond_m: float
 
 
-def run(task: str, scenes: int, engine: str) -> dict[str, list[Ended]]:
+def run(task: str, scenes: int, skip: int, engine: str) -> dict[str, list[Ended]]:
     """Returns how the episodes of all policies end in one engine, by policy.
 
     Args:
         task: Name of the task.
-        scenes: Number of first scenes of each split.
+        scenes: Number of scenes of each split.
+        skip: Number of first scenes of each split that are left out.
         engine: One of `ENGINES`.
     """
     from engines.mujoco_simulation import MujocoSimulation, SoftMujocoSimulation
@@ -136,7 +140,9 @@ def run(task: str, scenes: int, engine: str) -> dict[str, list[Ended]]:
     judged = tuple(each for each in env.task.success if each.type != "caused_by_part")
     env.task = env.task.model_copy(update={"success": judged})
     ended: dict[str, list[Ended]] = {name: [] for name in policies()}
-    for trial in protocol.trials(task, scenes=scenes):
+    for trial in protocol.trials(task, scenes=skip + scenes):
+        if trial.index < skip:
+            continue
         scene = protocol.scene(env.task, trial)
         for name, make in policies().items():
             ended[name].append(_ended(env, make(env, trial.seed % 2**32), scene))
@@ -206,7 +212,8 @@ def table(task: str, found: dict[str, dict[str, list[Ended]]]) -> str:
 
 
 def _measure(options: TwoEnginesOptions) -> int:
-    found = {engine: run(options.task, options.scenes, engine) for engine in ENGINES}
+    scenes = options.scenes, options.skip
+    found = {engine: run(options.task, *scenes, engine) for engine in ENGINES}
     rows = {e: {n: [vars(x) for x in ends] for n, ends in by.items()} for e, by in found.items()}
     options.report({"task": options.task, "episodes": rows}, lambda: table(options.task, found))
     return cli.OK

@@ -8,8 +8,8 @@ controller keeps its period of 4 ms. What changes is due to the step: to contact
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from console import print_now, table_head, table_row
@@ -30,19 +30,27 @@ _COLUMNS = (
     "successes",
     "other verdict",
     "other number of steps",
-    "moved, median and largest",
-    "largest force, median and largest change",
+    "other gentleness",
+    "moved",
+    *(f"{place}, {value}" for place in ("object", "table") for value in ("peak", "mean")),
 )
+
+_FORCES = ("object_peak_N", "object_mean_N", "table_peak_N", "table_mean_N")
+
+LEAST_N = 1.0
+"""Force from which on its relative change is told."""
 
 
 class VerdictsOptions(cli.Options):
     """Runs stored actions again with smaller time steps, and compares verdicts, ends and forces.
 
     After the stored actions the hand holds still, until the episode ends. A row for each result,
-    task and step says how many episodes succeed; how many have another verdict than with 4 ms, and
-    how many end after another number of control steps; how far a keypoint or the end effector is
-    from where it ends with 4 ms; and by how much the largest force of the object on the tool, at
-    the end of a control step, differs relative to that with 4 ms.
+    task and step says how many episodes succeed, and compares them with the same ones at 4 ms: how
+    many have another verdict, and which; how many end after another number of control steps; how
+    many are gentle only in one of both; how far a keypoint or the end effector is from where it
+    ends with 4 ms; and by how much the forces of the hand on object and table differ, the peak (of
+    4 ms, at every step) and the mean while in contact. Changes are the median and the largest ones;
+    those of forces are relative, of episodes in which both are at least 1 N.
 
     Exit codes:
     0: every verdict is the same at every step.
@@ -57,25 +65,6 @@ class VerdictsOptions(cli.Options):
     """Number of episodes of each task from each result, drawn by a fixed seed."""
     substeps: tuple[Count, ...] = (2, 4)
     """Numbers of time steps in a period of the controller."""
-
-
-@dataclass(frozen=True)
-class End:
-    """How an episode ended.
-
-    Attributes:
-        result: Its result.
-        force: Largest force of the object on the tool at the end of a control step, N.
-    """
-
-    result: "EpisodeResult"
-    force: float
-
-    def distance(self, other: "End") -> float | None:
-        """Returns how far apart the last positions are, m; None if they are not known."""
-        from fleet_tools.rollouts.agreement import distance_of_points
-
-        return distance_of_points(self.result.final_points_m, other.result.final_points_m)
 
 
 def _certify(options: VerdictsOptions) -> int:
@@ -100,76 +89,85 @@ def _certify(options: VerdictsOptions) -> int:
     return cli.FAILED if any(row["other_verdict"] for row in rows) else cli.OK
 
 
-def _ends(episodes: Sequence["EpisodeResult"], substeps: int) -> list[End]:
+def _ends(episodes: Sequence["EpisodeResult"], substeps: int) -> list["EpisodeResult"]:
     """Runs episodes of one task again, each period of the controller in so many time steps."""
     import numpy as np
 
-    from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
+    from fleet_tools.envs.tool_use_env import unwrap
     from fleet_tools.evaluation.config import PROTOCOL
     from fleet_tools.evaluation.protocol_file import load_protocol
     from fleet_tools.evaluation.result import decode_actions
     from fleet_tools.evaluation.trial import present_env, run_trial
 
     class Again:
-        """Repeats actions, then holds still, and notes the force on the tool."""
+        """Repeats actions, then holds still."""
 
-        def __init__(self, env: ToolUseEnv, actions: np.ndarray) -> None:
-            self._env, self._actions = env, actions
-            self.forces: list[float] = []
+        def __init__(self, actions: np.ndarray) -> None:
+            self._actions = actions
 
         def reset(self) -> None:
             self._remaining = iter(self._actions)
 
         def act(self, observation: object) -> np.ndarray:
-            self.note()
             return next(self._remaining, np.zeros_like(self._actions[0]))
-
-        def note(self) -> None:
-            self.forces.append(float(np.linalg.norm(self._env.world_state().F_W_tool[3:])))
 
     protocol = load_protocol(PROTOCOL)
     env = present_env(protocol)(episodes[0].task)
-    inner = unwrap(env)
-    inner._stage.substeps = substeps  # no argument: no policy is to be trained or ranked so
-    ends = []
-    for episode in episodes:
-        policy = Again(inner, decode_actions(episode.actions))
-        result = run_trial(env, policy, protocol, episode)
-        policy.note()
-        ends.append(End(result, max(policy.forces)))
+    unwrap(env)._stage.substeps = substeps  # no argument: no policy is to be trained or ranked so
+    ends = [run_trial(env, Again(decode_actions(e.actions)), protocol, e) for e in episodes]
     env.close()
     return ends
 
 
-def compared(reference: Sequence[End], ends: Sequence[End]) -> dict[str, Any]:
+def compared(
+    reference: Sequence["EpisodeResult"], ends: Sequence["EpisodeResult"]
+) -> dict[str, Any]:
     """Returns how episodes end in comparison with the same ones at the protocol's step."""
-    import numpy as np
+    from fleet_tools.rollouts.agreement import distance_of_points
 
     pairs = list(zip(reference, ends, strict=True))
-    known = [d for d in (one.distance(two) for one, two in pairs) if d is not None]
-    forces = [two.force / one.force - 1.0 for one, two in pairs if one.force > 0.0]
+    distances = [distance_of_points(one.final_points_m, two.final_points_m) for one, two in pairs]
+    near = [f"{one.split} {one.index}" for one, two in pairs if one.success != two.success]
     return {
         "episodes": len(pairs),
-        "successes": sum(end.result.success for end in ends),
-        "other_verdict": sum(one.result.success != two.result.success for one, two in pairs),
-        "other_steps": sum(one.result.steps != two.result.steps for one, two in pairs),
-        "moved_m": [float(np.median(known)), max(known)] if known else None,
-        "force_change": [float(np.median(forces)), max(forces, key=abs)] if forces else None,
+        "successes": sum(end.success for end in ends),
+        "other_verdict": len(near),
+        "near_the_edge": near,
+        "other_steps": sum(one.steps != two.steps for one, two in pairs),
+        "other_gentleness": sum(one.gentle != two.gentle for one, two in pairs),
+        "moved_m": _middle_and_largest([d for d in distances if d is not None]),
+        "force_changes": {name: _middle_and_largest(_changes(name, pairs)) for name in _FORCES},
     }
+
+
+def _changes(force: str, pairs: "Sequence[tuple[EpisodeResult, EpisodeResult]]") -> list[float]:
+    """Returns relative changes of a force of `Handling.numbers`, where both are large enough."""
+    handled = [
+        (a.handling.numbers(), b.handling.numbers()) for a, b in pairs if a.handling and b.handling
+    ]
+    forces = [(one[force], two[force]) for one, two in handled]
+    return [two / one - 1.0 for one, two in forces if min(one, two) >= LEAST_N]
+
+
+def _middle_and_largest(values: list[float]) -> list[float] | None:
+    return [median(values), max(values, key=abs)] if values else None
 
 
 def _as_text(row: dict[str, Any]) -> str:
     from fleet_tools.config.control import TIME_STEP
 
-    moved, change = row["moved_m"], row["force_change"]
+    moved, near = row["moved_m"], ", ".join(row["near_the_edge"])
+    changes = row["force_changes"].values()
     return table_row(
         [
             row["result"],
             row["task"],
             f"{1e3 * TIME_STEP / row['substeps']:g} ms",
-            *(str(row[name]) for name in ("episodes", "successes", "other_verdict", "other_steps")),
+            *(str(row[name]) for name in ("episodes", "successes")),
+            f"{row['other_verdict']} ({near})" if near else "0",
+            *(str(row[name]) for name in ("other_steps", "other_gentleness")),
             "unknown" if moved is None else " and ".join(f"{1e3 * m:.2f}" for m in moved) + " mm",
-            "none" if change is None else " and ".join(f"{c:+.0%}" for c in change),
+            *("" if each is None else " and ".join(f"{c:+.1%}" for c in each) for each in changes),
         ]
     )
 

@@ -6,6 +6,7 @@ from pydrake.math import RotationMatrix
 from cheats.motion import (
     FINGERTIP,
     KNUCKLE,
+    REST,
     Actions,
     Condition,
     DrivenArm,
@@ -71,6 +72,45 @@ def lift(arm: DrivenArm) -> Actions:
     yield from arm.shift([0.0, 0.0, 0.08], steps=14, speed=0.2)
 
 
+def lift_then_sill(arm: DrivenArm) -> Actions:
+    """The blade lifts the lid without the sill, and is then laid on it, its tip up at the lid."""
+    yield from _to_slot(arm)
+    yield from _raise(arm)
+    yield from _lay_on_sill(arm)
+
+
+def blows(arm: DrivenArm) -> Actions:
+    """Blows of the blade from below knock the lid open; then the bar is laid on the sill.
+
+    This opens lids as they are, too.
+    """
+    yield from _to_slot(arm)
+    low = arm.state.X_WE.translation()[2]
+    for _ in range(20):
+        if arm.state.object_joints["open"] > 0.24:
+            break
+        yield np.array([0.0, 0.0, -1.0, 0.0, 0.0, 0.0])
+        yield from arm.shift([0.0, 0.0, low - 0.002 - arm.state.X_WE.translation()[2]], steps=1)
+    yield from _lay_on_sill(arm)
+
+
+def against_the_cheek(arm: DrivenArm) -> Actions:
+    """The blade lifts the lid while its side is pressed on the side of the slot."""
+    yield from _to_slot(arm)
+    across = np.cross(_outwards(arm.state), [0.0, 0.0, 1.0])
+    yield from arm.shift(0.05 * across, steps=4, speed=0.3)
+    yield from _raise(arm, 0.02 * across)
+    yield from _lay_on_sill(arm)
+
+
+def half_by_the_bar(arm: DrivenArm) -> Actions:
+    """The bar levers the lid half open, and the edge of the hand drags it up the other half."""
+    yield from _pry(arm, arm.done(0.5))
+    yield from arm.shift(0.06 * _outwards(arm.state), steps=4)
+    yield from _drag(arm, KNUCKLE, hand(roll_deg=70), pressed_m=0.02)
+    yield from _put_under(arm)
+
+
 def nine_tenths(arm: DrivenArm) -> Actions:
     """The edge of the hand does most, and the bar, put under the lid, does the rest."""
     yield from _drag(arm, KNUCKLE, hand(roll_deg=70), pressed_m=0.02, until=arm.done(0.6))
@@ -101,6 +141,10 @@ CHEATS: tuple[Script, ...] = (
     corner,
     side_of_lid,
     lift,
+    lift_then_sill,
+    blows,
+    against_the_cheek,
+    half_by_the_bar,
     nine_tenths,
     touch_first,
     wedge,
@@ -183,14 +227,31 @@ def _to_slot(arm: DrivenArm) -> Actions:
     yield from arm.place(heel, sill(0.0, 0.001), R, 6, speed=0.4, within_m=0.002)
 
 
+def _raise(arm: DrivenArm, aside_m: np.ndarray = REST[:3]) -> Actions:
+    """Moves the hand up, and perhaps aside, in small steps until the deed is done."""
+    for _ in range(16):
+        if arm.deed() == 1.0:
+            return
+        yield from arm.shift(aside_m + np.array([0.0, 0.0, 0.015]), steps=1, speed=0.2)
+
+
+def _lay_on_sill(arm: DrivenArm) -> Actions:
+    """Lowers the heel of the blade onto the sill, while its tip stays where it is under the lid."""
+    tip, where = arm.on_tool("tip"), arm.state.p_W_tool["tip"]
+    if arm.deed() == 1.0:
+        for tilt_deg in np.arange(3.0, 40.0, 3.0):
+            R = _level(arm, tilt_deg)
+            yield from arm.place(tip, lambda _: where, R, 1, until=_touches_both)
+
+
 def _put_under(arm: DrivenArm) -> Actions:
     """Puts the bar on the sill, its tip up against an open lid, as if it had opened it."""
-
-    def both(state: WorldState) -> bool:
-        return all(state.in_contact("tool", f"object/{link}") for link in ("lid", "case"))
-
     if arm.deed() == 1.0:
-        yield from _pry(arm, both)
+        yield from _pry(arm, _touches_both)
+
+
+def _touches_both(state: WorldState) -> bool:
+    return all(state.in_contact("tool", f"object/{link}") for link in ("lid", "case"))
 
 
 def _pry(arm: DrivenArm, until: Condition) -> Actions:

@@ -3,7 +3,17 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, Actions, Condition, DrivenArm, Script, Target, hand, other_side
+from cheats.motion import (
+    FINGERTIP,
+    KNUCKLE,
+    Actions,
+    Condition,
+    DrivenArm,
+    Script,
+    Target,
+    hand,
+    other_side,
+)
 from fleet_tools.sim.world_state import WorldState
 
 LOOSENED = 0.2
@@ -17,6 +27,12 @@ PRESSED_M = 0.02
 def knuckle(arm: DrivenArm) -> Actions:
     """The edge of the hand, pressed on the head, drags it round; then the bit is put in."""
     yield from _drag(arm, other_side(KNUCKLE), hand(roll_deg=-75))
+    yield from _engage(arm)
+
+
+def fingers(arm: DrivenArm) -> Actions:
+    """A finger, pressed on the head, drags it round; then the bit is put in."""
+    yield from _drag(arm, FINGERTIP, hand(roll_deg=25))
     yield from _engage(arm)
 
 
@@ -69,10 +85,29 @@ def nine_tenths(arm: DrivenArm) -> Actions:
     """The end of the bit on top does nine tenths, and the bit in the slot does the rest."""
     yield from _spin(arm, off_deg=90.0, done=arm.done(0.8))
     yield from _engage(arm)
-    bit, R = arm.on_tool("bit"), arm.state.X_WE.rotation()
-    for angle in np.deg2rad(np.arange(0, 40, 4)):
-        turned = RotationMatrix.MakeZRotation(-angle) @ R
-        yield from arm.place(bit, _slot(-0.01), turned, 1, until=arm.done())
+    yield from _turn(arm, 40.0, arm.done())
+
+
+def half_by_the_bit(arm: DrivenArm) -> Actions:
+    """The bit in the slot does half, and the end of the bit on top does the other half."""
+    yield from _engage(arm)
+    yield from _turn(arm, 60.0, arm.done(0.5))
+    yield from arm.shift([0.0, 0.0, 0.06], steps=4)
+    yield from _spin(arm, off_deg=90.0, done=arm.done())
+    yield from _engage(arm)
+
+
+def biting_edge(arm: DrivenArm) -> Actions:
+    """The bit, pressed hard across the edges of the slot, turns; then it is put in."""
+    yield from _spin(arm, off_deg=40.0, done=arm.done(), pressed_m=0.05)
+    yield from _engage(arm)
+
+
+def shallow(arm: DrivenArm) -> Actions:
+    """No more than the last half millimetre of the bit is in the slot while it turns."""
+    yield from _engage(arm, up_m=0.0065)
+    yield from _turn(arm, 120.0, arm.done(), up_m=0.0065)
+    yield from _engage(arm)
 
 
 def touch_first(arm: DrivenArm) -> Actions:
@@ -85,6 +120,7 @@ def touch_first(arm: DrivenArm) -> Actions:
 
 CHEATS: tuple[Script, ...] = (
     knuckle,
+    fingers,
     nose,
     shank,
     on_top,
@@ -93,6 +129,9 @@ CHEATS: tuple[Script, ...] = (
     corner,
     swing,
     nine_tenths,
+    half_by_the_bit,
+    biting_edge,
+    shallow,
     touch_first,
 )
 
@@ -167,15 +206,25 @@ def _spin(
         yield from arm.shift([0.0, 0.0, 0.06], steps=2)
 
 
-def _engage(arm: DrivenArm) -> Actions:
-    """Puts the bit into the slot, and presses it there."""
+def _turn(arm: DrivenArm, by_deg: float, until: Condition, up_m: float = -0.01) -> Actions:
+    """Turns the tool clockwise about the bit, which is sent to a height above the slot's floor."""
+    bit, R = arm.on_tool("bit"), arm.state.X_WE.rotation()
+    for angle in np.deg2rad(np.arange(0.0, by_deg, 4.0)):
+        turned = RotationMatrix.MakeZRotation(-angle) @ R
+        yield from arm.place(bit, _slot(up_m), turned, 1, until=until)
+
+
+def _engage(arm: DrivenArm, up_m: float = 0.0) -> Actions:
+    """Puts the bit into the slot, and presses it there; or holds it at a height above the floor."""
 
     def seated(state: WorldState) -> bool:
         return float(np.linalg.norm(state.p_W_tool["bit"] - state.p_W_object["slot"])) < 0.002
 
     bit, R = arm.on_tool("bit"), arm.hand_over_object(180.0)
     yield from arm.place(bit, _slot(0.06), R, 18)
-    yield from arm.place(bit, _slot(0.001), R, 8, speed=0.4, within_m=0.002)
+    yield from arm.place(bit, _slot(0.001 + up_m), R, 8, speed=0.4, within_m=0.002)
+    if up_m:
+        return
     yield from arm.place(bit, _slot(-0.004), R, 3, speed=0.4, until=seated, within_m=0.001)
 
 

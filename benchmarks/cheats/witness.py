@@ -48,6 +48,10 @@ class Witness:
         self._working_shapes = find_family(env.task.tool_family).working_parts
         plant = self._simulation.world.plant  # what touches a link that cannot move, moves nothing
         self._fixed = {body.index() for body in plant.GetBodiesWeldedTo(plant.world_body())}
+        self._fulcrum = None
+        if self._part.bears_on is not None:
+            object = self._simulation.world.object
+            self._fulcrum = plant.GetBodyByName(self._part.bears_on, object).index()
         self.change: dict[frozenset[str], float] = defaultdict(float)
         self._touching: frozenset[str] = frozenset()
         self._value = self._measure()
@@ -75,9 +79,12 @@ class Witness:
         world = self._simulation.world
         inspector = world.scene_graph.model_inspector()
         results = world.plant.get_contact_results_output_port().Eval(self._simulation._context)
-        newtons = dict.fromkeys((PART, ELSEWHERE, ROBOT), 0.0)
+        newtons, on_fulcrum = dict.fromkeys((PART, ELSEWHERE, ROBOT), 0.0), 0.0
         for *shapes, contact in contacts(results):
             bodies = [world.plant.GetBodyFromFrameId(inspector.GetFrameId(s)) for s in shapes]
+            touched = {body.index(): body.model_instance() for body in bodies if body is not None}
+            if self._fulcrum in touched and world.tool in touched.values():
+                on_fulcrum += float(np.linalg.norm(contact()[1].translational()))
             shape_of = {
                 body.model_instance(): shape
                 for body, shape in zip(bodies, shapes, strict=True)
@@ -93,6 +100,8 @@ class Witness:
                 works = works and self._is_in_place(p_WC)
                 who = PART if works else ELSEWHERE
             newtons[who] += float(np.linalg.norm(F_AC_W.translational()))
+        if self._fulcrum is not None and on_fulcrum < LEAST_FRACTION * newtons[PART]:
+            newtons[ELSEWHERE], newtons[PART] = newtons[ELSEWHERE] + newtons[PART], 0.0
         least = LEAST_FRACTION * max(newtons.values())
         return frozenset(who for who, force in newtons.items() if force > least)
 

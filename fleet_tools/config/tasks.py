@@ -91,6 +91,9 @@ class ToolPart(Value):
     """Side of the tool to which the part is confined."""
     at: Annotated[ObjectPlace | None, STORED_IF_SET] = None
     """Place on the object where the part has to touch it, such as a slot; anywhere by default."""
+    bears_on: Annotated[str | None, STORED_IF_SET] = None
+    """Fixed link of the object on which the tool has to bear meanwhile, as a lever does on its
+    fulcrum, against at least half of its force on moving links; none by default."""
 
 
 class HeldOut(Value):

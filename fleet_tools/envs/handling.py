@@ -24,7 +24,7 @@ class Load(Value):
     """Contact force of the hand on the object or on the table, over an episode.
 
     Attributes:
-        peak_N: Largest force, as the mean of a step of the dynamics (4 ms), N.
+        peak_N: Largest force, as the mean of a period of the controller (4 ms), N.
         impulse_Ns: Time integral of the size of the force, N s.
         contact_s: Time in contact, s.
     """

@@ -17,6 +17,7 @@ from pydrake.multibody.tree import ModelInstanceIndex
 from pydrake.systems.framework import Context, DiagramBuilder, TriggerType
 from pydrake.systems.primitives import Multiplexer, VectorLogSink
 
+from fleet_tools.config.control import TIME_STEP
 from fleet_tools.robot.arm_model import ArmModel
 from fleet_tools.robot.limits import JointLimits
 from fleet_tools.robot.osc import external_wrench
@@ -39,9 +40,10 @@ class HandForces(NamedTuple):
     `tool_parts`, nobody reads what is touched, and all counts as force on the object.
 
     Attributes:
-        object_peak_N, table_peak_N: Largest force, mean of a step of the dynamics, N.
+        object_peak_N, table_peak_N: Largest force, as the mean of a period of the controller
+            (4 ms), which is a step of the dynamics unless the world has substeps, N.
         object_impulse_Ns, table_impulse_Ns: Time integral of the sizes of forces, N s.
-        object_s, table_s: Time in contact, s.
+        object_s, table_s: Time in contact, in whole periods, s.
         table_work_J: Work of the hand while it touches the table: what friction and impact take,
             since the table does not move. While it touches both, that on the object is part of it.
     """
@@ -104,7 +106,8 @@ class HandForceLog:
         """
         n, recorded = self.num_joints, self.sink.FindLog(root)
         log = recorded.data().T
-        is_step = _before_updates(recorded.sample_times(), log[:, : 2 * n], self.time_step)
+        times = recorded.sample_times()
+        is_step = _before_updates(times, log[:, : 2 * n], self.time_step)
         steps = np.flatnonzero(is_step & log[:-1, 3 * n : 4 * n].any(axis=1))
         if not steps.size:
             return NO_CONTACT
@@ -129,9 +132,11 @@ class HandForceLog:
         both = touched & _as_read_last(rest > BOTH_N, is_new | ~touched)
         whole = np.linalg.norm(force, axis=1)
         on_table = both | ~touched
+        object_sizes = np.where(both, np.linalg.norm(read, axis=1), whole)
+        periods = np.floor(times[steps] / TIME_STEP + _ROUNDING)
         return HandForces(
-            *self._sums(np.where(both, np.linalg.norm(read, axis=1), whole)[touched]),
-            *self._sums(np.where(both, rest, whole)[on_table]),
+            *self._sums(object_sizes[touched], periods[touched]),
+            *self._sums(np.where(both, rest, whole)[on_table], periods[on_table]),
             table_work_J=float(work[on_table].sum()),
         )
 
@@ -144,10 +149,11 @@ class HandForceLog:
         read, age = self.part_motion.last_reading(state)
         return read - on_object, age == 0.0
 
-    def _sums(self, sizes: np.ndarray) -> tuple[float, float, float]:
-        """Returns peak, impulse and time of forces of some steps."""
-        h = self.time_step
-        return float(sizes.max(initial=0.0)), float(sizes.sum()) * h, sizes.size * h
+    def _sums(self, sizes: np.ndarray, periods: np.ndarray) -> tuple[float, float, float]:
+        """Returns peak, impulse and time of forces of some steps, by periods of the controller."""
+        _, inverse = np.unique(periods, return_inverse=True)
+        means = np.bincount(inverse, sizes) / round(TIME_STEP / self.time_step)
+        return float(means.max(initial=0.0)), float(means.sum()) * TIME_STEP, means.size * TIME_STEP
 
 
 def add_hand_force_log(

@@ -1,17 +1,17 @@
 """Tables by which motion is attributed: coordinates of an object, and parts of a tool.
 
 Coordinates are of joints, keypoints and centres of links; a part is a region about lines
-through keypoints of the tool, perhaps confined to a place about keypoints of the object.
+through keypoints of the tool. Where it has to touch: `fleet_tools.sim.part_places`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 from pydrake.multibody.plant import MultibodyPlant
-from pydrake.multibody.tree import BodyIndex, Joint, ModelInstanceIndex, RigidBody
+from pydrake.multibody.tree import Joint, ModelInstanceIndex, RigidBody
 
 from fleet_tools.config.tasks import ToolPart
 from fleet_tools.sim.attribution import (
@@ -19,7 +19,6 @@ from fleet_tools.sim.attribution import (
     Regions,
     advance,
     displacements,
-    distance_to_polyline,
     locate,
 )
 from fleet_tools.sim.catalog import Model
@@ -223,69 +222,6 @@ def _side(part: ToolPart) -> tuple[str, str, str]:
         return part.keypoints[0], part.keypoints[0], part.keypoints[0]
     start, end = part.facing.axis
     return start, end, part.facing.point
-
-
-class PlaceOnObject(NamedTuple):
-    """The place on an object where a part of the tool has to touch it.
-
-    Attributes:
-        part: Index of the part.
-        corners: Link, by its index in the object, and position in it, m, of each corner of a line.
-        within_m: Largest distance from the line, m.
-    """
-
-    part: int
-    corners: tuple[tuple[int, np.ndarray], ...]
-    within_m: float
-
-
-def places_on_object(
-    parts: Mapping[str, ToolPart], bodies: Sequence[int], plant: MultibodyPlant, model: Model
-) -> tuple[PlaceOnObject, ...]:
-    """Returns the places of those parts that have one.
-
-    Args:
-        parts: Parts of the tool by name.
-        bodies: Body index of each link of the object.
-        plant: The plant.
-        model: The object.
-
-    Raises:
-        UnknownNameError: The object lacks a keypoint.
-    """
-    of_name = {plant.get_body(BodyIndex(body)).name(): link for link, body in enumerate(bodies)}
-    places = []
-    for row, part in enumerate(parts.values()):
-        if part.at is not None:
-            points = [model.keypoint(name) for name in part.at.keypoints]
-            corners = tuple((of_name[k.link], np.array(k.position)) for k in points)
-            places.append(PlaceOnObject(row, corners, part.at.within_m))
-    return tuple(places)
-
-
-def misplaced(
-    places: Sequence[PlaceOnObject], points: Sequence[np.ndarray], X_WL: np.ndarray
-) -> set[tuple[int, int]]:
-    """Returns which contacts do not count for which parts, as pairs of their indices.
-
-    Args:
-        places: Places of the parts that have one.
-        points: Where contacts act, (3,) each, m, in the world.
-        X_WL: (links, 3, 4), poses of the object's links, m.
-    """
-    found = set()
-    for place in places:
-        line = np.array([_in_world(X_WL[link], p_LK) for link, p_LK in place.corners])
-        for k, point in enumerate(points):
-            if distance_to_polyline(point, line) > place.within_m:
-                found.add((k, place.part))
-    return found
-
-
-def _in_world(X_WL: np.ndarray, p_LK: np.ndarray) -> list[float]:
-    """Returns the position of a point of a link; by sums whose order no library chooses."""
-    rows, p = X_WL.tolist(), p_LK.tolist()
-    return [row[0] * p[0] + row[1] * p[1] + row[2] * p[2] + row[3] for row in rows]
 
 
 def collision_shapes(plant: MultibodyPlant, instance: ModelInstanceIndex) -> dict[int, int]:

@@ -1,8 +1,8 @@
 """The motion of the object that came through contact with named parts of the tool.
 
 A part is what lies within a distance of a line through some of the tool's keypoints. It may lie
-on one side of the tool only, and count only where it touches a place on the object
-(`fleet_tools.config.tasks.ToolPart`). How motion is attributed:
+on one side of the tool only, and count only where it touches a place on the object, or while the
+tool bears on a link of it (`fleet_tools.config.tasks.ToolPart`). How motion is attributed:
 `fleet_tools.sim.attribution`.
 """
 
@@ -41,9 +41,8 @@ from fleet_tools.sim.motion_tables import (
     PartRegions,
     advanced,
     collision_shapes,
-    misplaced,
-    places_on_object,
 )
+from fleet_tools.sim.part_places import PartContact, add_to, places_of_parts
 
 READING_STEPS = 4
 """Simulation steps after which contact that lasts is read again; reading costs half a step."""
@@ -78,7 +77,7 @@ class PartMotionMeter(LeafSystem):
         super().__init__()
         self._parts = PartRegions.of(parts, plant, *tool)
         self._object = ObjectMotion(plant, *object)
-        self._places = places_on_object(parts, self._object.bodies, plant, object[1])
+        self._places = places_of_parts(parts, self._object.bodies, plant, object[1])
         self._link_frames = _frames(plant, self._object.bodies)
         self._part_frames = _frames(plant, self._parts.bodies)
         self._links = collision_shapes(plant, object[0])
@@ -202,7 +201,7 @@ class PartMotionMeter(LeafSystem):
         if arm_in_contact and touched and values[age] + 1 < READING_STEPS:
             values[age] += 1
             return
-        contacts = self._contacts(context) if arm_in_contact else ()
+        contacts, on_fixed = self._contacts(context) if arm_in_contact else ((), {})
         if not contacts and not touched and not pushed:
             return  # neither now nor before
         state = self._parts_of(values)
@@ -217,25 +216,31 @@ class PartMotionMeter(LeafSystem):
                 state.share,
                 self._poses(context, self._part_frames),
                 self._parts.packed,
-                misplaced(self._places, [p_WC for _, _, p_WC, _ in contacts], state.poses),
+                self._places.not_counted(contacts, on_fixed, state.poses),
             )
         if pushed:
             for link, force in enumerate(external.reshape(-1, 3)):
                 moment = np.cross(state.poses[link, :, :3] @ self._object.p_LLcm[link], force)
                 state.force[-1, link] += np.concatenate([moment, force])
 
-    def _contacts(self, context: Context) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
-        """Returns contacts on moving links: link, agent, p_WC, and the wrench on the link at C."""
-        found = []
+    def _contacts(self, context: Context) -> tuple[list[PartContact], dict[int, list[float]]]:
+        """Returns contacts on moving links, and the force of the tool on each fixed one, N."""
+        found, on_fixed = [], {}
         links, agents, mechanism = self._links, self._agents, self._object.link_mechanism
         for shape_A, shape_B, contact in contacts(self._eval(context, "contact_results")):
             A, B = shape_A.get_value(), shape_B.get_value()
             for on, by, sign in ((A, B, 1.0), (B, A, -1.0)):
                 link, agent = links.get(on), agents.get(by)
-                if link is not None and agent is not None and mechanism[link] != FIXED:
+                if link is None or agent is None:
+                    continue
+                if mechanism[link] != FIXED:
                     p_WC, F_AC_W = contact()
                     found.append((link, agent, p_WC, sign * F_AC_W.get_coeffs()))
-        return found
+                elif agent == TOOL and self._places.bearings:
+                    _, F_AC_W = contact()
+                    force = on_fixed.setdefault(link, [0.0, 0.0, 0.0])
+                    add_to(force, sign * F_AC_W.translational())
+        return found, on_fixed
 
     def _advance(self, context: Context, state: "_State") -> None:
         """Advances shares, motion, poses and coordinates to the present, in place."""

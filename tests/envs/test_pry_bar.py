@@ -5,12 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from cheats import CHEATS
+from cheats.motion import ScriptPolicy
+from cheats.trial import run_trial
 from support.task_files import own_task
 from support.task_limits import corner_poses, move_from_outside
 
 from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.errors import UnknownNameError
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.sim.scene import sample_scene
 
@@ -88,7 +92,7 @@ def test_no_blade_lifts_the_lid_without_bearing_on_the_sill(follow, torque):
 OTHERWISE = {  # motions, and what holds at the end
     "too little": ((ON_SILL, lever(12)), (False, False, True, True)),
     "and taken out": ((ON_SILL, lever(30), move(-0.04, 0, 0.03)), (True, True, False, False)),
-    "lifted, not levered, a loose lid": ((move(0, 0, 0.04),), (True, True, True, False)),
+    "lifted, not levered, a loose lid": ((move(0, 0, 0.04),), (True, False, True, False)),
 }
 
 
@@ -98,6 +102,28 @@ def test_otherwise(follow, case):
     env, info = follow(*motions, torque=0.5 if "loose" in case else 7.5)
     assert verdicts(env) == held
     assert info["success_once"] == ("taken out" in case) and not info["success"]
+
+
+@pytest.mark.parametrize(
+    ("cheat", "torque"),
+    [("blows", 6.0), pytest.param("lift_then_sill", 0.4, marks=pytest.mark.slow)],
+)
+def test_a_lid_that_was_open_before_the_bar_bore_on_the_sill(cheat, torque):
+    """Where the bar bears in the end says nothing of how the lid came open."""
+    env = EnvSpec.of(task="pry_bar", tool="flat_bar", object="sea_chest").make_tool_use()
+    scene = sample_scene(env.task, 5, split="all", tool="flat_bar", object="sea_chest")
+    scene = scene.model_copy(update={"joint_resistance": {"open": torque}})
+    trial = run_trial(env, ScriptPolicy(env, CHEATS["pry_bar"][cheat]), scene)
+    assert trial.old_success and not trial.success  # all but the cause
+    assert trial.by_part < 0.5
+
+
+def test_a_part_bears_on_a_fixed_link_only(tmp_path):
+    parts = yaml.safe_load(task_path("pry_bar").read_text())["tool_parts"]
+    parts["tip"]["bears_on"] = "lid"
+    task = own_task(tmp_path, "pry_bar", tool_parts=parts)
+    with pytest.raises(UnknownNameError, match=r"fixed link of crate.*'lid'.*case"):
+        EnvSpec.of(task=task, tool="flat_bar", object="crate").make_tool_use().reset(seed=1)
 
 
 def test_opened_by_an_external_torque_far_from_the_tool():

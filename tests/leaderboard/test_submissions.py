@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.submitted import SMALL, evaluation_with, random_evaluation, renamed, write
+from support.submitted import SMALL, random_evaluation, renamed, write
 
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
-from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
@@ -278,31 +276,6 @@ def test_a_preview_displaces_no_result_of_the_same_name(tmp_path):
     assert ([bool(each.missing) for each in accepted], rejections) == ([True, False], [])
 
 
-# --- What a method is ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("readme", "content", "expected"),
-    [
-        ("mine/0/README.md", b"# Nearest", "Nearest"),
-        ("mine/README.md", b"\n\n## A  <b>method</b>\r\n\nMore.", "A <b>method</b>"),
-        ("mine/README.md", b"\xff\x00\x1b[31m red", "\ufffd[31m red"),
-        ("mine/README.md", b"", ""),
-        ("mine/README.md", b"x" * 10**6, "x" * 300),
-        ("README.md", b"# All results", ""),
-        ("other/README.md", b"# Another", ""),
-    ],
-)
-def test_the_heading_of_the_nearest_readme_describes_a_method(tmp_path, readme, content, expected):
-    write(renamed(GENUINE, "mine"), tmp_path / "mine" / "0")
-    (tmp_path / readme).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / readme).write_bytes(content)
-    if readme == "mine/0/README.md":
-        (tmp_path / "mine" / "README.md").write_text("# Above")
-    (accepted,), rejections = read_submissions(tmp_path, [SMALL])
-    assert (accepted.description, rejections) == (expected, [])
-
-
 def test_only_a_lost_worker_may_leave_the_scene_unknown_and_a_success_needs_actions(folder):
     unknown: dict[str, Any] = {
         "success": False, "success_once": False, "steps": 0, "actions": "",
@@ -317,49 +290,3 @@ def test_only_a_lost_worker_may_leave_the_scene_unknown_and_a_success_needs_acti
         folder.parent.parent / "again"
     )
     assert kinds(folder.parent.parent / "again") == {"episodes"}
-
-
-def test_foreign_files_and_links_are_rejected_with_their_results(folder, tmp_path):
-    (folder.parent / "README.md").write_text("Comments.")
-    assert read_submissions(folder.parent, [SMALL])[1] == []
-    (folder / "run.sh").write_text("rm")
-    write(renamed(GENUINE, "other"), folder.parent / "other" / "deeper")
-    (folder.parent / "linked").symlink_to(tmp_path)
-    accepted, rejections = read_submissions(folder.parent, [SMALL])
-    assert [submission.folder for submission in accepted] == ["other/deeper"]
-    assert {(rejection.folder, rejection.kind) for rejection in rejections} == {
-        ("theirs", "foreign"),
-        (".", "foreign"),
-    }
-
-
-def test_a_copy_is_rejected_and_another_training_run_is_not(folder, tmp_path):
-    another = evaluation_with(lambda trial: SUCCESS, "theirs", training_seed=3)
-    write(another, tmp_path / "all" / "theirs" / "another")
-    for name in ("first", "second"):
-        shutil.copytree(folder, tmp_path / "all" / "theirs" / name)
-    accepted, rejections = read_submissions(tmp_path / "all", [SMALL])
-    assert [each.folder for each in accepted] == ["theirs/another", "theirs/first"]
-    assert [(each.folder, each.kind) for each in rejections] == [("theirs/second", "duplicate")]
-
-
-def test_a_result_with_other_cameras_is_no_copy_and_those_are_known(tmp_path):
-    noisy: dict[str, Any] = {"obs_mode": "point_cloud", "sensors": "active_stereo"}
-    write(GENUINE, tmp_path / "theirs" / "ideal")
-    seen = random_evaluation(0.4, seed=2, name="theirs", **noisy)
-    folder = write(seen, tmp_path / "theirs" / "noisy")
-    accepted, rejected = read_submissions(tmp_path, [SMALL])
-    assert [each.policy.label for each in accepted] == ["theirs", "theirs (active_stereo)"]
-    assert not rejected
-    text = (folder / RESULT).read_text()
-    (folder / RESULT).write_text(text.replace("active_stereo", "perfect_stereo"))
-    accepted, rejected = read_submissions(tmp_path, [SMALL])
-    assert [each.policy.label for each in accepted] == ["theirs"]
-    (rejection,) = rejected
-    assert rejection.kind == "damaged" and "perfect_stereo" in rejection.reason
-
-
-def test_a_missing_folder_is_an_error_and_an_empty_one_is_not(tmp_path):
-    with pytest.raises(ResultError, match="no folder"):
-        read_submissions(tmp_path / "nowhere", [SMALL])
-    assert read_submissions(tmp_path, [SMALL]) == ([], [])

@@ -19,7 +19,7 @@ from fleet_tools.sim.attribution import (
     distance_behind,
     distance_to_polyline,
 )
-from fleet_tools.sim.motion_tables import PlaceOnObject, misplaced
+from fleet_tools.sim.part_places import Bearing, PlaceOnObject, misplaced, unsupported
 from fleet_tools.utils.straight_line import pack
 
 PARTS, LINKS = 2, 4
@@ -173,3 +173,17 @@ def test_a_misplaced_contact_is_everything_elses(wrenches):
     placed, other = contact_forces(*args), contact_forces(*args, {(0, 0)})
     np.testing.assert_allclose(placed.sum(axis=0), other.sum(axis=0), atol=1e-9)
     np.testing.assert_array_equal(other[1, 0], contacts[0][3])
+
+
+@given(points, points, st.floats(0.01, 100), poses)
+def test_a_part_counts_while_the_tool_bears_against_half_of_its_load(load, aside, scale, X):
+    """In every frame, and whatever the unit of force is."""
+    assume(np.linalg.norm(load) > 0.01)
+    across = aside - (aside @ load) / (load @ load) * load
+    for share, counts in ((-0.51, True), (-1.4, True), (-0.49, False), (0.0, False), (0.7, False)):
+        borne = share * load + across
+        turned = [scale * (X.rotation() @ each) for each in (borne, load)]
+        for on_link, of_all in ((borne, load), turned):
+            found = unsupported([Bearing(2, 5)], {5: on_link, 4: -load}, of_all)
+            assert found == (set() if counts else {2})
+    assert unsupported([Bearing(2, 5)], {}, load) == {2} and unsupported([], {}, load) == set()

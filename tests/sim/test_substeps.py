@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from support.environments import press
-from verdicts import End, compared
+from verdicts import compared
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.envs.spec import EnvSpec
@@ -89,19 +89,48 @@ def test_a_state_with_substeps_continues_bit_for_bit():
     assert [env.step(action) and env.state_digest() for action in actions] == digests
 
 
-def test_comparison_counts_verdicts_steps_and_distances():
+@pytest.mark.parametrize("substeps", [2, 4])
+def test_peaks_are_of_four_milliseconds_at_every_step(substeps: int):
+    """So the mean is at most the peak, and a force that lasts is the same at every step."""
+    pressed = []
+    for env in (hammer(1), hammer(substeps)):
+        while not env.handling().object.contact_s:
+            env.step(press(env))
+        before = env.handling().object
+        for _ in range(3):
+            env.step(press(env))
+        after = env.handling().object
+        assert after.contact_s / TIME_STEP == pytest.approx(round(after.contact_s / TIME_STEP))
+        seconds = after.contact_s - before.contact_s
+        pressed.append((after.impulse_Ns - before.impulse_Ns) / seconds)
+        assert after.mean_N <= after.peak_N
+    assert pressed[0] == pytest.approx(pressed[1], rel=0.05) and pressed[0] > 5.0
+
+
+def test_comparison_counts_verdicts_steps_distances_and_forces():
     facts = {"task": "hammer", "split": "train", "index": 0, "seed": 1, "seconds": 0.0}
 
-    def end(success: bool, x: float, force: float) -> End:
+    def end(success: bool, x: float, force: float) -> EpisodeResult:
         outcome = "success" if success else "time_limit"
-        points = {"end_effector": ((x, 0.0, 0.0),)}
-        end = {"outcome": outcome, "success": success, "success_once": True, "steps": 0}
-        result = EpisodeResult.model_validate(facts | end | {"final_points_m": points})
-        return End(result, force)
+        load = {"peak_N": force, "impulse_Ns": force / 2, "contact_s": 1.0}
+        found = {
+            "outcome": outcome,
+            "success": success,
+            "success_once": True,
+            "steps": 0,
+            "final_points_m": {"end_effector": ((x, 0.0, 0.0),)},
+            "handling": {"object": load, "time_s": 1.0},
+        }
+        return EpisodeResult.model_validate(facts | found)
 
-    reference = [end(True, 0.0, 10.0), end(True, 0.0, 0.0)]
-    found = compared(reference, [end(True, 1e-3, 9.0), end(False, 3e-3, 5.0)])
-    assert found["successes"] == found["other_verdict"] == 1
-    assert found["moved_m"] == pytest.approx([2e-3, 3e-3])
-    assert found["force_change"] == pytest.approx([-0.1, -0.1])
+    reference = [end(True, 0.0, 10.0), end(True, 0.0, 0.1), end(True, 0.0, 400.0)]
+    found = compared(reference, [end(True, 1e-3, 9.0), end(False, 3e-3, 5.0), end(True, 0.0, 500)])
+    assert (found["successes"], found["other_verdict"]) == (2, 1)
+    assert found["near_the_edge"] == ["train 0"]
+    assert found["other_gentleness"] == 2  # one fails, and one is above the limit
+    assert found["moved_m"] == pytest.approx([1e-3, 3e-3])
+    changes = found["force_changes"]
+    assert changes["object_peak_N"] == pytest.approx([0.075, 0.25])  # nobody compares 0.1 N
+    assert changes["object_mean_N"] == pytest.approx([0.075, 0.25])
+    assert changes["table_peak_N"] is None
     assert compared(reference, reference)["other_verdict"] == 0
