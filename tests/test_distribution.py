@@ -92,8 +92,10 @@ def test_the_version_is_written_once_and_others_follow() -> None:
     assert "version" not in document["project"] and document["project"]["dynamic"] == ["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == fleet_tools.__version__
-    latest = re.search(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    latest = re.search(r"^## (\S+), (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert latest is not None and latest[1] == fleet_tools.__version__
+    released = str(citation.get("date-released", "unreleased"))
+    assert latest[2] == released and re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", released)
 
 
 def test_the_citation_names_the_paper() -> None:
