@@ -169,9 +169,13 @@ class StateSource(Protocol):
 
     Attributes:
         angle_error_deg: Error that directions between its keypoints may have, degrees.
+        objects_done: How often another object has come into use.
     """
 
     angle_error_deg: float
+
+    @property
+    def objects_done(self) -> int: ...
 
     def begin(self) -> WorldState | None:
         """Begins an episode; returns its initial state if that is known before an observation."""
@@ -207,6 +211,11 @@ class PrivilegedState:
 
     def __init__(self, env: ToolUseEnv) -> None:
         self._env = env
+
+    @property
+    def objects_done(self) -> int:
+        """Number of objects that are done."""
+        return self._env.objects_done()
 
     def begin(self) -> WorldState:
         """Returns the initial state."""

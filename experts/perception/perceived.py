@@ -113,6 +113,8 @@ class Follower:
         return find(cloud_W, [Search(freedom, starts, np.zeros((0, size)))], COARSE, FINE)
 
 
+ANOTHER_M = 0.1
+"""Distance of the object from where it was a step before from which it is another one, m."""
 TOUCH_N = 1.0
 """Force on the end effector from which the tool touches something, N."""
 
@@ -147,7 +149,8 @@ def perceived_expert(env: gymnasium.Env) -> ExpertPolicy:
 
 
 def _told(env: ToolUseEnv) -> Candidates:
-    return Candidates((env.scene.tool,), (env.scene.object,), known=True)
+    present = env.scene.objects[env.objects_done()]
+    return Candidates((env.scene.tool,), (present.object,), known=True)
 
 
 def perceived_expert_category(env: gymnasium.Env) -> ExpertPolicy:
@@ -198,10 +201,12 @@ class PerceivedState:
         self.angle_error_deg = angle_error_deg
         self._memory: _Memory | None = None
         self._latest: WorldState | None = None
+        self.objects_done = 0
 
     def begin(self) -> None:
         """Begins an episode, of which nothing is known yet."""
         self._memory = self._latest = None
+        self.objects_done = 0
 
     def look(self, observation: dict[str, Any]) -> WorldState:
         """Returns the present state; the tool is looked for in the first observation only.
@@ -213,6 +218,9 @@ class PerceivedState:
         memory = self._memory
         if memory is None:
             memory = self._first(seen)
+        elif memory.seen.shows_another(seen):
+            self.objects_done += 1
+            memory = self._begin_object(seen, memory.tool)
         else:
             acted_on = memory.acted_on or seen.touches
             followed = memory.follower.follow(seen.object_W, memory.object, acted_on)
@@ -242,7 +250,12 @@ class PerceivedState:
             if len(points) < MIN_POINTS:
                 raise PolicyError(f"the {name} is out of view: {len(points)} points of it are seen")
         finder = Finder(self._task, self._candidates())
-        tool = finder.find_tool(seen.tool_E, seen.X_WE)
+        return self._begin_object(seen, finder.find_tool(seen.tool_E, seen.X_WE), finder)
+
+    def _begin_object(
+        self, seen: "_Seen", tool: Estimate, finder: Finder | None = None
+    ) -> "_Memory":
+        finder = finder or Finder(self._task, self._candidates())
         object = finder.find_object(seen.object_W, seen.X_WE)
         fixed = self._task.object_mount == "fixed"
         follower = Follower.beginning(object, seen.object_W, fixed)
@@ -291,6 +304,13 @@ class _Seen:
             tool_E=tool_E,
             object_W=X_WE.multiply(object_E.T).T,
         )
+
+    def shows_another(self, later: "_Seen") -> bool:
+        """Returns whether a later observation, of the next step, is of another object."""
+        if min(len(self.object_W), len(later.object_W)) < MIN_POINTS:
+            return False
+        way = np.median(later.object_W, axis=0) - np.median(self.object_W, axis=0)
+        return float(np.linalg.norm(way[:2])) > ANOTHER_M
 
     @property
     def touches(self) -> bool:
