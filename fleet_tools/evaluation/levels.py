@@ -12,7 +12,7 @@ import pydantic
 from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.values import Count, MisfitError, Value, parse
 from fleet_tools.evaluation.disturbances import Disturbances
-from fleet_tools.evaluation.next_objects import NextObjects
+from fleet_tools.evaluation.level_scenes import NextObjects
 from fleet_tools.evaluation.protocol import AnyScenes, ProtocolFile
 
 

@@ -25,8 +25,8 @@ from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ResultError, require_name, shown
-from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
-from fleet_tools.evaluation.next_objects import NextObjects
+from fleet_tools.evaluation.disturbances import Disturbances
+from fleet_tools.evaluation.level_scenes import NextObjects, SceneRules
 from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.splits import EVALUATION
@@ -235,17 +235,15 @@ class Protocol(ProtocolFile):
             task: The trial's task, perhaps with the robot's numbers.
             trial: One of its trials.
         """
-        scene = disturbed_scene(
-            task,
-            trial.seed,
-            self.disturbances,
-            split=trial.split,
+        return self.scene_rules().draw(task, trial.seed, trial.split)
+
+    def scene_rules(self) -> SceneRules:
+        """Returns what all its scenes have in common."""
+        return SceneRules(
             randomization=self.randomization,
+            disturbances=self.disturbances,
+            next_objects=self.next_objects,
         )
-        if self.next_objects is None:
-            return scene
-        wider = task if self.disturbances is None else self.disturbances.widen(task)
-        return self.next_objects.add_to(scene, wider, trial.split, self.randomization)
 
     def max_steps(self, task: TaskConfig) -> int:
         """Returns the time limit of the episodes of a task, in steps."""

@@ -1,20 +1,22 @@
-"""Further objects of a protocol's level: several on the table, to be used one after another.
+"""Scenes of a protocol's level: what it changes, and the further objects that it puts on the table.
 
-They are drawn by the seed of a scene, as the first object is: a model of the split, with the tool
-at hand, and where it stands, what it weighs, and so on. What stands too near is drawn again.
+Further objects are drawn by the seed of a scene, as the first one is: a model of the split, with
+the tool at hand, and where it stands, what it weighs, and so on. What stands too near is drawn
+again.
 """
 
 import math
 import zlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import pydantic
 
 from fleet_tools.config.distributions import RANGES, Distribution, bounds
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.values import Count, MisfitError, NonNegative, Value
+from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, NonNegative, Value
 from fleet_tools.errors import ConfigError
+from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
 from fleet_tools.sim.scene import (
     MOST_OBJECTS,
     NextObject,
@@ -94,3 +96,25 @@ class NextObjects(Value):
 def _distance_m(one: Scene | NextObject, other: NextObject) -> float:
     (x_1, y_1, _), (x_2, y_2, _) = (of.object_pose.translation_m for of in (one, other))
     return math.hypot(x_1 - x_2, y_1 - y_2)
+
+
+class SceneRules(Value):
+    """All that scenes of a level depend on beside task, split and seed; see `ProtocolFile`."""
+
+    randomization: Literal["on", "off"] | dict[str, bool] = "on"
+    disturbances: Annotated[Disturbances | None, STORED_IF_SET] = None
+    next_objects: Annotated[NextObjects | None, STORED_IF_SET] = None
+
+    def draw(self, task: TaskConfig, seed: int, split: str) -> Scene:
+        """Draws a scene; a pure function of the rules and the arguments.
+
+        Raises:
+            ConfigError, UnknownNameError: See `sample_scene` and `NextObjects.add_to`.
+        """
+        scene = disturbed_scene(
+            task, seed, self.disturbances, split=split, randomization=self.randomization
+        )
+        if self.next_objects is None:
+            return scene
+        wider = task if self.disturbances is None else self.disturbances.widen(task)
+        return self.next_objects.add_to(scene, wider, split, self.randomization)
