@@ -169,13 +169,14 @@ class StateSource(Protocol):
 
     Attributes:
         angle_error_deg: Error that directions between its keypoints may have, degrees.
-        objects_done: How often another object has come into use.
     """
 
     angle_error_deg: float
 
     @property
-    def objects_done(self) -> int: ...
+    def objects_done(self) -> int:
+        """How often another object has come into use."""
+        ...
 
     def begin(self) -> WorldState | None:
         """Begins an episode; returns its initial state if that is known before an observation."""

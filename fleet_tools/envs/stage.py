@@ -18,8 +18,9 @@ class Viewer(Protocol):
     """Who watches simulations, such as an observer or a renderer."""
 
     def enter(self, world: World) -> None:
-        """Prepares to show another world, of which a scene begins next, or another object in use,
-        with which the scene goes on.
+        """Prepares to show another world, or the same with another object in use.
+
+        Of another world, a scene begins next; with another object, the scene goes on.
         """
         ...
 

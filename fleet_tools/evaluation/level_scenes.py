@@ -25,7 +25,7 @@ from fleet_tools.sim.scene import (
     sample_scene,
 )
 
-DRAWS = 1000
+DRAWS = 200
 """Number of draws after which an object has no place."""
 
 

@@ -73,7 +73,9 @@ def add_object(
     instance = add_model(plant, scene_graph, object, f"object{suffix}")
     if mount == "free":
         return instance, None
-    frame = plant.AddFrame(FixedOffsetFrame(f"mount{suffix}", plant.world_frame(), RigidTransform()))
+    frame = plant.AddFrame(
+        FixedOffsetFrame(f"mount{suffix}", plant.world_frame(), RigidTransform())
+    )
     plant.WeldFrames(frame, model_frame(plant, instance))
     return instance, frame
 

@@ -46,8 +46,9 @@ class ObjectInUse:
         self.contact = JointContact(plant, world.object, self.joints, world.impulse_meter, root)
         self._part_motion = None
         if world.part_motion is not None:
-            self._part_motion = world.part_motion, world.part_motion.GetMyMutableContextFromRoot(
-                root
+            self._part_motion = (
+                world.part_motion,
+                world.part_motion.GetMyMutableContextFromRoot(root),
             )
 
     def begin(self) -> None:

@@ -12,7 +12,6 @@ from fleet_tools.robot.controller import Reference
 from fleet_tools.sim.hand_force import NO_CONTACT, HandForces
 from fleet_tools.sim.motion_tables import PartMotion
 
-
 OTHER = "other"
 """Name in contacts of all links of objects that are not the one in use."""
 
