@@ -194,7 +194,7 @@ def test_scenes_of_the_level_long_have_two_objects_whose_bounds_do_not_touch():
         (x_1, y_1, _), (x_2, y_2, _) = (of.object_pose.translation_m for of in scene.objects)
         assert np.hypot(x_1 - x_2, y_1 - y_2) >= 0.24
         assert protocol.max_steps(task) == 2 * task.max_episode_steps
-    assert LEVELS[NOMINAL].max_steps(task) == task.max_episode_steps
+        assert LEVELS[NOMINAL].max_steps(task) == task.max_episode_steps
 
 
 def test_an_episode_of_two_objects_is_verified_by_its_actions():
