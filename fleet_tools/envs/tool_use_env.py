@@ -59,8 +59,8 @@ class ToolUseEnv(StagedEnv):
 
     A scene may have further objects (`Scene.next_objects`), all on the table from the start. Once
     the success predicates have held for one, the next is in use: observations, predicates, rewards
-    and `info` are about it and compare with this moment. The last one done is the success, the time
-    limit is that of as many episodes, and `info` has the number of `objects_done`.
+    and `info` are about it and compare with this moment. The last one done is the success, each has
+    the task's time limit, and `info` has the number of `objects_done`.
 
     Success terminates, and so does "object_lost": the object has left the task's workspace
     (`fleet_tools.config.geometry`), a failure with progress 0. The time limit and

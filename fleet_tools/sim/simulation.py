@@ -44,7 +44,7 @@ class Simulation:
         next_objects: Models of its further objects.
 
     Attributes:
-        world, object: As given, or those of the further object that is in use.
+        world, object: As given, or of the further object that is in use.
         tool: As given.
         scene: The present scene.
 
