@@ -268,10 +268,11 @@ class StagedEnv(RecordedEnv):
             show_table(self.meshcat, scene)
         measurement = self._observer.measure(simulation, scene)
         episode = EpisodeState(self.task, scene, measurement.state, measurement)
-        if lost := episode.lost_links():
+        workspace = self.task.workspace
+        if lost := [name for name, p_W in simulation.link_places() if not workspace.contains(p_W)]:
             raise ConfigError(
                 f"The scene of the task {self.task.name!r} begins with links of the object outside "
-                f"the workspace, {self.task.workspace}: {', '.join(lost)}. Move the object, or set "
+                f"the workspace, {workspace}: {', '.join(lost)}. Move the object, or set "
                 f"`workspace` in the task file."
             )
         return simulation, episode

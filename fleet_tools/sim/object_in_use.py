@@ -51,6 +51,20 @@ class ObjectInUse:
                 world.part_motion.GetMyMutableContextFromRoot(root),
             )
 
+    def link_motions(self, context: Context) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Returns position and velocity of each link's centre of mass, (3,) each, m and m/s, in W.
+
+        Args:
+            context: Context of the plant.
+        """
+        return {
+            body.name(): (
+                body.EvalPoseInWorld(context) @ body.CalcCenterOfMassInBodyFrame(context),
+                body.CalcCenterOfMassTranslationalVelocityInWorld(context),
+            )
+            for body in self.links
+        }
+
     def begin(self) -> None:
         """Forgets who touched and moved it so far, as at the start of an episode."""
         self.contact.set_impulse(0.0)

@@ -152,6 +152,11 @@ class Simulation:
         self._use(self.objects_done + 1)
         self._object.begin()
 
+    def link_places(self) -> list[tuple[str, np.ndarray]]:
+        """Returns name and place of the centre of mass, (3,), m, of each link of all objects."""
+        found = [each.link_motions(self._context) for each in self._objects]
+        return [(name, p_W) for links in found for name, (p_W, _) in links.items()]
+
     @property
     def objects_done(self) -> int:
         """Number of objects before the one that is in use."""
@@ -264,13 +269,7 @@ class Simulation:
             object_joint_forces=self._object.contact.forces(),
             object_joint_impulses=self._object.contact.impulses(),
             V_WE=self._hand.CalcSpatialVelocityInWorld(context).get_coeffs(),
-            links={
-                body.name(): (
-                    body.EvalPoseInWorld(context) @ body.CalcCenterOfMassInBodyFrame(context),
-                    body.CalcCenterOfMassTranslationalVelocityInWorld(context),
-                )
-                for body in world.bodies(world.object)
-            },
+            links=self._object.link_motions(context),
             part_motion=self._object.motion_by_part(),
             hand_forces=self._hand_forces,
             motion_scale=self._reference.scale,

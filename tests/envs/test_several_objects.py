@@ -13,7 +13,7 @@ from support.environments import bits, press
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.values import parse
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.errors import EpisodeOverError, FleetToolsError
+from fleet_tools.errors import ConfigError, EpisodeOverError, FleetToolsError
 from fleet_tools.experts.perception.perceived import perceived_expert
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.camera_view import OBJECT
@@ -301,6 +301,13 @@ def test_a_scene_that_does_not_fit_is_refused_with_its_place(make: Make, change,
     with pytest.raises(FleetToolsError, match=message):
         env.reset(options={"scene": data})
     assert env.scene.seed == 1  # the former episode goes on
+
+
+def test_no_object_begins_outside_the_workspace(make: Make):
+    env = make()
+    beyond = Pose(translation_m=(3.0, 0.0, 0.0), rpy_deg=(0.0, 0.0, 0.0))
+    with pytest.raises(ConfigError, match=r"outside the workspace.*: block, nail\."):
+        env.reset(options={"scene": nails(env, second=beyond)})
 
 
 def test_there_is_no_object_after_the_last(make: Make):
