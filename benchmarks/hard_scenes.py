@@ -72,7 +72,8 @@ class HardScenesOptions(cli.Options):
     alike: Count = 3
     """Number of these scenes of a split, at most, that have the same tool and the same object."""
     level: str | None = None
-    """Level of the protocol whose disturbances the candidates have (default: none)."""
+    """Level of the protocol whose disturbances and further objects the candidates have (default:
+    none)."""
     output: Path = Path("results/hard_scenes")
     """Folder of the evaluations."""
     workers: WorkerOptions = WorkerOptions()
@@ -220,9 +221,9 @@ def write_candidates(options: HardScenesOptions, task: str) -> Path:
             for k, split in enumerate(SPLITS)
         },
     }
-    level = load_protocol(PROTOCOL, options.level).disturbances if options.level else None
-    if level is not None:
-        content["disturbances"] = level.model_dump(mode="json")
+    if options.level is not None:
+        level = load_protocol(PROTOCOL, options.level)
+        content |= level.model_dump(mode="json", include={"disturbances", "next_objects"})
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{task}.yaml"
     file.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -173,6 +173,11 @@ class StateSource(Protocol):
 
     angle_error_deg: float
 
+    @property
+    def objects_done(self) -> int:
+        """How often another object has come into use."""
+        ...
+
     def begin(self) -> WorldState | None:
         """Begins an episode; returns its initial state if that is known before an observation."""
         ...
@@ -207,6 +212,11 @@ class PrivilegedState:
 
     def __init__(self, env: ToolUseEnv) -> None:
         self._env = env
+
+    @property
+    def objects_done(self) -> int:
+        """Number of objects that are done."""
+        return self._env.objects_done()
 
     def begin(self) -> WorldState:
         """Returns the initial state."""

@@ -41,7 +41,7 @@ class _Execution:
     """A plan and its execution.
 
     Attributes:
-        initial: World state at the episode's start.
+        initial: World state at the episode's start, or when its object came into use.
         problem, plan: What was planned last.
         targets: Poses X_WE to visit, one per control step.
         step: Index of the present target.
@@ -107,7 +107,7 @@ class ExpertPolicy:
     """Plans at the start, then acts towards the plan's next pose from wherever the tool is.
 
     With feedback, it replans when the object has moved since planning, and after an attempt that
-    failed, for which it retreats first.
+    failed, for which it retreats first. So it does when another object has come into use.
 
     It reads the environment's privileged state, unless it is given another source, and acts through
     `step` like any other policy.
@@ -145,6 +145,7 @@ class ExpertPolicy:
         self._began = False
         self._gave_up = False
         self._another_acted = False
+        self._objects_done = 0
         self._planning_seconds: list[float] = []  # of each plan
         self._failures: list[FailedAttempt] = []  # of each attempt after which it retreated
         self._planning_errors: list[str] = []
@@ -156,6 +157,7 @@ class ExpertPolicy:
             InfeasibleError: There is no plan.
         """
         self._execution, self._gave_up, self._another_acted = None, False, False
+        self._objects_done = 0
         self._planning_seconds, self._failures, self._planning_errors = [], [], []
         self._began = True
         initial = self._source.begin()
@@ -228,6 +230,10 @@ class ExpertPolicy:
         if self._another_acted and not state.in_contact("tool", "object"):
             execution.synchronize(self._moves(state.X_WE, execution.targets))
         self._another_acted = False
+        if self._feedback and self._source.objects_done != self._objects_done:
+            self._objects_done, self._gave_up = self._source.objects_done, False
+            execution.initial = state
+            execution.follow([state.X_WE, *retreat(execution.problem, state.X_WE)], retreating=True)
         if self._feedback and not self._gave_up:
             try:
                 self._react(execution, state)

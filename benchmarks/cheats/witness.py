@@ -120,7 +120,7 @@ class Witness:
         place = self._part.at
         if place is None:
             return True
-        points = self._simulation._locate(self._simulation._object_points)
+        points = self._simulation._locate(self._simulation._object.points)
         corners = [points[name] for name in place.keypoints]
         line = [
             start + t * (end - start)
@@ -131,10 +131,10 @@ class Witness:
 
     def _measure(self) -> float:
         simulation = self._simulation
-        points = simulation._locate(simulation._object_points)
+        points = simulation._locate(simulation._object.points)
         match self._predicate:
             case JointDisplacement(joint=name):
-                (joint,) = (j for j in simulation._object_joints if j.name() == name)
+                (joint,) = (j for j in simulation._object.joints if j.name() == name)
                 return float(joint.GetOnePosition(simulation._context))
             case KeypointRaised(object=name):
                 return float(points[name][2])

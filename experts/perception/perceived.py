@@ -10,7 +10,6 @@ do not judge: if the plan is over and the episode goes on, there was no success.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import gymnasium
@@ -32,87 +31,15 @@ from fleet_tools.envs.wrappers import require_entries
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.experts.assessment import unmet_predicates
 from fleet_tools.experts.perception.finding import Candidates, Finder
-from fleet_tools.experts.perception.freedom import Estimate, Search, by_motion, find
-from fleet_tools.experts.perception.registration import COARSE, FINE, MIN_POINTS, TRACK, Schedule
+from fleet_tools.experts.perception.following import Follower
+from fleet_tools.experts.perception.freedom import Estimate
+from fleet_tools.experts.perception.registration import MIN_POINTS
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
 from fleet_tools.sim.world_state import WorldState
 
-JOINT_STARTS = 5
-"""Number of positions from which a joint is looked for."""
-JOINT_RANGE = np.pi / 2
-"""Largest motion of a joint that is looked for, m or rad."""
-APART_M = 5e-4
-APART_GROWTH = 1.5
-"""Residual, m beyond so many times the beginning's, from which pieces have moved apart."""
-
-
-@dataclass(frozen=True, eq=False)
-class Follower:
-    """What moves with an object.
-
-    Attributes:
-        first: The object where the episode began.
-        residual_m: Distance from its surface that 95% of the cloud's points kept there, m.
-        fixed: Whether it is fixed to the world, so that it only moves on the table.
-    """
-
-    first: Estimate
-    residual_m: float
-    fixed: bool
-
-    @classmethod
-    def beginning(cls, first: Estimate, cloud_W: np.ndarray, fixed: bool) -> "Follower":
-        """Begins to follow an object that was found in a cloud."""
-        freedom = by_motion(first.state, apart=False, on_table=True)
-        stays = freedom.follow(cloud_W, np.zeros(len(freedom.low)), Schedule(TRACK.points, ()))
-        return cls(first, stays.residual_m, fixed)
-
-    def follow(self, cloud_W: np.ndarray, last: Estimate, acted_on: bool) -> Estimate:
-        """Finds the object near where it was.
-
-        Args:
-            cloud_W: (n, 3), points of its surface in W, m.
-            last: Where it was.
-            acted_on: Whether the tool has acted on it. If not, it moves as a whole on the table,
-                unless the cloud shows otherwise.
-        """
-        if len(cloud_W) < MIN_POINTS:
-            return last
-        if acted_on:
-            return self._follow(cloud_W, last, apart=True)
-        as_one = self._follow(cloud_W, last, apart=False)
-        if as_one.residual_m <= APART_GROWTH * self.residual_m + APART_M:
-            return as_one
-        in_pieces = self._follow(cloud_W, as_one, apart=True)
-        return min(as_one, in_pieces, key=attrgetter("residual_m"))
-
-    def find_again(self, cloud_W: np.ndarray, last: Estimate) -> Estimate:
-        """Finds the object after the tool has acted on it: where it was last, or at first.
-
-        Args:
-            cloud_W: (n, 3), points of its surface in W, m.
-            last: Where it was.
-        """
-        if len(cloud_W) < MIN_POINTS:
-            return last
-        found = [self._find_near(cloud_W, near) for near in (last, self.first)]
-        return min(found, key=attrgetter("residual_m"))
-
-    def _follow(self, cloud_W: np.ndarray, last: Estimate, apart: bool) -> Estimate:
-        freedom = by_motion(last.state, apart=apart, on_table=self.fixed or not apart)
-        return freedom.follow(cloud_W, np.zeros(len(freedom.low)), TRACK)
-
-    def _find_near(self, cloud_W: np.ndarray, candidate: Estimate) -> Estimate:
-        freedom = by_motion(candidate.state, apart=True, on_table=self.fixed)
-        size, joints = len(freedom.low), len(candidate.state.joints)
-        starts = [np.zeros(size)]
-        for offset in np.linspace(-JOINT_RANGE, JOINT_RANGE, JOINT_STARTS) if joints else ():
-            starts.append(np.zeros(size))
-            starts[-1][-joints:] = offset
-        return find(cloud_W, [Search(freedom, starts, np.zeros((0, size)))], COARSE, FINE)
-
-
+ANOTHER_M = 0.1
+"""Distance of the object from where it was a step before from which it is another one, m."""
 TOUCH_N = 1.0
 """Force on the end effector from which the tool touches something, N."""
 
@@ -147,7 +74,8 @@ def perceived_expert(env: gymnasium.Env) -> ExpertPolicy:
 
 
 def _told(env: ToolUseEnv) -> Candidates:
-    return Candidates((env.scene.tool,), (env.scene.object,), known=True)
+    present = env.scene.objects[env.objects_done()]
+    return Candidates((env.scene.tool,), (present.object,), known=True)
 
 
 def perceived_expert_category(env: gymnasium.Env) -> ExpertPolicy:
@@ -198,10 +126,12 @@ class PerceivedState:
         self.angle_error_deg = angle_error_deg
         self._memory: _Memory | None = None
         self._latest: WorldState | None = None
+        self.objects_done = 0
 
     def begin(self) -> None:
         """Begins an episode, of which nothing is known yet."""
         self._memory = self._latest = None
+        self.objects_done = 0
 
     def look(self, observation: dict[str, Any]) -> WorldState:
         """Returns the present state; the tool is looked for in the first observation only.
@@ -213,6 +143,9 @@ class PerceivedState:
         memory = self._memory
         if memory is None:
             memory = self._first(seen)
+        elif memory.seen.shows_another(seen):
+            self.objects_done += 1
+            memory = self._begin_object(seen, memory.tool)
         else:
             acted_on = memory.acted_on or seen.touches
             followed = memory.follower.follow(seen.object_W, memory.object, acted_on)
@@ -242,7 +175,12 @@ class PerceivedState:
             if len(points) < MIN_POINTS:
                 raise PolicyError(f"the {name} is out of view: {len(points)} points of it are seen")
         finder = Finder(self._task, self._candidates())
-        tool = finder.find_tool(seen.tool_E, seen.X_WE)
+        return self._begin_object(seen, finder.find_tool(seen.tool_E, seen.X_WE), finder)
+
+    def _begin_object(
+        self, seen: "_Seen", tool: Estimate, finder: Finder | None = None
+    ) -> "_Memory":
+        finder = finder or Finder(self._task, self._candidates())
         object = finder.find_object(seen.object_W, seen.X_WE)
         fixed = self._task.object_mount == "fixed"
         follower = Follower.beginning(object, seen.object_W, fixed)
@@ -291,6 +229,13 @@ class _Seen:
             tool_E=tool_E,
             object_W=X_WE.multiply(object_E.T).T,
         )
+
+    def shows_another(self, later: "_Seen") -> bool:
+        """Returns whether a later observation, of the next step, is of another object."""
+        if min(len(self.object_W), len(later.object_W)) < MIN_POINTS:
+            return False
+        way = np.median(later.object_W, axis=0) - np.median(self.object_W, axis=0)
+        return float(np.linalg.norm(way[:2])) > ANOTHER_M
 
     @property
     def touches(self) -> bool:

@@ -25,6 +25,7 @@ class EnvState:
         success_once: Whether they have held after any step.
         shown: What delayed cameras show; None where they show the present.
         handling: How the task was handled so far.
+        initial: State in which the present object's turn began; None where it is the start.
     """
 
     scene: Scene
@@ -34,6 +35,7 @@ class EnvState:
     success_once: bool
     shown: Capture | None = None
     handling: Handling = UNTOUCHED
+    initial: WorldState | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +45,9 @@ class EpisodeState:
     Attributes:
         task: The task.
         scene: The scene.
-        initial: State at the start of the episode.
+        initial: State at the start of the episode, or in which the present object's turn began.
         measurement: The present measurement.
+        objects_done: Number of objects of the scene that are done.
         outcome, steps_held, success_once, handling: See `EnvState`.
     """
 
@@ -56,11 +59,27 @@ class EpisodeState:
     steps_held: int = 0
     success_once: bool = False
     handling: Handling = UNTOUCHED
+    objects_done: int = 0
 
     @property
     def state(self) -> WorldState:
         """The present state."""
         return self.measurement.state
+
+    @property
+    def is_last_object(self) -> bool:
+        """Whether the episode is a success once the present object is done."""
+        return self.objects_done == len(self.scene.next_objects)
+
+    @property
+    def object_is_done(self) -> bool:
+        """Whether the next object's turn begins."""
+        return self.outcome == RUNNING and self.steps_held >= self.task.success_steps
+
+    @property
+    def max_steps(self) -> int:
+        """Time limit in steps: the task's for each object."""
+        return self.task.max_episode_steps * len(self.scene.objects)
 
     def lost_links(self) -> list[str]:
         """Returns the links of the object whose centre of mass is outside the workspace."""
@@ -88,7 +107,7 @@ class EpisodeState:
         outcome = RUNNING
         if now.lost_links():
             outcome = OBJECT_LOST
-        elif steps_held >= self.task.success_steps:
+        elif steps_held >= self.task.success_steps and self.is_last_object:
             outcome = SUCCESS
         elif is_last:
             outcome = TIME_LIMIT
@@ -96,10 +115,24 @@ class EpisodeState:
             now,
             outcome=outcome,
             steps_held=steps_held,
-            success_once=self.success_once or holds,
+            success_once=self.success_once or (holds and self.is_last_object),
             handling=self.handling.after(self.state, measurement.state),
         )
         return now, verdicts
+
+    def with_next_object(self, measurement: Measurement) -> "EpisodeState":
+        """Returns the episode at the same moment, at which the next object's turn begins.
+
+        Args:
+            measurement: What is measured of the same moment with this object in use.
+        """
+        return replace(
+            self,
+            measurement=measurement,
+            initial=measurement.state,
+            objects_done=self.objects_done + 1,
+            steps_held=0,
+        )
 
     def reward(self, before: "EpisodeState", dense: bool) -> float:
         """Returns the reward of the step that led here, see `fleet_tools.envs.rewards`."""
@@ -115,6 +148,10 @@ class EpisodeState:
             cameras: Intrinsics and poses of the cameras; empty without images.
         """
         verdict = conjunction(verdicts.values())
+        objects = len(self.scene.objects)
+        if objects > 1:
+            done = (self.objects_done + verdict.progress) / objects
+            verdict = Verdict(verdict.holds and self.is_last_object, done)
         gentle = is_gentle(self.task.name, verdict.holds, self.handling)
         return {
             "outcome": self.outcome,
@@ -127,4 +164,5 @@ class EpisodeState:
             "limits": self.state.limits(),
             "handling": self.handling.numbers() | ({} if gentle is None else {"gentle": gentle}),
             **({"cameras": cameras} if cameras else {}),
+            **({"objects_done": self.objects_done} if objects > 1 else {}),
         }

@@ -18,7 +18,10 @@ class Viewer(Protocol):
     """Who watches simulations, such as an observer or a renderer."""
 
     def enter(self, world: World) -> None:
-        """Prepares to show another world, of which a scene begins next."""
+        """Prepares to show another world, or the same with another object in use.
+
+        Of another world, a scene begins next; with another object, the scene goes on.
+        """
         ...
 
     def begin(self, scene: Scene) -> None:
@@ -58,6 +61,7 @@ class Stage:
         self._task, self._viewers, self._meshcat = task, tuple(viewers), meshcat
         self._robot, self._robot_visuals = robot, robot_visuals
         self.simulation: Simulation | None = None
+        self._entered: World | None = None
         self.substeps, self.engine = 1, Simulation
 
     def begin(self, scene: Scene) -> Simulation:
@@ -68,14 +72,26 @@ class Stage:
             SimulationError: No simulation can begin in the scene.
             MissingLibraryError, ForkedRendererError: A viewer cannot render here.
         """
-        simulation, models = self.simulation, (scene.tool, scene.object)
-        if simulation is not None and models == (simulation.scene.tool, simulation.scene.object):
+        simulation = self.simulation
+        if simulation is not None and scene.models == simulation.scene.models:
             simulation.reset(scene)
         else:
             simulation = self._another(scene)
+        self.show_object(simulation)
         for viewer in self._viewers:
             viewer.begin(scene)
         return simulation
+
+    def show_object(self, simulation: Simulation) -> None:
+        """Lets the viewers know which object is in use.
+
+        Args:
+            simulation: The present simulation.
+        """
+        if simulation.world is not self._entered:
+            for viewer in self._viewers:
+                viewer.enter(simulation.world)
+            self._entered = simulation.world
 
     def close(self) -> None:
         """Releases the simulation, and what the viewers hold; `begin` starts anew."""
@@ -85,25 +101,26 @@ class Stage:
 
     def _another(self, scene: Scene) -> Simulation:
         tool = find_task_model(self._task, "tool", scene.tool)
-        object = find_task_model(self._task, "object", scene.object)
+        object, *others = (
+            find_task_model(self._task, "object", each.object) for each in scene.objects
+        )
         self._release()
         world = build_world(
             self._task,
             self._robot,
             tool,
             object,
+            next_objects=others,
             meshcat=self._meshcat,
             robot_visuals=self._robot_visuals,
             substeps=self.substeps,
         )
-        simulation = self.engine(world, tool, object, scene)
-        for viewer in self._viewers:
-            viewer.enter(world)
+        simulation = self.engine(world, tool, object, scene, *([others] if others else []))
         self.simulation = simulation
         return simulation
 
     def _release(self) -> None:
-        self.simulation = None
+        self.simulation = self._entered = None
         # A diagram is megabytes in a few Python objects with cyclic references, so that Python
         # would collect a hundred of them too late.
         gc.collect()

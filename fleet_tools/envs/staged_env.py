@@ -20,6 +20,7 @@ from fleet_tools.envs.success import Verdict
 from fleet_tools.errors import ConfigError, EpisodeOverError, RenderServerError
 from fleet_tools.perception.camera_view import CameraView
 from fleet_tools.perception.display import HEIGHT, THIRD, WIDTH, find_view, show_table
+from fleet_tools.perception.measurement import Capture
 from fleet_tools.perception.observer import Observer
 from fleet_tools.perception.render_scene import VtkRenderer
 from fleet_tools.robot.arm import Arm
@@ -84,6 +85,14 @@ class StagedEnv(RecordedEnv):
             EpisodeOverError: No episode has begun.
         """
         return self._running()[0].measurement.state
+
+    def objects_done(self) -> int:
+        """Returns how many objects of the scene are done; the next one is in use.
+
+        Raises:
+            EpisodeOverError: No episode has begun.
+        """
+        return self._running()[0].objects_done
 
     def handling(self) -> Handling:
         """Returns how the task was handled so far in this episode.
@@ -161,6 +170,7 @@ class StagedEnv(RecordedEnv):
             episode.success_once,
             None if measurement.shown is measurement.latest else measurement.shown,
             episode.handling,
+            episode.initial if episode.objects_done else None,
         )
 
     def set_state(self, state: EnvState) -> Observation:
@@ -178,9 +188,12 @@ class StagedEnv(RecordedEnv):
         scene = check_scene(self.task, self.robot, state.scene)
         simulation, episode = self._begin(scene)
         simulation.restore(state.snapshot)
+        self._stage.show_object(simulation)
         episode = self._episode = replace(
             episode,
             measurement=self._observer.measure(simulation, scene, state.shown),
+            initial=episode.initial if state.initial is None else state.initial,
+            objects_done=simulation.objects_done,
             outcome=state.outcome,
             steps_held=state.steps_held,
             success_once=state.success_once,
@@ -255,13 +268,27 @@ class StagedEnv(RecordedEnv):
             show_table(self.meshcat, scene)
         measurement = self._observer.measure(simulation, scene)
         episode = EpisodeState(self.task, scene, measurement.state, measurement)
-        if lost := episode.lost_links():
+        workspace = self.task.workspace
+        if lost := [name for name, p_W in simulation.link_places() if not workspace.contains(p_W)]:
             raise ConfigError(
                 f"The scene of the task {self.task.name!r} begins with links of the object outside "
-                f"the workspace, {self.task.workspace}: {', '.join(lost)}. Move the object, or set "
+                f"the workspace, {workspace}: {', '.join(lost)}. Move the object, or set "
                 f"`workspace` in the task file."
             )
         return simulation, episode
+
+    def _with_next_object(self, episode: EpisodeState, earlier: Capture | None) -> EpisodeState:
+        """Returns the episode at the same moment with the next object in use.
+
+        Args:
+            episode: The episode, in which an object is done.
+            earlier: See `Observer.measure`.
+        """
+        simulation = self._running()[1]
+        simulation.use_next_object()
+        self._stage.show_object(simulation)
+        measured = self._observer.measure(simulation, episode.scene, earlier)
+        return episode.with_next_object(measured)
 
     def _observe(self, episode: EpisodeState) -> Observation:
         return observe(self._observables, episode.measurement)

@@ -57,6 +57,11 @@ class ToolUseEnv(StagedEnv):
     `action_clipped`, after a simulation error `error`. With images there is `cameras`, each with
     its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world.
 
+    A scene may have further objects (`Scene.next_objects`), all on the table from the start. Once
+    the success predicates have held for one, the next is in use: observations, predicates, rewards
+    and `info` are about it and compare with this moment. The last one done is the success, each has
+    the task's time limit, and `info` has the number of `objects_done`.
+
     Success terminates, and so does "object_lost": the object has left the task's workspace
     (`fleet_tools.config.geometry`), a failure with progress 0. The time limit and
     simulation errors truncate. The time limit is the task file's;
@@ -232,20 +237,24 @@ class ToolUseEnv(StagedEnv):
             simulation.step(executed.astype(np.float64) * self.action_scale, self._watcher)
             earlier = episode.measurement.latest
             measurement = self._observer.measure(simulation, episode.scene, earlier)
+            is_last = simulation.steps >= self.steps_at_most(episode.max_steps)
+            now, verdicts = episode.after(measurement, is_last)
+            reward = now.reward(episode, self.reward == "dense")
+            if now.object_is_done:
+                now = self._with_next_object(now, earlier)
+                verdicts = now.verdicts()
         except SimulationError as error:
             self._require_viewer()
             episode = self._episode = replace(episode, outcome=SIMULATION_ERROR)
             failed = dict.fromkeys(episode.verdicts(), Verdict(False, 0.0))
             info = self._info(episode, failed) | done | {"error": str(error)}
             return self._observe(episode), 0.0, False, True, info
-        is_last = simulation.steps >= self.steps_at_most(self.task.max_episode_steps)
-        now, verdicts = episode.after(measurement, is_last)
         self._episode = now
         if self.render_mode == "human":
             self.render()
         return (
             self._observe(now),
-            now.reward(episode, self.reward == "dense"),
+            reward,
             now.outcome in (SUCCESS, OBJECT_LOST),
             now.outcome == TIME_LIMIT,
             self._info(now, verdicts) | done,

@@ -12,6 +12,7 @@ import pydantic
 from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.values import Count, MisfitError, Value, parse
 from fleet_tools.evaluation.disturbances import Disturbances
+from fleet_tools.evaluation.level_scenes import NextObjects
 from fleet_tools.evaluation.protocol import AnyScenes, ProtocolFile
 
 
@@ -23,16 +24,20 @@ class OtherProtocol(Value):
 
 
 class Level(Value):
-    """A level of its own; tasks and randomization are the file's."""
+    """A level of its own; tasks, unless it names some of them, and randomization are the file's."""
 
     description: str
     """What is harder."""
     splits: Annotated[dict[str, AnyScenes], pydantic.Field(min_length=1)]
     """Scenes of each split; see `fleet_tools.sim.splits`."""
+    tasks: Annotated[tuple[str, ...], pydantic.Field(min_length=1)] | None = None
+    """Those of the file's tasks that it has; None for all."""
     sensors: SensorName | None = None
     """Depth cameras of all policies; None if whoever evaluates chooses them."""
     disturbances: Disturbances | None = None
     """What its scenes have beside the tasks'."""
+    next_objects: NextObjects | None = None
+    """Objects beside the first one; None for none."""
 
 
 def _kind(data: Any) -> str:
@@ -70,6 +75,11 @@ class LevelsFile(Value):
             for seed in (seed for each in scenes for seed in each.all_seeds()):
                 if (other := taken.setdefault(seed, name)) != name:
                     raise MisfitError(f"levels.{name}", f"it shares the seed {seed} with {other!r}")
+            others = set((isinstance(level, Level) and level.tasks) or ()) - set(self.tasks)
+            if others:
+                raise MisfitError(
+                    f"levels.{name}.tasks", f"{sorted(others)} are none of {list(self.tasks)}"
+                )
         return self
 
     def protocol_file(self, level: str) -> ProtocolFile | str:

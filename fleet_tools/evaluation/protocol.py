@@ -25,7 +25,8 @@ from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ResultError, require_name, shown
-from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
+from fleet_tools.evaluation.disturbances import Disturbances
+from fleet_tools.evaluation.level_scenes import NextObjects, SceneRules
 from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.splits import EVALUATION
@@ -151,6 +152,7 @@ class ProtocolFile(Value):
         splits: Scenes of each split; see `fleet_tools.sim.splits`.
         sensors: Depth cameras of all policies; None if whoever evaluates chooses them.
         disturbances: What its scenes have beside the tasks'.
+        next_objects: Objects beside the first one; None for none.
     """
 
     name: str
@@ -162,11 +164,14 @@ class ProtocolFile(Value):
     splits: Annotated[dict[str, AnyScenes], pydantic.Field(min_length=1)]
     sensors: Annotated[SensorName | None, STORED_IF_SET] = None
     disturbances: Annotated[Disturbances | None, STORED_IF_SET] = None
+    next_objects: Annotated[NextObjects | None, STORED_IF_SET] = None
 
     @pydantic.model_validator(mode="after")
     def _no_scene_twice(self) -> Self:
         if len(set(self.tasks)) < len(self.tasks):
             raise MisfitError("tasks", f"a task is given twice: {list(self.tasks)}")
+        if self.next_objects is not None and self.disturbances and self.disturbances.object_pushes:
+            raise MisfitError("next_objects", "a scene of several objects has no push on one")
         counted = [(k, each) for k, each in self.splits.items() if isinstance(each, Scenes)]
         end, before = EVALUATION.start, None
         for name, scenes in sorted(counted, key=lambda item: item[1].first_seed):
@@ -230,13 +235,20 @@ class Protocol(ProtocolFile):
             task: The trial's task, perhaps with the robot's numbers.
             trial: One of its trials.
         """
-        return disturbed_scene(
-            task,
-            trial.seed,
-            self.disturbances,
-            split=trial.split,
+        return self.scene_rules().draw(task, trial.seed, trial.split)
+
+    def scene_rules(self) -> SceneRules:
+        """Returns what all its scenes have in common."""
+        return SceneRules(
             randomization=self.randomization,
+            disturbances=self.disturbances,
+            next_objects=self.next_objects,
         )
+
+    def max_steps(self, task: TaskConfig) -> int:
+        """Returns the time limit of the episodes of a task, in steps."""
+        objects = 1 if self.next_objects is None else 1 + self.next_objects.number
+        return task.max_episode_steps * objects
 
     def trials(
         self, task: str | None = None, split: str | None = None, scenes: int | None = None

@@ -74,7 +74,7 @@ class ProtocolScenes(gymnasium.Wrapper[dict[str, Any], np.ndarray, dict[str, np.
         super().__init__(inner)
         self._config, self._next = inner.task, 0
         self.task, self.task_description = inner.task.name, inner.task.description
-        self.max_steps = self._max_episode_steps = inner.task.max_episode_steps
+        self.max_steps = self._max_episode_steps = self._protocol.max_steps(inner.task)
         self._features, self._vector, self._images = FeatureNames.of(inner.features), vector, images
         length = sum(int(np.prod(inner.features[name].shape)) for name in self._features.state)
         of_entries = {**self._features.color_images, **self._features.others}

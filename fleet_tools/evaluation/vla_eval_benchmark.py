@@ -52,7 +52,7 @@ class ToolUseBenchmark:
         self._trials: dict[str, list[Trial]] = {}
         for trial in loaded.trials(split=split):
             self._trials.setdefault(f"{trial.task}/{trial.split}", []).append(trial)
-        self._max_steps = max(loaded.load_task(task).max_episode_steps for task in loaded.tasks)
+        self._max_steps = max(loaded.max_steps(loaded.load_task(task)) for task in loaded.tasks)
         self._chosen = {"protocol": protocol, "level": level, **env_kwargs}
         self._present: tuple[str, ProtocolScenes] | None = None
         self._episode: tuple[dict[str, Any], dict[str, Any], bool] | None = None

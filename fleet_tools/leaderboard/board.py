@@ -101,7 +101,7 @@ class Board:
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol of the first level, whose tasks all have."""
+        """The protocol of the first level, which has all tasks of the others."""
         return self.levels[0].protocol
 
     @property

@@ -18,7 +18,7 @@ from fleet_tools.envs.outcomes import (
     WORKER_ERROR,
 )
 from fleet_tools.evaluation.admission import missing_keys, other_robot, other_sensors
-from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
+from fleet_tools.evaluation.level_scenes import SceneRules
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
@@ -260,25 +260,12 @@ def _agree(name: str, claimed: Mapping[str, object], computed: Mapping[str, obje
 def _drawn_scene(protocol: Protocol, task: str, split: str, index: int) -> tuple[str, str, str]:
     """Returns tool, object and digest of a trial's scene."""
     seed, given = protocol.splits[split].seeds(task)[index], protocol.own_file(task) or task
-    return _sampled_scene(given, split, seed, _rules(protocol))
-
-
-def _rules(protocol: Protocol) -> str:
-    """Returns all that scenes depend on beside task, split and seed, as text."""
-    return protocol.model_dump_json(include={"randomization", "disturbances"})
+    return _sampled_scene(given, split, seed, protocol.scene_rules().to_json())
 
 
 @functools.lru_cache(maxsize=100_000)
 def _sampled_scene(task: str | TaskFile, split: str, seed: int, rules: str) -> tuple[str, str, str]:
-    given = json.loads(rules)
-    disturbances = given.get("disturbances")
-    scene = disturbed_scene(
-        _task(task),
-        seed,
-        disturbances and parse(Disturbances, disturbances, "The protocol"),
-        split=split,
-        randomization=given["randomization"],
-    )
+    scene = parse(SceneRules, json.loads(rules), "The protocol").draw(_task(task), seed, split)
     return scene.tool, scene.object, scene.digest()
 
 

@@ -21,6 +21,8 @@ CHANNELS: tuple[Channel, ...] = get_args(Channel)
 BACKGROUND, ROBOT, TOOL, OBJECT = range(4)
 SEGMENTS = ("background", "robot", "tool", "object")
 """Names of the values of a segmentation; the table is background."""
+OTHER_OBJECT = len(SEGMENTS)
+"""Stands for an object that is not in use, which a segmentation shows as background."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from fleet_tools.perception.camera_view import (
     BACKGROUND,
     BOX_CORNERS,
     OBJECT,
+    OTHER_OBJECT,
     ROBOT,
     TOOL,
     CameraView,
@@ -52,7 +53,7 @@ from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
 
 MAX_LINKS = 16
-"""Largest number of visible links of tool and object together."""
+"""Largest number of visible links of tool and objects together."""
 
 _PERMANENT = (BACKGROUND, ROBOT)
 
@@ -148,6 +149,7 @@ class RenderScene:
         by_segment = {
             TOOL: (shown(scene.tool_tint), PLAIN),
             OBJECT: (shown(scene.object_tint), PLAIN),
+            OTHER_OBJECT: (shown(scene.object_tint), PLAIN),
             BACKGROUND: (shown(scene.table_tint), scene.table_texture),
         }
         graph, source, context = self.scene_graph, self.source, self.context
@@ -203,7 +205,7 @@ class RenderScene:
         p_W = [
             query.GetPoseInWorld(link.frame).multiply(link.boxes).T
             for link in self.links
-            if link.segment not in _PERMANENT
+            if link.segment in (TOOL, OBJECT)
         ]
         return np.concatenate([np.zeros((0, 3)), *p_W]).reshape(-1, 8, 3)
 
@@ -228,7 +230,8 @@ class RenderScene:
             corners = (BOX_CORNERS * box.half_width()).T
             boxes.append((X_BG @ box.pose()).multiply(corners))
             properties = PerceptionProperties(inspector.GetPerceptionProperties(shape))
-            properties.UpdateProperty("label", "id", RenderLabel(segment))
+            label = BACKGROUND if segment == OTHER_OBJECT else segment
+            properties.UpdateProperty("label", "id", RenderLabel(label))
             instance = GeometryInstance(X_BG, inspector.GetShape(shape), inspector.GetName(shape))
             instance.set_perception_properties(properties)
             if context is None:
@@ -290,6 +293,7 @@ class VtkRenderer:
         require_gl()
         self._shadows, self._shown = shadows, shown
         self._render_scene: RenderScene | None = None
+        self._scene: Scene | None = None
         self._unpainted: Scene | None = None
 
     def enter(self, world: World) -> None:
@@ -302,10 +306,11 @@ class VtkRenderer:
         if self._render_scene is None:
             self._render_scene = RenderScene(world, shadows=self._shadows)
         self._render_scene.enter(world)
+        self._unpainted = self._scene
 
     def begin(self, scene: Scene) -> None:
         """Begins an episode in a scene of this world."""
-        self._unpainted = scene
+        self._scene = self._unpainted = scene
 
     def images(
         self, physics: QueryObject, views: Iterable[CameraView], channels: Collection[str]

@@ -21,7 +21,7 @@ from pydrake.geometry import (
 )
 
 from fleet_tools.errors import ConfigError
-from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, ROBOT, TOOL
+from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, OTHER_OBJECT, ROBOT, TOOL
 from fleet_tools.sim.mesh_reading import read_parts, to_model_frame
 from fleet_tools.sim.world import World
 
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 
 def visible_frames(world: World) -> Iterator[tuple[FrameId, int]]:
-    """Yields the frame of each visible link, and its segment."""
+    """Yields the frame of each visible link, and its segment, or `OTHER_OBJECT`."""
     inspector = world.scene_graph.model_inspector()
-    segments = {world.arm: ROBOT, world.tool: TOOL, world.object: OBJECT}
+    segments = dict.fromkeys(world.objects, OTHER_OBJECT)
+    segments |= {world.arm: ROBOT, world.tool: TOOL, world.object: OBJECT}
     for frame in inspector.GetAllFrameIds():
         if inspector.NumGeometriesForFrameWithRole(frame, Role.kPerception):
             body = world.plant.GetBodyFromFrameId(frame)

@@ -51,8 +51,16 @@ def add_object(
     scene_graph: SceneGraph,
     object: Model,
     mount: Literal["fixed", "free"],
+    number: int = 0,
 ) -> tuple[ModelInstanceIndex, FixedOffsetFrame | None]:
     """Adds the object to a plant.
+
+    Args:
+        plant: Plant that is not finalized yet.
+        scene_graph: Its scene graph.
+        object: Model of the object.
+        mount: Whether it is fixed to the world.
+        number: Number of objects before it; names tell them apart.
 
     Returns:
         The object's instance, and the frame with which it is fixed to the world, with an adjustable
@@ -61,10 +69,13 @@ def add_object(
     Raises:
         FleetToolsError: The model cannot be read or drawn, or it is not complete.
     """
-    instance = add_model(plant, scene_graph, object, "object")
+    suffix = f"_{number + 1}" if number else ""
+    instance = add_model(plant, scene_graph, object, f"object{suffix}")
     if mount == "free":
         return instance, None
-    frame = plant.AddFrame(FixedOffsetFrame("mount", plant.world_frame(), RigidTransform()))
+    frame = plant.AddFrame(
+        FixedOffsetFrame(f"mount{suffix}", plant.world_frame(), RigidTransform())
+    )
     plant.WeldFrames(frame, model_frame(plant, instance))
     return instance, frame
 

@@ -42,18 +42,20 @@ def check_scene(task: TaskConfig, robot: Arm, given: Scene | Mapping[str, Any]) 
         )
     require_positions(robot, scene.initial_joints_rad, "The scene")
     resistances = list(task.randomization.joint_resistance)
-    if set(scene.joint_resistance) != set(resistances):
-        raise ConfigError(
-            f"The scene gives the resistance of the joints {list(scene.joint_resistance)}; "
-            f"the task {task.name!r} has {resistances}."
-        )
+    for each in scene.objects:
+        if set(each.joint_resistance) != set(resistances):
+            raise ConfigError(
+                f"The scene gives the resistance of the joints {list(each.joint_resistance)}; "
+                f"the task {task.name!r} has {resistances}."
+            )
     if scene.cameras.keys() != task.cameras.keys():
         raise ConfigError(
             f"The scene places the cameras {list(scene.cameras)}; the task {task.name!r} has "
             f"{list(task.cameras)}."
         )
     find_task_model(task, "tool", scene.tool)
-    find_task_model(task, "object", scene.object)
+    for each in scene.objects:
+        find_task_model(task, "object", each.object)
     return scene
 
 
@@ -64,14 +66,14 @@ class ModelDefaults:
     Attributes:
         inertias: Spatial inertia of each body, by model instance.
         proximity: Proximity properties of each collision geometry, by model instance.
-        free_bodies: X_OB of the object's floating bodies.
-        resistance: Effort limits of the object's brakes by joint name, N or N m.
+        free_bodies: X_OB of the floating bodies of each object, by model instance.
+        resistance: Effort limits of its brakes by joint name, N or N m, likewise.
     """
 
     inertias: dict[ModelInstanceIndex, list[tuple[RigidBody, SpatialInertia]]]
     proximity: dict[ModelInstanceIndex, list[tuple[GeometryId, ProximityProperties]]]
-    free_bodies: list[tuple[RigidBody, RigidTransform]]
-    resistance: dict[str, float]
+    free_bodies: dict[ModelInstanceIndex, list[tuple[RigidBody, RigidTransform]]]
+    resistance: dict[ModelInstanceIndex, dict[str, float]]
 
 
 def read_defaults(world: World, root: Context) -> ModelDefaults:
@@ -83,7 +85,7 @@ def read_defaults(world: World, root: Context) -> ModelDefaults:
     """
     plant, inspector = world.plant, world.scene_graph.model_inspector()
     context = plant.GetMyContextFromRoot(root)
-    instances = (world.tool, world.object)
+    instances = (world.tool, *(each.object for each in world.in_turn()))
     return ModelDefaults(
         inertias={
             instance: [
@@ -100,12 +102,20 @@ def read_defaults(world: World, root: Context) -> ModelDefaults:
             ]
             for instance in instances
         },
-        free_bodies=[
-            (body, body.EvalPoseInWorld(context))
-            for body in world.bodies(world.object)
-            if body.is_floating_base_body()
-        ],
-        resistance={name: brake.effort_limit() for name, brake in world.adjustable.brakes.items()},
+        free_bodies={
+            each.object: [
+                (body, body.EvalPoseInWorld(context))
+                for body in world.bodies(each.object)
+                if body.is_floating_base_body()
+            ]
+            for each in world.in_turn()
+        },
+        resistance={
+            each.object: {
+                name: brake.effort_limit() for name, brake in each.adjustable.brakes.items()
+            }
+            for each in world.in_turn()
+        },
     )
 
 
@@ -114,7 +124,7 @@ def apply_scene(scene: Scene, world: World, defaults: ModelDefaults, root: Conte
 
     Args:
         scene: The scene.
-        world: The world, built for the scene's tool and object.
+        world: The world, built for the scene's tool and objects.
         defaults: The values of its model files.
         root: Context of its diagram.
     """
@@ -123,36 +133,39 @@ def apply_scene(scene: Scene, world: World, defaults: ModelDefaults, root: Conte
     root.SetTime(0.0)
     world.plant.SetPositions(context, world.arm, scene.initial_joints_rad)
     world.adjustable.grasp_frame.SetPoseInParentFrame(context, scene.tool_in_hand.to_transform())
-    place_object(scene, world, defaults, root)
+    place_objects(scene, world, defaults, root)
+    objects = list(zip(world.in_turn(), scene.objects, strict=True))
     for instance, scale in (
         (world.tool, scene.tool_mass_scale),
-        (world.object, scene.object_mass_scale),
+        *((each.object, of.object_mass_scale) for each, of in objects),
     ):
         _scale_masses(defaults.inertias[instance], scale, context)
     if world.adjustable.gyroscopic is not None:
         world.adjustable.gyroscopic.read_inertias(world.plant, root)
     for instance, scale in (
         (world.tool, scene.tool_friction_scale),
-        (world.object, scene.object_friction_scale),
+        *((each.object, of.object_friction_scale) for each, of in objects),
     ):
         _scale_friction(defaults.proximity[instance], scale, world, root)
-    for name, brake in world.adjustable.brakes.items():
-        # The limit belongs to the plant, not to its context.
-        brake.set_effort_limit(scene.joint_resistance.get(name, defaults.resistance[name]))
+    for each, of in objects:
+        for name, resistance in defaults.resistance[each.object].items():
+            # The limit belongs to the plant, not to its context.
+            brake = each.adjustable.brakes[name]
+            brake.set_effort_limit(of.joint_resistance.get(name, resistance))
     payload = [body.index() for body in world.bodies(world.tool)]
     M_E = world.plant.CalcSpatialInertia(context, world.hand(), payload)
     world.adjustable.arm_model.set_payload(M_E)
 
 
-def place_object(scene: Scene, world: World, defaults: ModelDefaults, root: Context) -> None:
-    """Puts the object where it is at the start of the episode."""
+def place_objects(scene: Scene, world: World, defaults: ModelDefaults, root: Context) -> None:
+    """Puts the objects where they are at the start of the episode."""
     context = world.plant.GetMyMutableContextFromRoot(root)
-    X_WO = scene.object_pose.to_transform()
-    mount = world.adjustable.mount_frame
-    if mount is not None:
-        mount.SetPoseInParentFrame(context, X_WO)
-    for body, X_OB in defaults.free_bodies:
-        world.plant.SetFreeBodyPose(context, body, X_WO @ X_OB)
+    for each, of in zip(world.in_turn(), scene.objects, strict=True):
+        X_WO, mount = of.object_pose.to_transform(), each.adjustable.mount_frame
+        if mount is not None:
+            mount.SetPoseInParentFrame(context, X_WO)
+        for body, X_OB in defaults.free_bodies[each.object]:
+            world.plant.SetFreeBodyPose(context, body, X_WO @ X_OB)
 
 
 def move_object(p_W: Sequence[float], world: World, defaults: ModelDefaults, root: Context) -> None:
@@ -161,7 +174,7 @@ def move_object(p_W: Sequence[float], world: World, defaults: ModelDefaults, roo
     X, mount = RigidTransform(p_W), world.adjustable.mount_frame
     if mount is not None:
         mount.SetPoseInParentFrame(context, X @ mount.GetPoseInParentFrame(context))
-    for body, _ in defaults.free_bodies:
+    for body, _ in defaults.free_bodies[world.object]:
         world.plant.SetFreeBodyPose(context, body, X @ body.EvalPoseInWorld(context))
 
 

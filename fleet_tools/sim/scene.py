@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pydantic
@@ -85,7 +85,23 @@ class ObjectForce(ExternalForce):
 
 MOST_FORCES = 16
 """Largest number of forces on hand or object in a scene."""
+MOST_OBJECTS = 4
+"""Largest number of objects in a scene."""
 _Several = pydantic.Field(max_length=MOST_FORCES)
+
+
+class NextObject(Value):
+    """Another object of a scene; its fields mean what they mean in `Scene`."""
+
+    object: str
+    object_pose: GivenPose
+    object_mass_scale: Number
+    object_friction_scale: Number
+    joint_resistance: dict[str, Number]
+
+    _in_range = pydantic.field_validator(
+        "object_pose", "object_mass_scale", "object_friction_scale", "joint_resistance"
+    )(require_range)
 
 
 class Scene(Value):
@@ -126,8 +142,29 @@ class Scene(Value):
     """Forces on the hand during the episode; a task draws none, a protocol's level may."""
     object_forces: Annotated[tuple[ObjectForce, ...], _Several, STORED_IF_SET] = ()
     """Forces on the object, likewise."""
+    next_objects: Annotated[
+        tuple[NextObject, ...], pydantic.Field(max_length=MOST_OBJECTS - 1), STORED_IF_SET
+    ] = ()
+    """Further objects on the table, to be used one after another once the first is done; a task
+    draws none, a protocol's level may. Tints are the first one's."""
 
     _in_range = pydantic.field_validator(*RANGES)(require_range)
+
+    @pydantic.model_validator(mode="after")
+    def _one_object_is_pushed(self) -> Self:
+        if self.next_objects and (self.push is not None or self.object_forces):
+            raise MisfitError("next_objects", "a scene of several objects has no push on one")
+        return self
+
+    @property
+    def objects(self) -> "tuple[Scene | NextObject, ...]":
+        """The objects in their order, each with the fields of `NextObject`."""
+        return (self, *self.next_objects)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the tool and of the objects, for which a world is built."""
+        return (self.tool, *(each.object for each in self.objects))
 
 
 def sample_scene(

@@ -1,24 +1,22 @@
 """The simulation of one episode after another: a scene in, control steps, states out."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from pydrake.common.value import AbstractValue
 from pydrake.geometry import QueryObject
 from pydrake.math import RigidTransform
-from pydrake.multibody.plant import MultibodyPlant
-from pydrake.multibody.tree import Frame, ModelInstanceIndex, RigidBody
+from pydrake.multibody.tree import RigidBody
 from pydrake.systems.analysis import Simulator
 
 from fleet_tools.errors import SimulationError
 from fleet_tools.robot.controller import Reference, within_limits
 from fleet_tools.robot.osc import external_wrench
 from fleet_tools.sim.add_models import model_frame
-from fleet_tools.sim.apply_scene import apply_scene, move_object, place_object, read_defaults
+from fleet_tools.sim.apply_scene import apply_scene, move_object, place_objects, read_defaults
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_hint, contact_surface_error
-from fleet_tools.sim.contacts import JointContact, find_contacts, total_wrench
+from fleet_tools.sim.contacts import find_contacts, total_wrench
 from fleet_tools.sim.external_forces import (
     NO_FORCES,
     PORT,
@@ -29,10 +27,10 @@ from fleet_tools.sim.external_forces import (
 )
 from fleet_tools.sim.free_rotation import normalize_quaternions
 from fleet_tools.sim.hand_force import NO_CONTACT
-from fleet_tools.sim.motion_tables import PartMotion
+from fleet_tools.sim.object_in_use import ObjectInUse, Points, attached_points
 from fleet_tools.sim.scene import Push, Scene
 from fleet_tools.sim.world import World
-from fleet_tools.sim.world_state import Snapshot, WorldState
+from fleet_tools.sim.world_state import OTHER, Snapshot, WorldState
 
 
 class Simulation:
@@ -43,9 +41,11 @@ class Simulation:
         tool: Model of its tool.
         object: Model of its object.
         scene: The first scene.
+        next_objects: Models of its further objects.
 
     Attributes:
-        world, tool, object: As given.
+        world, object: As given, or of the further object that is in use.
+        tool: As given.
         scene: The present scene.
 
     Raises:
@@ -53,31 +53,29 @@ class Simulation:
         SimulationError: Drake cannot begin in the scene.
     """
 
-    def __init__(self, world: World, tool: Model, object: Model, scene: Scene) -> None:
-        self.world, self.tool, self.object = world, tool, object
+    def __init__(
+        self,
+        world: World,
+        tool: Model,
+        object: Model,
+        scene: Scene,
+        next_objects: Sequence[Model] = (),
+    ) -> None:
+        self.tool, models = tool, (object, *next_objects)
+        self._files = [each.file for each in (tool, *models)]
         try:
             self._simulator = Simulator(world.diagram)
         except RuntimeError as error:
-            raise contact_surface_error(error, [tool.file, object.file]) from error
+            raise contact_surface_error(error, self._files) from error
         self._root = self._simulator.get_mutable_context()
         self._context = world.plant.GetMyMutableContextFromRoot(self._root)
-        plant = world.plant
         self._hand = world.hand()
-        self._tool_points = _attached_points(plant, world.tool, tool)
-        self._object_points = _attached_points(plant, world.object, object)
-        self._object_joints = [
-            joint
-            for joint in map(plant.get_joint, plant.GetJointIndices(world.object))
-            if joint.num_positions() == 1
+        self._tool_points = attached_points(world.plant, world.tool, tool)
+        self._objects = [
+            ObjectInUse(each, model, self._root)
+            for each, model in zip(world.in_turn(), models, strict=True)
         ]
-        self._joint_contact = JointContact(
-            plant, world.object, self._object_joints, world.impulse_meter, self._root
-        )
-        self._part_motion = None
-        if world.part_motion is not None:
-            context = world.part_motion.GetMyMutableContextFromRoot(self._root)
-            self._part_motion = world.part_motion, context
-        self._links = list(world.bodies(world.object))
+        self._use(0)
         self._limit_times = world.limit_meter.GetMyMutableContextFromRoot(self._root)
         self._defaults = read_defaults(world, self._root)
         self.reset(scene)
@@ -90,6 +88,7 @@ class Simulation:
         """
         self._step, self._hand_forces = 0, NO_CONTACT
         self.scene = scene
+        self._use(0)
         try:
             apply_scene(scene, self.world, self._defaults, self._root)
             self._push_on(NO_FORCES)
@@ -119,12 +118,13 @@ class Simulation:
             self._push(push)
         self._push_on_in(self._step)
         self._start_motion(delta)
-        self._joint_contact.set_impulse(0.0)
+        self._object.contact.set_impulse(0.0)
         self._set_limit_times(np.zeros(3 * self.world.robot.num_joints))
         if watcher is not None:
             self._simulator.set_monitor(lambda _: watcher(self))
         try:
-            self.world.hand_force.begin(self._root)
+            for each in self._objects:
+                each.world.hand_force.begin(self._root)
             self._simulator.AdvanceTo(self.world.simulated_until(self._step))
         except RuntimeError as error:
             raise self._drake_error("finish", error) from error
@@ -138,8 +138,29 @@ class Simulation:
             self._root,
             self.world.adjustable.arm_model,
             self._forces.hand_N,
-            link_forces(self._links, self._forces, self._context).sum(axis=0),
+            link_forces(self._object.links, self._forces, self._context).sum(axis=0),
         )
+
+    def use_next_object(self) -> None:
+        """Lets the next object be the one that is in use; nothing moves.
+
+        What the state tells of it begins now: impulses and motion by part are those since now.
+
+        Raises:
+            IndexError: There is none.
+        """
+        self._use(self.objects_done + 1)
+        self._object.begin()
+
+    def link_places(self) -> list[tuple[str, np.ndarray]]:
+        """Returns name and place of the centre of mass, (3,), m, of each link of all objects."""
+        found = [each.link_motions(self._context) for each in self._objects]
+        return [(name, p_W) for links in found for name, (p_W, _) in links.items()]
+
+    @property
+    def objects_done(self) -> int:
+        """Number of objects before the one that is in use."""
+        return self._number
 
     @property
     def steps(self) -> int:
@@ -173,10 +194,11 @@ class Simulation:
             step=self._step,
             x=x,
             reference=self._reference,
-            impulse=self._joint_contact.impulse(),
-            attribution=self._attribution(),
+            impulse=self._object.contact.impulse(),
+            attribution=self._object.attribution(),
             hand_forces=self._hand_forces,
             limit_times=self._limits_bound(),
+            objects_done=self.objects_done,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -187,9 +209,10 @@ class Simulation:
         """
         if not np.isfinite(snapshot.x).all():
             raise SimulationError(f"The snapshot is not finite: {snapshot.x}")
+        self._use(0)
         self._step = snapshot.step
         self._root.SetTime(self.world.simulated_until(self._step))
-        place_object(self.scene, self.world, self._defaults, self._root)
+        place_objects(self.scene, self.world, self._defaults, self._root)
         push = self.scene.push
         if push is not None and self._step_of(push) <= snapshot.step:
             move_object(push.translation_m, self.world, self._defaults, self._root)
@@ -198,13 +221,12 @@ class Simulation:
         self._push_on(NO_FORCES)
         self._start_motion(np.zeros(6))
         self._simulator.Initialize()
+        self._use(snapshot.objects_done)
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._push_on_in(snapshot.step)
         self._follow(snapshot.reference)
-        self._joint_contact.set_impulse(snapshot.impulse)
-        if self._part_motion is not None:
-            _, context = self._part_motion
-            context.SetDiscreteState(snapshot.attribution)
+        self._object.contact.set_impulse(snapshot.impulse)
+        self._object.set_attribution(snapshot.attribution)
         self._hand_forces = snapshot.hand_forces
         self._set_limit_times(snapshot.limit_times)
 
@@ -238,23 +260,17 @@ class Simulation:
             F_E=np.concatenate([R_EW @ F_W[:3], R_EW @ F_W[3:]]),
             p_W_tool=self._locate(self._tool_points),
             X_WO=model_frame(plant, world.object).CalcPoseInWorld(context),
-            p_W_object=self._locate(self._object_points),
-            object_joints={j.name(): j.GetOnePosition(context) for j in self._object_joints},
+            p_W_object=self._locate(self._object.points),
+            object_joints={j.name(): j.GetOnePosition(context) for j in self._object.joints},
             contacts=frozenset(
                 _sorted(self._body_name(pair.A), self._body_name(pair.B)) for pair in contacts
             ),
             F_W_tool=total_wrench(contacts, world.tool, world.object, X_WE.translation()),
-            object_joint_forces=self._joint_contact.forces(),
-            object_joint_impulses=self._joint_contact.impulses(),
+            object_joint_forces=self._object.contact.forces(),
+            object_joint_impulses=self._object.contact.impulses(),
             V_WE=self._hand.CalcSpatialVelocityInWorld(context).get_coeffs(),
-            links={
-                body.name(): (
-                    body.EvalPoseInWorld(context) @ body.CalcCenterOfMassInBodyFrame(context),
-                    body.CalcCenterOfMassTranslationalVelocityInWorld(context),
-                )
-                for body in world.bodies(world.object)
-            },
-            part_motion=self._motion_by_part(),
+            links=self._object.link_motions(context),
+            part_motion=self._object.motion_by_part(),
             hand_forces=self._hand_forces,
             motion_scale=self._reference.scale,
             limit_times={"position": position, "velocity": velocity, "torque": torque},
@@ -266,11 +282,7 @@ class Simulation:
 
     def _push(self, push: Push) -> None:
         """Moves the object, which is nobody's doing."""
-        attribution = nullcontext()
-        if self._part_motion is not None:
-            meter, context = self._part_motion
-            attribution = meter.unattributed(context)
-        with attribution:
+        with self._object.unattributed():
             move_object(push.translation_m, self.world, self._defaults, self._root)
 
     def _push_on_in(self, step: int) -> None:
@@ -284,32 +296,27 @@ class Simulation:
         plant, context = self.world.plant, self._context
         port = self.world.diagram.GetInputPort(PORT)
         value = self.world.diagram.AllocateInputAbstract(port)
-        value.set_value(drake_forces(plant, self._hand, self._links, now, context))
+        links = self._object.links
+        value.set_value(drake_forces(plant, self._hand, links, now, context))
         port.FixValue(self._root, value)
-        if self._part_motion is not None:
-            meter, meter_context = self._part_motion
-            meter.set_external_forces(meter_context, link_forces(self._links, now, context))
+        for each in self._objects:  # where there are several, the force on each is zero
+            each.set_external_forces(link_forces(each.links, now, context))
 
-    def _motion_by_part(self) -> dict[str, PartMotion]:
-        if self._part_motion is None:
-            return {}
-        meter, context = self._part_motion
-        return meter.motion(context)
-
-    def _attribution(self) -> np.ndarray:
-        if self._part_motion is None:
-            return np.zeros(0)
-        _, context = self._part_motion
-        return context.get_discrete_state_vector().CopyToVector()
+    def _use(self, number: int) -> None:
+        """Lets an object be the one that is in use."""
+        self._number, self._object = number, self._objects[number]
+        self.world, self.object = self._object.world, self._object.model
 
     def _drake_error(self, verb: str, error: RuntimeError) -> SimulationError:
-        hint = contact_hint(error, [self.tool.file, self.object.file])
+        hint = contact_hint(error, self._files)
         return SimulationError(f"Drake could not {verb} step {self._step}: {error}{hint}")
 
     def _body_name(self, body: RigidBody) -> str:
         instance = body.model_instance()
         if instance == self.world.object:
             return f"object/{body.name()}"
+        if instance in self.world.objects:
+            return OTHER
         return {self.world.arm: "robot", self.world.tool: "tool"}.get(instance, "table")
 
     def _start_motion(self, delta: np.ndarray) -> None:
@@ -331,23 +338,11 @@ class Simulation:
     def _set_limit_times(self, seconds: np.ndarray) -> None:
         self.world.limit_meter.set_integral_value(self._limit_times, seconds)
 
-    def _locate(self, points: dict[str, tuple[Frame, np.ndarray]]) -> dict[str, np.ndarray]:
+    def _locate(self, points: Points) -> dict[str, np.ndarray]:
         return {
             name: frame.CalcPoseInWorld(self._context) @ position
             for name, (frame, position) in points.items()
         }
-
-
-def _attached_points(
-    plant: MultibodyPlant, instance: ModelInstanceIndex, model: Model
-) -> dict[str, tuple[Frame, np.ndarray]]:
-    return {
-        name: (
-            plant.GetBodyByName(keypoint.link, instance).body_frame(),
-            np.array(keypoint.position),
-        )
-        for name, keypoint in model.labels.keypoints.items()
-    }
 
 
 def _sorted(one: str, other: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """The Drake diagram of arm, tool, object and table, built once for a pair of models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +95,9 @@ class World:
         adjustable: What a scene adjusts.
         control_rate_hz: Control rate of the task.
         substeps: Number of time steps of the dynamics in a period of the controller.
+        objects: Model instances of all objects.
+        next: The same world where the next object is the one in use; None for the last one. What is
+            an object's (`object`, its meters, mount and brakes) is then the next one's.
     """
 
     robot: Arm
@@ -111,6 +114,14 @@ class World:
     adjustable: AdjustableParts
     control_rate_hz: float
     substeps: int
+    objects: tuple[ModelInstanceIndex, ...]
+    next: "World | None" = None
+
+    def in_turn(self) -> Iterator["World"]:
+        """Yields this world, then with each of the next objects in use."""
+        yield self
+        if self.next is not None:
+            yield from self.next.in_turn()
 
     def simulated_until(self, control_steps: int) -> float:
         """Returns the time up to which Drake simulates some control steps, s.
@@ -142,6 +153,7 @@ def build_world(
     tool: Model,
     object: Model,
     *,
+    next_objects: Sequence[Model] = (),
     meshcat: Meshcat | None = None,
     robot_visuals: str = LIGHT,
     substeps: int = 1,
@@ -153,6 +165,7 @@ def build_world(
         robot: The arm.
         tool: Model of the tool.
         object: Model of the object.
+        next_objects: Models of further objects, in the order in which they are to be used.
         meshcat: Viewer to which the diagram publishes.
         robot_visuals: Name of the arm's visual meshes.
         substeps: Number of time steps of the dynamics in a period of the controller, which remains
@@ -179,39 +192,55 @@ def build_world(
     _add_table(plant, arm)
     hand = plant.GetFrameByName(robot.end_effector, arm)
     tool_instance, grasp_frame = add_tool(plant, scene_graph, tool, hand)
-    object_instance, mount_frame = add_object(plant, scene_graph, object, task.object_mount)
+    objects = [
+        (each, *add_object(plant, scene_graph, each, task.object_mount, number))
+        for number, each in enumerate((object, *next_objects))
+    ]
     complete_contact(plant, scene_graph, tool_instance, tool.file)
-    complete_contact(plant, scene_graph, object_instance, object.file)
+    for model, instance, _ in objects:
+        complete_contact(plant, scene_graph, instance, model.file)
     plant.Finalize()
     _ignore_contact_within_robot(plant, scene_graph, arm, tool_instance)
-    brakes = _find_brakes(plant, object_instance, task, object)
+    brakes = [_find_brakes(plant, instance, task, model) for model, instance, _ in objects]
     arm_model, limit_meter = _add_controller(builder, plant, arm, robot)
-    _hold_brakes_still(builder, plant, object_instance)
+    for _, instance, _ in objects:
+        _hold_brakes_still(builder, plant, instance)
     builder.ExportInput(plant.get_applied_spatial_force_input_port(), EXTERNAL_FORCES)
     gyroscopic = add_gyroscopic_correction(builder, plant)
-    impulse_meter = add_impulse_meter(builder, plant, object_instance)
-    part_motion = add_part_motion_meter(
-        builder, plant, arm, (tool_instance, tool), (object_instance, object), task.tool_parts
-    )
-    hand_force = add_hand_force_log(builder, plant, arm, part_motion)
+    meters = []
+    for model, instance, _ in objects:
+        impulse_meter = add_impulse_meter(builder, plant, instance)
+        part_motion = add_part_motion_meter(
+            builder, plant, arm, (tool_instance, tool), (instance, model), task.tool_parts
+        )
+        hand_force = add_hand_force_log(builder, plant, arm, part_motion)
+        meters.append((impulse_meter, part_motion, hand_force))
     if meshcat is not None:
         MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
-    return World(
-        robot=robot,
-        diagram=builder.Build(),
-        plant=plant,
-        scene_graph=scene_graph,
-        arm=arm,
-        tool=tool_instance,
-        object=object_instance,
-        impulse_meter=impulse_meter,
-        part_motion=part_motion,
-        hand_force=hand_force,
-        limit_meter=limit_meter,
-        adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes, gyroscopic),
-        control_rate_hz=task.control_rate_hz,
-        substeps=substeps,
-    )
+    diagram, world = builder.Build(), None
+    for k in reversed(range(len(objects))):
+        _, instance, mount_frame = objects[k]
+        impulse_meter, part_motion, hand_force = meters[k]
+        world = World(
+            robot=robot,
+            diagram=diagram,
+            plant=plant,
+            scene_graph=scene_graph,
+            arm=arm,
+            tool=tool_instance,
+            object=instance,
+            impulse_meter=impulse_meter,
+            part_motion=part_motion,
+            hand_force=hand_force,
+            limit_meter=limit_meter,
+            adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes[k], gyroscopic),
+            control_rate_hz=task.control_rate_hz,
+            substeps=substeps,
+            objects=tuple(instance for _, instance, _ in objects),
+            next=world,
+        )
+    assert world is not None  # there is at least one object
+    return world
 
 
 def _scene_graph_config() -> SceneGraphConfig:

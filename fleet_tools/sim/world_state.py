@@ -12,10 +12,13 @@ from fleet_tools.robot.controller import Reference
 from fleet_tools.sim.hand_force import NO_CONTACT, HandForces
 from fleet_tools.sim.motion_tables import PartMotion
 
+OTHER = "other"
+"""Name in contacts of all links of objects that are not the one in use."""
+
 
 @dataclass(frozen=True)
 class WorldState:
-    """The exact state of the world at one moment.
+    """The exact state of the world at one moment; its object is the one that is in use.
 
     Forces are this moment's; an impact between two moments shows in the impulses alone.
 
@@ -35,8 +38,8 @@ class WorldState:
         X_WO: Pose of the object's model frame in the world.
         p_W_object: Keypoints of the object in the world, m.
         object_joints: Positions of the object's joints by name, m or rad.
-        contacts: Pairs of bodies in contact, each sorted: "robot", "tool", "table" and
-            "object/<link>".
+        contacts: Pairs of bodies in contact, each sorted: "robot", "tool", "table",
+            "object/<link>", and `OTHER`.
         F_W_tool: (6,), moment (N m), then force (N), on the tool from contact with the object, at
             E's origin, expressed in the world; the object receives the opposite.
         object_joint_forces: Generalized contact force on each of the object's joints, by name: N
@@ -55,8 +58,8 @@ class WorldState:
         limit_times: (n,) each, time of the last control step in which a limit of "position",
             "velocity" or "torque" of a joint slowed the arm, s; where several would, the one that
             slows it most counts.
-        part_motion: Motion of the object since the start of the episode that each of the task's
-            `tool_parts` caused, by the name of the part.
+        part_motion: Motion of the object, since it is in use, that each of the task's `tool_parts`
+            caused, by the name of the part.
     """
 
     time: float
@@ -132,6 +135,8 @@ class Snapshot:
         attribution: What `fleet_tools.sim.part_motion` knows of who moved the object.
         hand_forces: What the hand did by contact in the last control step.
         limit_times: (21,), time for which each limit of the arm bound during it, s.
+        objects_done: Number of objects before the one that is in use; the impulse and the
+            attribution are this one's.
     """
 
     step: int
@@ -141,11 +146,13 @@ class Snapshot:
     attribution: np.ndarray
     hand_forces: HandForces
     limit_times: np.ndarray
+    objects_done: int = 0
 
     def digest(self) -> int:
-        """Returns a 64-bit hash of the exact bits of step, x and attribution.
+        """Returns a 64-bit hash of the exact bits of step, x, attribution and objects done.
 
         The rest tells how the state was reached; the next step replaces them.
         """
         content = self.step.to_bytes(8, "little") + self.x.tobytes() + self.attribution.tobytes()
+        content += bytes(self.objects_done)  # nothing for the first
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")

@@ -8,7 +8,7 @@ import numpy as np
 from pydrake.geometry import GeometryId, Rgba, Role, SceneGraphInspector
 from pydrake.math import RigidTransform
 
-from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, TOOL
+from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, OTHER_OBJECT, TOOL
 from fleet_tools.perception.rendering import tinted
 from fleet_tools.perception.visible_links import shape_triangles, visible_frames
 from fleet_tools.sim.scene import Scene
@@ -83,6 +83,7 @@ def link_poses(simulation: Simulation, *more: RigidTransform) -> LinkPoses:
 def link_meshes(world: World, scene: Scene) -> list[list[LinkMesh]]:
     """Returns the shapes of each visible link, in the colours of a scene."""
     tints = {TOOL: scene.tool_tint, OBJECT: scene.object_tint, BACKGROUND: scene.table_tint}
+    tints[OTHER_OBJECT] = scene.object_tint
     inspector = world.scene_graph.model_inspector()
     links = []
     for frame, segment in visible_frames(world):

@@ -18,9 +18,11 @@ from support.submitted import (
     write,
 )
 
+from fleet_tools.config.distributions import Uniform
 from fleet_tools.config.values import parse
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.evaluation.disturbances import Disturbances
+from fleet_tools.evaluation.level_scenes import NextObjects
 from fleet_tools.evaluation.protocol import Protocol, Scenes
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import RESULT
@@ -101,6 +103,22 @@ def test_a_result_cannot_claim_a_harder_level(tmp_path):
         ("b", "damaged"),
         ("c", "scenes"),
     ]
+
+
+def test_a_level_of_two_objects_may_have_some_of_the_tasks_and_not_the_scenes_of_one(tmp_path):
+    beside = NextObjects(least_distance_m=0.2, y_m=Uniform(uniform=(-0.3, 0.3)))
+    long = a_level("long", FIRST + 3000, tasks=("knife",), next_objects=beside)
+    write(always(SUCCESS, "two", long), tmp_path / "two")
+    single = always(SUCCESS, "one", long.model_copy(update={"next_objects": None}))
+    write(Evaluation(always(SUCCESS, "one", long).result, single.episodes), tmp_path / "one")
+    write(always(SUCCESS, "plain"), tmp_path / "plain")
+    levels = [SMALL, long]
+    accepted, rejections = read_submissions(tmp_path, levels)
+    assert {each.folder for each in accepted} == {"two", "plain"}
+    assert [(each.folder, each.kind) for each in rejections] == [("one", "scenes")]
+    shown = Board([*map(RankedLevel.of, levels)], make_rankings(accepted, levels))
+    assert "long" in as_markdown(shown)
+    assert "Level: long" in as_html(shown)
 
 
 def test_a_result_has_the_cameras_of_its_level(tmp_path):

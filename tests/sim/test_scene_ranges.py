@@ -19,7 +19,7 @@ from fleet_tools.config.values import parse, read_yaml
 from fleet_tools.errors import ConfigError, EpisodeOverError, FleetToolsError, SimulationError
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import joint_limits
-from fleet_tools.sim.scene import Push, Scene, sample_scene
+from fleet_tools.sim.scene import NextObject, Push, Scene, sample_scene
 
 HAMMER = load_task("hammer")
 TIMES = {"start_s": 0.2, "duration_s": 0.3}
@@ -54,6 +54,7 @@ def changed(data: Any, *changes: tuple[tuple, Any]) -> dict[str, Any]:
 
 def range_at(place: tuple) -> Range:
     """Returns the range of the number at a place of a scene."""
+    place = place[2:] if place[0] == "next_objects" else place
     allowed: Any = RANGES[place[0]]
     for key in place[1:]:
         if isinstance(allowed, dict):
@@ -62,18 +63,24 @@ def range_at(place: tuple) -> Range:
 
 
 PLACES = [place for place in numbers(DATA) if place != ("seed",)]
+SECOND = copy.deepcopy({name: DATA[name] for name in NextObject.model_fields})
+SEVERAL = {**{k: DATA[k] for k in DATA if k not in PUSH}, "next_objects": [SECOND]}
+MORE_PLACES = [place for place in numbers(SEVERAL) if place[0] == "next_objects"]
 
 
-def test_a_number_is_refused_beyond_its_range_and_accepted_within():
-    assert len(PLACES) == 59
-    for place in PLACES:
+@pytest.mark.parametrize(
+    ("data", "places", "number"), [(DATA, PLACES, 59), (SEVERAL, MORE_PLACES, 9)]
+)
+def test_a_number_is_refused_beyond_its_range_and_accepted_within(data, places, number):
+    assert len(places) == number
+    for place in places:
         low, high, _ = range_at(place)
         for inside in (low, high):
-            parse(Scene, changed(DATA, (place, inside)), "scene.json")
+            parse(Scene, changed(data, (place, inside)), "scene.json")
         near = (low - 1, high + 1) if place[-1] == "step" else beyond(low, high)
         for outside in (1e308, -1e308, 10**400, *near):
             with pytest.raises(ConfigError) as error:
-                parse(Scene, changed(DATA, (place, outside)), "scene.json")
+                parse(Scene, changed(data, (place, outside)), "scene.json")
             dotted = ".".join(map(str, place))
             assert f"scene.json is not a valid Scene:\n  {dotted}: " in str(error.value)
 
