@@ -8,8 +8,8 @@ import base64
 import shutil
 from pathlib import Path
 
-import pydrake
 from docutils import nodes
+from pydrake.common import GetDrakePath
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -45,7 +45,7 @@ def write_recordings(static: Path) -> None:
     folder = static / "recordings"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(DOCS / "_static" / "recording.html", static / "recording.html")
-    script = Path(pydrake.getDrakePath(), "geometry", "meshcat.js")
+    script = Path(GetDrakePath(), "geometry", "meshcat.js")
     shutil.copyfile(script, folder / script.name)
     for file in (DOCS / "recordings").glob("*.gz"):
         text = base64.b64encode(file.read_bytes()).decode()

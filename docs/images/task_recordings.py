@@ -53,7 +53,10 @@ SIZE = (720, 450)
 def main(folder: Path = DOCS / "recordings") -> None:
     """Writes the recordings of all tasks, and their images."""
     recorded = {task: record(task) for task in task_names()}
-    packed = {task: [msgpack.packb(each) for each in made] for task, made in recorded.items()}
+    packed = {
+        task: [bytes(msgpack.packb(each) or b"") for each in made]
+        for task, made in recorded.items()
+    }
     shared = set.intersection(*map(set, packed.values()))
     files = {SHARED: [each for each in next(iter(packed.values())) if each in shared]}
     files |= {task: [each for each in made if each not in shared] for task, made in packed.items()}
@@ -79,7 +82,7 @@ def record(task: str) -> list[Command]:
     scene = env.scene.model_copy(update=ORIGINAL_COLORS)
     episode = recorder.record(PlannedEpisode("", ExpertPolicy(env), scene=scene))
     print(f"{task}: {episode.outcome} after {len(episode)} steps", flush=True)
-    made = [smaller(command) for command in commands(recorder.html())]
+    made = [smaller(command) for command in commands(env.meshcat.StaticHtml())]
     env.close()
     return sorted(made, key=lambda command: command["type"] == "set_animation")
 

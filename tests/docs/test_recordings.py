@@ -128,6 +128,11 @@ def test_a_recording_plays_and_no_address_makes_it_load_anything_else(tmp_path):
     with open_page(f"{page_url}?hammer", width=400, height=250) as page:
         page.wait_for_function("document.body.dataset.state", timeout=120_000)
         assert page.evaluate("document.body.dataset.state") == "shown"
+        end = page.evaluate("viewer.animator.duration")
+        page.wait_for_timeout(2_000 * end)  # it begins again
+        page.wait_for_function(f"viewer.animator.time > 0 && viewer.animator.time < {end}")
+        assert page.evaluate("viewer.animator.playing")
+        assert re.fullmatch(r"\d\.\d\d s", page.inner_text("#time"))
         place = f"viewer.scene_tree.find({path.split('/')[1:]}).object.position.z"
         height = [
             page.evaluate(f"(seek({share} * viewer.animator.duration), {place})")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from pydrake.common.eigen_geometry import Quaternion
 from pydrake.math import RigidTransform
+from support.chromium import open_page
 from support.collected import write_quick_task
 from support.meshcat_recordings import Keyframes, messages, object_paths, tracks
 from support.processes import ROOT
@@ -128,6 +129,23 @@ def test_slider_shows_the_path_as_it_is_travelled(recording, episode):
     np.testing.assert_allclose(shown, np.arange(1, len(episode) + 1) * STEP_S, atol=FRAME_S)
     plans = {path for path in object_paths(recording) if path.endswith("/way")}
     assert len(plans) == episode.info["plans"]
+
+
+@pytest.mark.slow
+def test_a_browser_unpacks_a_recording_and_plays_it(recording, episode, tmp_path):
+    (tmp_path / "rollout.html").write_text(recording)
+    assert len(recording) < 2_500_000  # 4 MB without packing
+    with open_page((tmp_path / "rollout.html").as_uri(), width=400, height=250) as page:
+        page.wait_for_function(
+            "typeof viewer === 'object' && viewer.animator.duration > 0", timeout=120_000
+        )
+        duration = page.evaluate("viewer.animator.duration")
+        assert duration == pytest.approx(len(episode) * STEP_S, abs=2 * FRAME_S)
+        (tool,) = {path for path, _ in tracks(recording) if "/visualizer/tool/" in path}
+        body = f"viewer.scene_tree.find({tool.split('/')[1:]}).object"
+        page.evaluate("(viewer.animator.pause(), viewer.animator.seek(0))")
+        start = page.evaluate(f"{body}.position.toArray()")
+        np.testing.assert_allclose(start, tracks(recording)[tool, "position"][0][1], atol=1e-6)
 
 
 def test_stored_episode_is_shown_again(quick_task, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Reads what a Meshcat recording moves and shows, from its HTML file alone."""
 
 import base64
+import gzip
 import re
 from typing import Any
 
@@ -31,6 +32,9 @@ def object_paths(html: str) -> set[str]:
 
 def messages(html: str) -> list[dict[str, Any]]:
     """Returns the commands to the browser that the file holds."""
+    packed = re.search(r'atob\("([^"]+)"\)', html)
+    if packed:
+        html = gzip.decompress(base64.b64decode(packed[1])).decode()
     encoded = re.findall(r'fetch\("data:application/octet-binary;base64,([^"]+)"', html)
     decoded = [msgpack.unpackb(base64.b64decode(data), strict_map_key=False) for data in encoded]
     return [message for message in decoded if isinstance(message, dict) and "type" in message]

@@ -1,5 +1,7 @@
 """Episodes run for display, and their recordings in Meshcat."""
 
+import base64
+import gzip
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -156,8 +158,38 @@ class MeshcatRecorder:
         return episode
 
     def html(self) -> str:
-        """Returns the last recording as a page that needs no server."""
-        return self._meshcat.StaticHtml()
+        """Returns the last recording as a page that needs no server, and is packed."""
+        return packed_page(self._meshcat.StaticHtml())
+
+
+_PACKED = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Fleet-Tools: a recording</title></head>
+<body>
+<p>This page needs JavaScript, in a browser of 2023 or later.</p>
+<script>
+(async () => {
+  const packed = atob("%s");
+  const bytes = Uint8Array.from(packed, character => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const page = await new Response(stream).text();
+  document.open();
+  document.write(page);
+  document.close();
+})();
+</script>
+</body>
+</html>
+"""
+
+
+def packed_page(html: str) -> str:
+    """Returns a page that unpacks another one, and shows it in its own place.
+
+    Most of a page of Meshcat is its script and meshes as text, so that less than half is left.
+    """
+    packed = gzip.compress(html.encode(), 9, mtime=0)
+    return _PACKED % base64.b64encode(packed).decode()
 
 
 def render_frame(env: gymnasium.Env) -> np.ndarray:
