@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 
 RIDGE = 1e-3
 """Penalty of the readout, relative to the mean square of the features."""
-COLUMNS = ("policy", "steps", "tool, mm", "object, mm", "gap, mm", "tool's axis, deg")
-COLUMNS += ("object's axis, deg",)
+COLUMNS = ("policy", "training loss", "validation loss")
+ERRORS = ("steps", "tool, mm", "object, mm", "gap, mm", "tool's axis, deg", "object's axis, deg")
 
 
 class ReadoutOptions(cli.Options):
     """Reads keypoints from the features of trained policies, in validation episodes.
 
-    Prints a row for each policy: median errors of the first pair of keypoints that the task's
-    expert brings together, of the gap between the two, and of the first axes that it aligns. All
-    are in the frame of the end effector, over steps in which the two keypoints are near each other.
+    Prints a row for each policy: its losses after the last epoch, and median errors of the first
+    pair of keypoints that the task's expert brings together, of the gap between the two, and of the
+    first axes that it aligns. All are in the frame of the end effector, over steps in which the two
+    keypoints are near each other.
 
     Exit codes:
     0: everything is measured.
@@ -79,7 +80,7 @@ def angles_deg(one: "np.ndarray", other: "np.ndarray", repeats_deg: float) -> "n
 
 
 def _measure(options: ReadoutOptions) -> int:
-    report_rows(options, COLUMNS, (_row(run, options) for run in options.runs))
+    report_rows(options, COLUMNS + ERRORS, (_row(run, options) for run in options.runs))
     return cli.OK
 
 
@@ -88,6 +89,7 @@ def _row(run: Path, options: ReadoutOptions) -> dict[str, Any]:
 
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint
     from fleet_tools.baselines.training.demonstrations import split
+    from fleet_tools.baselines.training.record import load_progress
     from fleet_tools.baselines.training.run import TrainingRunSpec
     from fleet_tools.baselines.training.state import TrainingError
     from fleet_tools.dataset.samples import Samples
@@ -105,7 +107,13 @@ def _row(run: Path, options: ReadoutOptions) -> dict[str, Any]:
     names = ("tool_keypoints", "object_keypoints")
     targets = np.concatenate([observed[name].reshape(steps, -1) for name in names], 1)
     readings = read_out(features, targets.astype(float), seen)
-    return {"policy": run.name} | _errors(samples, targets, readings, ~seen, options)
+    last = load_progress(run).metrics[-1]
+    if last.validation_loss is None:
+        raise TrainingError(f"{run} has no validation episodes; train with --validation-fraction.")
+    losses = [f"{each:.2g}" for each in (last.loss, last.validation_loss)]
+    return dict(zip(COLUMNS, [run.name, *losses], strict=True)) | _errors(
+        samples, targets, readings, ~seen, options
+    )
 
 
 def _features(checkpoint: Any, observed: dict[str, "np.ndarray"]) -> "np.ndarray":
@@ -160,10 +168,10 @@ def _errors(
     cells = [f"{1e3 * median(np.linalg.norm(off, axis=-1)):.1f}" for off in offs]
     for part in ("tool", "object"):
         start, end = getattr(axis, part)
-        directions = [at(rows, part, end) - at(rows, part, start) for rows in (true, read)]
+        one, other = (at(rows, part, end) - at(rows, part, start) for rows in (true, read))
         repeats = options.repeats_deg if part == "object" else 360.0
-        cells.append(f"{median(angles_deg(*directions, repeats)):.1f}")
-    return dict(zip(COLUMNS[1:], [str(int(near.sum())), *cells], strict=True))
+        cells.append(f"{median(angles_deg(one, other, repeats)):.1f}")
+    return dict(zip(ERRORS, [str(int(near.sum())), *cells], strict=True))
 
 
 PROGRAM = cli.Program(
