@@ -14,8 +14,8 @@ from console import table_head, table_row
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, CountOrZero, Positive
-from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
-from fleet_tools.errors import ConfigError
+from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS
+from fleet_tools.errors import ConfigError, SimulationError
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.sources import PolicyName, find_policy
 from fleet_tools.utils import cli
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 STAGES = ("solved", "no contact", "beside", "in place", "slipped", "moved in part", "moved enough")
 """How far an episode came; see `stage_of`."""
+NO_TRIAL = "no trial"
+"""Stands for a stage where the simulator or the worker failed, which is no failure of a policy."""
 BEGUN = 0.1
 """Part of the change of the object from which on it has begun."""
 _PLACE = "keypoints_near"
@@ -46,6 +48,8 @@ _CONDITIONS = (_PLACE, "contact", "still", "axis_upright")
 
 Facts = dict[str, Any]
 """What is stored of an episode, plain JSON data."""
+_KEY = ("source", "task", "repeats_deg", "seed")
+"""Names of the facts that tell episodes apart."""
 
 
 class StagesOptions(cli.Options):
@@ -63,6 +67,7 @@ class StagesOptions(cli.Options):
         slipped         a part was, and at the end the tool was no longer in place
         moved in part   a part was, and at the end the tool was in place
         moved enough    the change was made, but not everything held at once
+        no trial        the simulator failed, which counts for no policy
 
     Exit codes:
     0: everything is measured.
@@ -183,21 +188,31 @@ def _measure(options: StagesOptions) -> int:
     from fleet_tools.sim.splits import VALIDATION
 
     sources = {_label(policy): find_policy(policy) for policy in options.policies}
-    keys = {name: str(source) for name, source in sources.items()}
+    if len(sources) < len(options.policies):
+        raise ConfigError(
+            f"Two of the policies have the same name in tables: {', '.join(options.policies)}. "
+            "Give checkpoints in folders of different names."
+        )
     seeds = VALIDATION[options.first : options.first + options.scenes]
     known = _stored(options.output)
-    jobs = [(name, seed) for name in sources for seed in seeds]
-    missing = [(name, seed) for name, seed in jobs if (keys[name], seed) not in known]
-    make_work = partial(_make_episodes, options.task.name_or_path(), sources, options.repeats_deg)
-    for (name, seed), result in options.workers.run(missing, make_work):
-        lost = {"outcome": WORKER_ERROR, "stage": STAGES[1], "nearest": {}}
-        facts = lost if isinstance(result, LostJob) else result
-        facts = {"policy": name, "source": keys[name], "seed": seed} | facts
-        known[keys[name], seed] = facts
+    task, repeats_deg = options.task.name_or_path(), options.repeats_deg
+    keys = {
+        (name, seed): (str(source), task, repeats_deg, seed)
+        for name, source in sources.items()
+        for seed in seeds
+    }
+    missing = [job for job, key in keys.items() if key not in known]
+    make_work = partial(_make_episodes, task, sources, repeats_deg)
+    for job, result in options.workers.run(missing, make_work):
+        if isinstance(result, LostJob):
+            known[keys[job]] = {"outcome": result.reason, "stage": NO_TRIAL, "nearest": {}}
+            continue  # is tried again by the next run
+        facts = dict(zip(_KEY, keys[job], strict=True)) | {"policy": job[0]} | result
+        known[keys[job]] = facts
         if options.output is not None:
             with options.output.open("a", encoding="utf-8") as file:
                 file.write(f"{json.dumps(facts)}\n")
-    rows = {name: [known[keys[name], seed] for seed in seeds] for name in sources}
+    rows = {name: [known[keys[name, seed]] for seed in seeds] for name in sources}
     options.report({"episodes": rows}, lambda: "\n\n".join((_stages(rows), _poses(rows))))
     return cli.OK
 
@@ -208,19 +223,19 @@ def _label(policy: str) -> str:
     return path.parent.name if path.suffix == ".safetensors" else policy
 
 
-def _stored(path: Path | None) -> dict[tuple[str, int], Facts]:
-    """Returns the facts in a file by policy and seed.
+def _stored(path: Path | None) -> dict[tuple[Any, ...], Facts]:
+    """Returns the facts in a file by `_KEY`.
 
     Raises:
         ConfigError: A line is something else, or was cut off.
     """
-    found: dict[tuple[str, int], Facts] = {}
+    found: dict[tuple[Any, ...], Facts] = {}
     if path is None or not path.exists():
         return found
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             facts = json.loads(line)
-            found[facts["source"], facts["seed"]] = facts
+            found[tuple(facts[name] for name in _KEY)] = facts
         except (ValueError, KeyError, TypeError):
             raise ConfigError(
                 f"Line {number} of {path} is not the facts of an episode. Remove the line, or give "
@@ -232,19 +247,16 @@ def _stored(path: Path | None) -> dict[tuple[str, int], Facts]:
 def _make_episodes(
     task: str, sources: Mapping[str, "PolicySource"], repeats_deg: float
 ) -> Callable[[tuple[str, int]], Facts]:
-    """Returns a function that runs an episode; it keeps the environment of the last policy."""
+    """Returns a function that runs an episode, in an environment for each policy."""
     from fleet_tools.envs.spec import EnvSpec
 
-    kept: dict[str, ToolUseEnv] = {}
+    envs: dict[str, ToolUseEnv] = {}
 
     def run(job: tuple[str, int]) -> Facts:
         name, seed = job
-        if name not in kept:
-            for env in kept.values():
-                env.close()
-            kept.clear()
-            kept[name] = EnvSpec.of(task=task, **sources[name].env_kwargs).make_tool_use()
-        return watch(kept[name], sources[name], seed, repeats_deg)
+        if name not in envs:
+            envs[name] = EnvSpec.of(task=task, **sources[name].env_kwargs).make_tool_use()
+        return watch(envs[name], sources[name], seed, repeats_deg)
 
     return run
 
@@ -255,15 +267,19 @@ def watch(env: "ToolUseEnv", source: "PolicySource", seed: int, repeats_deg: flo
     from fleet_tools.rollouts.rollout import rollout
 
     policy = Watched(env, make_guarded(source, env, seed), repeats_deg)
-    episode = rollout(env, policy, seed=seed)
+    try:
+        episode = rollout(env, policy, seed=seed)
+    except SimulationError as error:  # the scene cannot even begin
+        found = {"outcome": SIMULATION_ERROR, "error": str(error), "steps": 0, "change": 0.0}
+        return found | {"stage": NO_TRIAL, "nearest": {}}
     policy.look()
-    scene = episode.scene
+    stage = stage_of(policy.moments, episode.outcome == SUCCESS)
     return {
-        "models": f"{scene.tool} on {scene.object}",
+        "models": f"{env.scene.tool} on {env.scene.object}",
         "outcome": episode.outcome,
         "error": episode.error,
         "steps": len(episode),
-        "stage": stage_of(policy.moments, episode.outcome == SUCCESS),
+        "stage": NO_TRIAL if episode.outcome == SIMULATION_ERROR else stage,
         "change": max(moment.change for moment in policy.moments),
         "nearest": policy.nearest,
     }
@@ -271,23 +287,24 @@ def watch(env: "ToolUseEnv", source: "PolicySource", seed: int, repeats_deg: flo
 
 def _stages(rows: Mapping[str, Sequence[Facts]]) -> str:
     """Returns the table of stages."""
-    lines = [table_head(["policy", "solved", "95% interval", *STAGES[1:], "to the first", "p"])]
+    stages = [*STAGES[1:], NO_TRIAL]
+    lines = [table_head(["policy", "solved", "95% interval", *stages, "to the first", "p"])]
     first = next(iter(rows.values()))
     for name, episodes in rows.items():
         counts = Counter(each["stage"] for each in episodes)
-        low, high = wilson_interval(counts["solved"], len(episodes))
-        cells = [name, f"{counts['solved']} of {len(episodes)}", f"{low:.0%} to {high:.0%}"]
-        cells += [str(counts[stage]) for stage in STAGES[1:]]
-        lines.append(
-            table_row(cells + (["", ""] if episodes is first else _paired(first, episodes)))
-        )
+        trials = len(episodes) - counts[NO_TRIAL]
+        low, high = wilson_interval(counts["solved"], trials)
+        cells = [name, f"{counts['solved']} of {trials}", f"{low:.0%} to {high:.0%}"]
+        cells += [str(counts[stage]) for stage in stages]
+        cells += ["", ""] if episodes is first else _paired(first, episodes)
+        lines.append(table_row(cells))
     return "\n".join(lines)
 
 
 def _paired(first: Sequence[Facts], second: Sequence[Facts]) -> list[str]:
     """Returns the difference of successes in the same scenes with its interval, and the p-value."""
-    solved = [[each["stage"] == "solved" for each in episodes] for episodes in (second, first)]
-    pairs = list(zip(*solved, strict=True))
+    both = [(b["stage"], a["stage"]) for a, b in zip(first, second, strict=True)]
+    pairs = [(b == "solved", a == "solved") for b, a in both if NO_TRIAL not in (a, b)]
     strata = [(pairs.count((True, False)), pairs.count((False, True)), len(pairs))]
     low, high = paired_interval(strata)
     difference = paired_difference(strata) or 0.0
@@ -299,7 +316,8 @@ def _poses(rows: Mapping[str, Sequence[Facts]]) -> str:
     names = sorted({name for each in rows.values() for facts in each for name in facts["nearest"]})
     lines = [table_head(["policy", "failures", *(name.replace("_", ", ") for name in names)])]
     for policy, episodes in rows.items():
-        nearest = [each["nearest"] for each in episodes if each["stage"] != "solved"]
+        failed = [each for each in episodes if each["stage"] in STAGES[1:]]
+        nearest = [each["nearest"] for each in failed]
         nearest = [each for each in nearest if each]
         cells = [f"{median(each[name] for each in nearest):.1f}" for name in names if nearest]
         lines.append(table_row([policy, str(len(nearest)), *(cells or [""] * len(names))]))

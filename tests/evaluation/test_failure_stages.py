@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from failure_stages import BEGUN, STAGES, Moment, main, pose_errors, stage_of, watch
+from failure_stages import (
+    BEGUN,
+    NO_TRIAL,
+    STAGES,
+    Moment,
+    _paired,
+    main,
+    pose_errors,
+    stage_of,
+    watch,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RotationMatrix
@@ -101,6 +111,20 @@ def test_stored_episodes_are_not_run_again_and_others_are_refused(tmp_path, caps
     assert path.read_bytes() == once
     (facts,) = json.loads(capsys.readouterr().out)["episodes"]["zero"]
     assert facts == json.loads(once)
+    assert main([*options, "--repeats-deg", "60"]) == 0  # not the same facts
+    assert path.read_bytes()[: len(once)] == once and path.read_bytes().count(b"\n") == 2
     path.write_bytes(once + once[:20])
     assert main(options) == 2
     assert "Line 2" in capsys.readouterr().err
+
+
+def test_policies_of_one_name_are_refused(capsys):
+    assert main(["--tool", "hammer", "--policies", "zero", "zero"]) == 2
+    assert "the same name in tables: zero, zero" in capsys.readouterr().err
+
+
+def test_an_episode_without_a_trial_counts_for_nobody():
+    solved, failed, none = ({"stage": stage} for stage in ("solved", "beside", NO_TRIAL))
+    with_it = _paired([solved, failed, none], [failed, failed, solved])
+    assert with_it == _paired([solved, failed], [failed, failed])
+    assert with_it[0].startswith("-50%")
