@@ -29,26 +29,40 @@ class ObservationMode:
         entries: Returns its entries; raises a ConfigError if a task cannot have them.
         seen: What cameras are asked for.
         kwargs: The other keyword arguments of an environment that affect the observation.
+        keypoints: Whether it has exact keypoints, whatever else it has.
     """
 
     summary: str
     entries: Callable[[ObservedKeypoints, ObservationConfig], dict[str, Observable]]
     seen: Seen = "nothing"
     kwargs: tuple[str, ...] = ()
+    keypoints: bool = False
 
+
+_CLOUD_KWARGS = ("camera_size", "cloud_size", "cloud_sampling", "cloud_source", "sensors")
 
 OBS_MODES: dict[str, ObservationMode] = {
-    "state": ObservationMode("keypoints of tool and object", observations.own_keypoints),
+    "state": ObservationMode(
+        "keypoints of tool and object", observations.own_keypoints, keypoints=True
+    ),
     "multitask_state": ObservationMode(
         "keypoints of tool and object, in a layout common to all tasks",
         observations.padded_keypoints,
         kwargs=("keypoint_rows",),
+        keypoints=True,
     ),
     "point_cloud": ObservationMode(
         "the fused point cloud of tool and object",
         observations.point_cloud,
         "points",
-        ("camera_size", "cloud_size", "cloud_sampling", "cloud_source", "sensors"),
+        _CLOUD_KWARGS,
+    ),
+    "cloud_and_keypoints": ObservationMode(  # to find out what a policy on clouds lacks
+        "the fused point cloud, and the keypoints of tool and object",
+        lambda *asked: observations.point_cloud(*asked) | observations.own_keypoints(*asked),
+        "points",
+        _CLOUD_KWARGS,
+        keypoints=True,
     ),
     "rgbd": ObservationMode(
         "images of all cameras",

@@ -71,7 +71,7 @@ class ToolUseEnv(StagedEnv):
         task: Name of a task of the package, or path of a task file, or a stored one (with
             `EnvSpec.make_stored`). Functions that the file names as predicates are
             imported, so it has to be trusted like code.
-        obs_mode: "state", "multitask_state", "point_cloud" or "rgbd".
+        obs_mode: "state", "multitask_state", "point_cloud", "cloud_and_keypoints" or "rgbd".
         split: Split from which tool and object are drawn: "train", "unseen_pairs", "unseen_tools",
             "unseen_objects" or "all" (`fleet_tools.sim.splits`).
         tool: Name in the task's family, or path of a model folder; drawn if None.

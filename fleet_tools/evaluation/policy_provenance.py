@@ -75,14 +75,15 @@ class PolicyProvenance(Value):
 
     @property
     def reads(self) -> Reading:
-        """What its observations have beside the robot's own senses.
+        """What its observations have beside the robot's own senses; keypoints, if they have any.
 
         Raises:
             UnknownNameError: Its observation mode is none of the package.
         """
         mode = self.env_kwargs.get("obs_mode", "state")
         require_name("obs_mode", mode, OBS_MODES)
-        return _READINGS[OBS_MODES[str(mode)].seen]
+        observed = OBS_MODES[str(mode)]
+        return "keypoints" if observed.keypoints else _READINGS[observed.seen]
 
     @property
     def label(self) -> str:

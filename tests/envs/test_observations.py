@@ -104,3 +104,19 @@ def test_more_keypoints_than_the_shared_layout_holds_are_refused_or_given_rows()
     config = observation_config(load_task("hammer"), "multitask_state", keypoint_rows=12)
     entries = observables("multitask_state", many, config, 7)
     assert entries["tool_keypoints"].spec.shape == entries["object_keypoints"].spec.shape == (12, 4)
+
+
+def test_clouds_and_keypoints_together_are_those_of_each_mode(make):
+    """So that policies that read either can be compared on the same demonstrations."""
+    small = {"cloud_size": (16, 16), "camera_size": (80, 60)}
+    both = make(obs_mode="cloud_and_keypoints", **small)
+    alone = [make(obs_mode="state"), make(obs_mode="point_cloud", **small)]
+    for step in range(3):
+        action = np.full(6, 0.3, np.float32)
+        expected: dict[str, np.ndarray] = {}
+        for env in alone:
+            expected |= env.step(action)[0] if step else env.reset(seed=3)[0]
+        observed = both.step(action)[0] if step else both.reset(seed=3)[0]
+        assert observed.keys() == expected.keys()
+        for name, value in observed.items():
+            np.testing.assert_array_equal(value, expected[name], err_msg=name)
