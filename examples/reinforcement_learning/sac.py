@@ -82,10 +82,11 @@ def _learn_and_measure(options: LearnOptions) -> int:
 
     env = EnvSpec.of(task=options.task.name_or_path(), reward="dense").make_tool_use()
     seeds = VALIDATION[: options.scenes]
-    references = {
-        name: measure(env, find_policy(name).make(env, options.seed), seeds)
-        for name in ("expert", "zero", "random")
-    }
+    references = {}
+    for name in ("expert", "zero", "random"):
+        references[name] = measure(env, find_policy(name).make(env, options.seed), seeds)
+        if not options.quiet:
+            print(f"{name}: {references[name]}", file=sys.stderr)
     curve = LearningCurve(task=env.task.name, seed=options.seed, references=references)
     for folder in (AGENTS, CURVES):
         folder.mkdir(parents=True, exist_ok=True)

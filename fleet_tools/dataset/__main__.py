@@ -72,7 +72,12 @@ def _export(options: ExportOptions) -> int:
 
     dataset = Dataset(options.dataset, check=not options.no_check)
     export = export_dataset(
-        dataset, options.to, options.output, failures=options.all, whole=options.whole
+        dataset,
+        options.to,
+        options.output,
+        failures=options.all,
+        whole=options.whole,
+        quiet=options.quiet,
     )
     options.report(asdict(export), lambda: as_text(export))
     return cli.OK

@@ -136,6 +136,7 @@ def export_dataset(
     *,
     failures: bool = False,
     whole: bool = False,
+    quiet: bool = True,
 ) -> Export:
     """Exports the successful episodes of a dataset.
 
@@ -149,6 +150,7 @@ def export_dataset(
             other datasets.
         failures: Whether to export stored failures, too, marked as such.
         whole: Whether not to cut episodes, so that a learner has to heed `imitate` itself.
+        quiet: Whether to show no progress.
 
     Raises:
         UnknownNameError: There is no such format.
@@ -166,7 +168,7 @@ def export_dataset(
     target = export_format.target(output, dataset.header)
     records = _selected(dataset, failures)
     source = ExportSource(
-        dataset, records, export_format.of_chunks, whole or not export_format.executed
+        dataset, records, export_format.of_chunks, whole or not export_format.executed, quiet
     )
     if not source.piece_count:
         raise DatasetError(

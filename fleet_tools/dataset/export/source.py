@@ -17,6 +17,7 @@ from fleet_tools.dataset.episode_file import NAMES_IN_FILE
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.stored_episode import AttemptRecord, StoredEpisode
 from fleet_tools.rollouts.episode import Episode, Labels
+from fleet_tools.utils.progress import progress_bar
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +30,14 @@ class ExportSource:
         of_chunks: Whether the format's learners predict several actions at once, see
             `rollouts.episode.Labels.pieces`.
         whole: Whether episodes are left whole, although there are steps not to imitate.
+        quiet: Whether to show no progress.
     """
 
     dataset: Dataset
     records: list[AttemptRecord]
     of_chunks: bool = False
     whole: bool = False
+    quiet: bool = True
 
     @property
     def header(self) -> Header:
@@ -96,7 +99,10 @@ class ExportSource:
         Raises:
             DatasetError: A file is missing or damaged; the message says how to recover it.
         """
-        return ((record, self.dataset.episode(record.attempt)) for record in self.records)
+        with progress_bar(len(self.records), "episode", quiet=self.quiet) as bar:
+            for record in self.records:
+                yield record, self.dataset.episode(record.attempt)
+                bar.update()
 
     def stored_episodes(self) -> Iterator[tuple[AttemptRecord, StoredEpisode]]:
         """Returns the episodes, whose files have not been opened."""

@@ -1,6 +1,7 @@
 """All formats: counts, errors, unchanged files; and the command."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from fleet_tools.dataset import Dataset, DatasetWriter
 from fleet_tools.dataset.__main__ import main
 from fleet_tools.dataset.export.exporting import FORMATS, export_dataset
 from fleet_tools.errors import DatasetError, MissingLibraryError, UnknownNameError
+from fleet_tools.utils import progress
 
 each_format = pytest.mark.parametrize("format_name", [name for name in FORMATS if name != "ply"])
 """Formats of whole episodes; that of clouds alone is in `test_formats`."""
@@ -97,3 +99,15 @@ def test_the_command_reports_its_export(collected, tmp_path, capsys):
     assert Path(export["output"]).is_dir()
     assert main([*arguments, str(tmp_path / "silent"), "--quiet"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_an_export_says_how_far_it_is_where_no_terminal_is(
+    collected, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("zarr")
+    monkeypatch.setattr(progress, "LINE_SECONDS", 1e-3)
+    arguments = ["export", str(collected("state").folder), "--to", "zarr", "--output"]
+    assert main([*arguments, str(tmp_path / "told.zarr")]) == 0
+    assert re.search(r"^episode 2/2 after 0:\d\d$", capsys.readouterr().err, re.MULTILINE)
+    assert main([*arguments, str(tmp_path / "silent.zarr"), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
