@@ -21,7 +21,7 @@ _FACTOR, _FLOOR = 2.0, 5.0
 
 
 class Load(Value):
-    """Contact force of the hand on the object or on the table, over an episode.
+    """Contact force of the hand on objects or on the table, over an episode.
 
     Attributes:
         peak_N: Largest force, as the mean of a period of the controller (4 ms), N.
@@ -57,8 +57,8 @@ class Handling(Value):
     """How a task was handled so far.
 
     Attributes:
-        object: Load of the hand (arm and tool) on the object's moving links.
-        table: Its load on the table, and on links of the object that are fixed to the world.
+        object: Load of the hand (arm and tool) on moving links of the object, or of all objects.
+        table: Its load on the table, and on links of objects that are fixed to the world.
         table_work_J: Work that the hand did while it touched the table. The table does not move:
             friction and impact take it.
         time_s: Time, s.

@@ -33,11 +33,12 @@ BOTH_N = 0.5
 class HandForces(NamedTuple):
     """What the hand (arm and tool) did by contact in a control step.
 
-    Its force counts as that on the table while it touches no moving link of the object, and as that
-    on the object while it touches nothing else. While it touches both, the force on the object is
-    what part-motion attribution reads every fourth step, and the rest is that on the table. What
-    is fixed to the world, such as the block of a nail, counts as table. Where the task names no
-    `tool_parts`, nobody reads what is touched, and all counts as force on the object.
+    Its force counts as that on the table while it touches no moving link of an object, and as that
+    on the object while it touches nothing else. Where a scene has several objects, it is that on
+    any of them. While it touches both, the force on the object is what part-motion attribution
+    reads every fourth step, and the rest is that on the table. What is fixed to the world, such as
+    the block of a nail, counts as table. Where the task names no `tool_parts`, nobody reads what is
+    touched, and all counts as force on the object.
 
     Attributes:
         object_peak_N, table_peak_N: Largest force, as the mean of a period of the controller
@@ -69,14 +70,14 @@ class HandForceLog:
 
     Attributes:
         sink: Logs the state, the motors' torques and the contact torques of the arm, as Drake
-            reports these, and the state of the part-motion meter, in rows.
-        part_motion: Who reads what is touched; None if nobody does.
+            reports these, and the states of the part-motion meters, in rows.
+        part_motions: Who reads what is touched, for each object; nobody if empty.
         num_joints: Number of joints of the arm, n.
         time_step: Of the dynamics, s.
     """
 
     sink: VectorLogSink
-    part_motion: PartMotionMeter | None
+    part_motions: Sequence[PartMotionMeter]
     num_joints: int
     time_step: float
 
@@ -143,11 +144,18 @@ class HandForceLog:
     def _read(
         self, state: np.ndarray, force: np.ndarray, on_object: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the force on the object as read, (steps, 3), N, and whether in this step."""
-        if self.part_motion is None:
+        """Returns the force on objects as read, (steps, 3), N, and whether in this step."""
+        if not self.part_motions:
             return force, np.ones(len(force), bool)
-        read, age = self.part_motion.last_reading(state)
-        return read - on_object, age == 0.0
+        ends = np.cumsum([each.get_output_port().size() for each in self.part_motions])
+        readings = [
+            each.last_reading(of_object)
+            for each, of_object in zip(
+                self.part_motions, np.split(state, ends[:-1], axis=1), strict=True
+            )
+        ]
+        is_new = [(age == 0.0) | ~(read - on_object).any(axis=1) for read, age in readings]
+        return sum(read for read, _ in readings) - on_object, np.all(is_new, axis=0)
 
     def _sums(self, sizes: np.ndarray, periods: np.ndarray) -> tuple[float, float, float]:
         """Returns peak, impulse and time of forces of some steps, by periods of the controller."""
@@ -160,7 +168,7 @@ def add_hand_force_log(
     builder: DiagramBuilder,
     plant: MultibodyPlant,
     arm: ModelInstanceIndex,
-    part_motion: PartMotionMeter | None,
+    part_motions: Sequence[PartMotionMeter],
 ) -> HandForceLog:
     """Adds a `HandForceLog` to a diagram.
 
@@ -168,13 +176,13 @@ def add_hand_force_log(
         builder: Builder of the diagram.
         plant: The finalized plant.
         arm: Model instance of the arm.
-        part_motion: Who reads what is touched; None if nobody does.
+        part_motions: Who reads what is touched, for each object; nobody if empty.
     """
     ports = [
         plant.get_state_output_port(arm),
         plant.get_net_actuation_output_port(arm),
         plant.get_generalized_contact_forces_output_port(arm),
-        *([] if part_motion is None else [part_motion.get_output_port()]),
+        *(each.get_output_port() for each in part_motions),
     ]
     joined = builder.AddSystem(Multiplexer([port.size() for port in ports]))
     for k, port in enumerate(ports):
@@ -183,7 +191,7 @@ def add_hand_force_log(
     triggers = {TriggerType.kPerStep, TriggerType.kForced}
     sink = builder.AddSystem(VectorLogSink(size, triggers, 0.0))
     builder.Connect(joined.get_output_port(), sink.get_input_port())
-    return HandForceLog(sink, part_motion, plant.num_velocities(arm), plant.time_step())
+    return HandForceLog(sink, tuple(part_motions), plant.num_velocities(arm), plant.time_step())
 
 
 def _before_updates(times: np.ndarray, states: np.ndarray, h: float) -> np.ndarray:

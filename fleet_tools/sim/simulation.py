@@ -123,8 +123,7 @@ class Simulation:
         if watcher is not None:
             self._simulator.set_monitor(lambda _: watcher(self))
         try:
-            for each in self._objects:
-                each.world.hand_force.begin(self._root)
+            self.world.hand_force.begin(self._root)
             self._simulator.AdvanceTo(self.world.simulated_until(self._step))
         except RuntimeError as error:
             raise self._drake_error("finish", error) from error
@@ -195,7 +194,7 @@ class Simulation:
             x=x,
             reference=self._reference,
             impulse=self._object.contact.impulse(),
-            attribution=self._object.attribution(),
+            attribution=np.concatenate([each.attribution() for each in self._objects]),
             hand_forces=self._hand_forces,
             limit_times=self._limits_bound(),
             objects_done=self.objects_done,
@@ -226,7 +225,9 @@ class Simulation:
         self._push_on_in(snapshot.step)
         self._follow(snapshot.reference)
         self._object.contact.set_impulse(snapshot.impulse)
-        self._object.set_attribution(snapshot.attribution)
+        ends = np.cumsum([each.attribution().size for each in self._objects])
+        for each, values in zip(self._objects, np.split(snapshot.attribution, ends), strict=False):
+            each.set_attribution(values)
         self._hand_forces = snapshot.hand_forces
         self._set_limit_times(snapshot.limit_times)
 

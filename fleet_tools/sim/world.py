@@ -213,14 +213,15 @@ def build_world(
         part_motion = add_part_motion_meter(
             builder, plant, arm, (tool_instance, tool), (instance, model), task.tool_parts
         )
-        hand_force = add_hand_force_log(builder, plant, arm, part_motion)
-        meters.append((impulse_meter, part_motion, hand_force))
+        meters.append((impulse_meter, part_motion))
+    readers = [each for _, each in meters if each is not None]
+    hand_force = add_hand_force_log(builder, plant, arm, readers)
     if meshcat is not None:
         MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
     diagram, world = builder.Build(), None
     for k in reversed(range(len(objects))):
         _, instance, mount_frame = objects[k]
-        impulse_meter, part_motion, hand_force = meters[k]
+        impulse_meter, part_motion = meters[k]
         world = World(
             robot=robot,
             diagram=diagram,

@@ -132,11 +132,10 @@ class Snapshot:
         x: Positions and velocities of the plant.
         reference: The controller's reference.
         impulse: Contact impulse on the object's degrees of freedom during the last control step.
-        attribution: What `fleet_tools.sim.part_motion` knows of who moved the object.
+        attribution: What `fleet_tools.sim.part_motion` knows of who moved each object.
         hand_forces: What the hand did by contact in the last control step.
         limit_times: (21,), time for which each limit of the arm bound during it, s.
-        objects_done: Number of objects before the one that is in use; the impulse and the
-            attribution are this one's.
+        objects_done: Number of objects before the one that is in use, whose the impulse is.
     """
 
     step: int
