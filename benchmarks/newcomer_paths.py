@@ -132,7 +132,7 @@ PATHS = {
         ("examples",),
         taken=lambda block: "reinforcement_learning.sac" in block.code,
         smaller=(
-            ("learn --tool hammer", "learn --tool hammer --steps 3000 --every 1000"),
+            ("learn --tool hammer", "learn --tool hammer --steps 2000 --every 1000 --scenes 5"),
             ("--name sac --tool hammer", "--name sac --tool hammer --scenes 1"),
         ),
         copied=("examples",),
