@@ -110,7 +110,7 @@ def _row(run: Path, options: ReadoutOptions) -> dict[str, Any]:
     last = load_progress(run).metrics[-1]
     if last.validation_loss is None:
         raise TrainingError(f"{run} has no validation episodes; train with --validation-fraction.")
-    losses = [f"{each:.2g}" for each in (last.loss, last.validation_loss)]
+    losses = [f"{each:.3g}" for each in (last.loss, last.validation_loss)]
     return dict(zip(COLUMNS, [run.name, *losses], strict=True)) | _errors(
         samples, targets, readings, ~seen, options
     )

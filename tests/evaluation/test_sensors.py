@@ -135,3 +135,9 @@ def test_a_dataset_says_how_it_was_seen_and_replays_to_the_same_bits(tmp_path):
         assert make_replays(folder)(record).identical
         observed[sensors] = dataset.episode(record.attempt).observations["point_cloud"]
     assert (observed["ideal"] != observed["active_stereo"]).any()
+
+
+@pytest.mark.parametrize("mode", ["state", "multitask_state", "cloud_and_keypoints"])
+def test_who_is_given_keypoints_is_listed_with_those_that_read_them(mode):
+    assert provenance("random", obs_mode=mode).reads == "keypoints"
+    assert provenance("random", obs_mode="point_cloud").reads == "clouds"

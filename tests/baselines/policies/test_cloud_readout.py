@@ -27,8 +27,8 @@ def test_what_is_linear_in_the_features_is_read_in_steps_that_were_not_fitted(se
 def test_the_unit_of_a_feature_does_not_matter(seed, unit):
     features, targets, seen = problem(seed)
     scaled = features * np.r_[unit, np.ones(7)]
-    readings = [read_out(each, targets, seen) for each in (features, scaled)]
-    np.testing.assert_allclose(*readings, atol=1e-2 * targets.std())
+    one, other = (read_out(each, targets, seen) for each in (features, scaled))
+    np.testing.assert_allclose(one, other, atol=1e-2 * targets.std())
 
 
 @given(seeds)
