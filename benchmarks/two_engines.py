@@ -47,6 +47,8 @@ class TwoEnginesOptions(cli.Options):
     skip: CountOrZero = 2
     """Number of first scenes of each split that are left out: with the first two, MuJoCo's stiff
     settings were chosen."""
+    only_stiff: bool = False
+    """Leave out MuJoCo's default stiffness."""
 
 
 class Graded:
@@ -212,8 +214,9 @@ def table(task: str, found: dict[str, dict[str, list[Ended]]]) -> str:
 
 
 def _measure(options: TwoEnginesOptions) -> int:
+    engines = ENGINES[:2] if options.only_stiff else ENGINES
     scenes = options.scenes, options.skip
-    found = {engine: run(options.task, *scenes, engine) for engine in ENGINES}
+    found = {engine: run(options.task, *scenes, engine) for engine in engines}
     rows = {e: {n: [vars(x) for x in ends] for n, ends in by.items()} for e, by in found.items()}
     options.report({"task": options.task, "episodes": rows}, lambda: table(options.task, found))
     return cli.OK
