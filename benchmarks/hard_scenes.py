@@ -67,9 +67,9 @@ class HardScenesOptions(cli.Options):
     """Number of rounds, the first of which is at random."""
     batch: Count = 8
     """Number of candidates of each split that are tried in a round."""
-    wanted: Count = 6
+    wanted: Count = 15
     """Number of scenes of each task and split; a split's search ends where all fail in so many."""
-    alike: Count = 3
+    alike: Count = 5
     """Number of these scenes of a split, at most, that have the same tool and the same object."""
     level: str | None = None
     """Level of the protocol whose disturbances and further objects the candidates have (default:

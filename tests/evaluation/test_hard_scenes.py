@@ -181,6 +181,21 @@ def test_candidates_have_seeds_that_neither_training_nor_another_level_has(tmp_p
         assert not any(seed in seeds for seed in published)
 
 
+def test_the_published_level_has_candidates_of_the_search_that_differ(tmp_path):
+    candidates = load_protocol(str(write_candidates(options(tmp_path, candidates=1000), "hammer")))
+    hard = load_protocol("v3", "hard")
+    assert hard.disturbances is hard.sensors is None
+    pairs = Counter[tuple[str, str, str, str]]()
+    for name in hard.tasks:
+        task = load_robot().fill(load_task(name))
+        for trial in hard.trials(name):
+            assert trial.seed in candidates.splits[trial.split].all_seeds()
+            scene = hard.scene(task, trial)
+            assert scene == sample_scene(task, trial.seed, split=trial.split)  # as in training
+            pairs[name, trial.split, scene.tool, scene.object] += 1
+    assert max(pairs.values()) <= 3
+
+
 def test_candidates_of_a_level_have_its_disturbances(tmp_path):
     plain = load_protocol(str(write_candidates(options(tmp_path), "hammer")))
     pushed = load_protocol(str(write_candidates(options(tmp_path, level="disturbed"), "hammer")))
