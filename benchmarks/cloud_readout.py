@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from console import report_rows
+from pose_errors import deviations_deg
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Positive
@@ -68,15 +69,6 @@ def read_out(features: "np.ndarray", targets: "np.ndarray", seen: "np.ndarray") 
     mean = targets[seen].mean(0)
     gram = rows[seen].T @ rows[seen] + RIDGE * seen.sum() * np.eye(rows.shape[1])
     return mean + rows @ np.linalg.solve(gram, rows[seen].T @ (targets[seen] - mean))
-
-
-def angles_deg(one: "np.ndarray", other: "np.ndarray", repeats_deg: float) -> "np.ndarray":
-    """Returns the angles between directions, (n, 3) each, up to a symmetry, deg."""
-    import numpy as np
-
-    across = np.linalg.norm(np.cross(one, other), axis=-1)
-    angle = np.degrees(np.arctan2(across, (one * other).sum(-1))) % repeats_deg
-    return np.minimum(angle, repeats_deg - angle)
 
 
 def _measure(options: ReadoutOptions) -> int:
@@ -170,7 +162,7 @@ def _errors(
         start, end = getattr(axis, part)
         one, other = (at(rows, part, end) - at(rows, part, start) for rows in (true, read))
         repeats = options.repeats_deg if part == "object" else 360.0
-        cells.append(f"{median(angles_deg(one, other, repeats)):.1f}")
+        cells.append(f"{median(deviations_deg(one, other, repeats)):.1f}")
     return dict(zip(ERRORS, [str(int(near.sum())), *cells], strict=True))
 
 

@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from console import table_head, table_row
+from pose_errors import pose_errors
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, CountOrZero, Positive
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from fleet_tools.envs.tool_use_env import ToolUseEnv
     from fleet_tools.policies.policy import Policy
     from fleet_tools.policies.sources import PolicySource
-    from fleet_tools.sim.world_state import WorldState
 
 STAGES = ("solved", "no contact", "beside", "in place", "slipped", "moved in part", "moved enough")
 """How far an episode came; see `stage_of`."""
@@ -90,7 +90,7 @@ class StagesOptions(cli.Options):
 
 
 @dataclass(frozen=True)
-class Moment:
+class Situation:
     """What counts for the stage at one moment."""
 
     touching: bool
@@ -101,7 +101,7 @@ class Moment:
     """Progress of what is done to the object, in [0, 1]."""
 
 
-def stage_of(moments: Sequence[Moment], success: bool) -> str:
+def stage_of(moments: Sequence[Situation], success: bool) -> str:
     """Returns how far an episode came, one of `STAGES`.
 
     Args:
@@ -125,7 +125,7 @@ class Watched:
 
     def __init__(self, env: "ToolUseEnv", policy: "Policy", repeats_deg: float = 360.0) -> None:
         self._env, self._policy, self._repeats_deg = env, policy, repeats_deg
-        self.moments: list[Moment] = []
+        self.moments: list[Situation] = []
         self.nearest: dict[str, float] = {}
 
     def reset(self) -> None:
@@ -146,42 +146,10 @@ class Watched:
         places = [verdict.holds for each, verdict in judged if each.type == _PLACE]
         touching = state.in_contact("tool", "object")
         placed = all(places) if places else touching
-        self.moments.append(Moment(touching, placed, min(changes, default=0.0)))
+        self.moments.append(Situation(touching, placed, min(changes, default=0.0)))
         found = pose_errors(self._env, state, self._repeats_deg)
         if found.get("distance_mm", 0.0) <= self.nearest.get("distance_mm", float("inf")):
             self.nearest = found
-
-
-def pose_errors(env: "ToolUseEnv", state: "WorldState", repeats_deg: float) -> dict[str, float]:
-    """Returns how far the tool is from the pose in which the task's expert acts.
-
-    Returns:
-        `distance_mm`, its part `across_mm` in the horizontal plane and `above_mm` along the
-        vertical, positive where the tool is too high, of the first pair of keypoints; and the
-        deviation of each axis from its angle, deg, by the axis of the tool. Empty where the
-        expert aligns no keypoints.
-    """
-    import numpy as np
-
-    errors: dict[str, float] = {}
-    for term in env.task.expert.actuation.constraints:
-        if term.type == "point_to_point":
-            if "distance_mm" not in errors:
-                offset = state.X_WO.rotation() @ np.array(term.offset_m)
-                gap = state.p_W_tool[term.tool] - state.p_W_object[term.object] - offset
-                errors["distance_mm"] = 1e3 * float(np.linalg.norm(gap))
-                errors["across_mm"] = 1e3 * float(np.linalg.norm(gap[:2]))
-                errors["above_mm"] = 1e3 * float(gap[2])
-            continue
-        axis = state.p_W_tool[term.tool[1]] - state.p_W_tool[term.tool[0]]
-        if term.object is None:
-            target = np.array(term.world)
-        else:
-            target = state.p_W_object[term.object[1]] - state.p_W_object[term.object[0]]
-        angle = np.degrees(np.arctan2(np.linalg.norm(np.cross(axis, target)), axis @ target))
-        beyond = (angle - term.angle_deg) % repeats_deg
-        errors[f"{'-'.join(term.tool)}_deg"] = float(min(beyond, repeats_deg - beyond))
-    return errors if "distance_mm" in errors else {}
 
 
 def _measure(options: StagesOptions) -> int:

@@ -115,7 +115,7 @@ def search_task(
     """
     rows = []
     with contextlib.ExitStack() as stack:
-        search = stack.enter_context(Search.begin(options, task))
+        search = stack.enter_context(TaskSearch.begin(options, task))
         pool = search.pool
         for number in range(1, options.rounds + 1):
             if not (batch := pool.next_candidates()):
@@ -149,7 +149,7 @@ class Player:
 
 
 @dataclass
-class Search:
+class TaskSearch:
     """The search in a task: its candidates, and who tries them."""
 
     options: HardScenesOptions

@@ -5,7 +5,7 @@ MuJoCo has reached. Meters that Drake's own steps integrate stay at zero: impuls
 the attribution of motion to parts of the tool, so that `caused_by_part` cannot be judged.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from pydrake.systems.framework import Context
 
 from engines.mujoco_model import TIME_STEP, Stiffness, mujoco, mujoco_model
 from fleet_tools.config.control import TIME_STEP as PERIOD
+from fleet_tools.errors import ConfigError
 from fleet_tools.robot.controller import OperationalSpaceController
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.scene import Scene
@@ -107,11 +108,23 @@ def _rotation(quaternion: np.ndarray) -> np.ndarray:
 
 
 class MujocoSimulation(Simulation):
-    """Simulates scenes without pushes in MuJoCo, see `Simulation`."""
+    """Simulates scenes of one object, without pushes, in MuJoCo, see `Simulation`."""
 
     stiffness = STIFF
 
-    def __init__(self, world: World, tool: Model, object: Model, scene: Scene) -> None:
+    def __init__(
+        self,
+        world: World,
+        tool: Model,
+        object: Model,
+        scene: Scene,
+        next_objects: Sequence[Model] = (),
+    ) -> None:
+        if next_objects:
+            raise ConfigError(
+                f"MuJoCo simulates one object here; the scene has {1 + len(next_objects)}. Use "
+                "Drake, or a scene of one."
+            )
         super().__init__(world, tool, object, scene)
         self._simulator: Any = MujocoTime(world, self._root, self.stiffness)
 

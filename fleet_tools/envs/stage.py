@@ -115,7 +115,7 @@ class Stage:
             robot_visuals=self._robot_visuals,
             substeps=self.substeps,
         )
-        simulation = self.engine(world, tool, object, scene, *([others] if others else []))
+        simulation = self.engine(world, tool, object, scene, others)
         self.simulation = simulation
         return simulation
 

@@ -75,8 +75,8 @@ class LevelsFile(Value):
             for seed in (seed for each in scenes for seed in each.all_seeds()):
                 if (other := taken.setdefault(seed, name)) != name:
                     raise MisfitError(f"levels.{name}", f"it shares the seed {seed} with {other!r}")
-            others = set((isinstance(level, Level) and level.tasks) or ()) - set(self.tasks)
-            if others:
+            own_tasks = (level.tasks or ()) if isinstance(level, Level) else ()
+            if others := set(own_tasks) - set(self.tasks):
                 raise MisfitError(
                     f"levels.{name}.tasks", f"{sorted(others)} are none of {list(self.tasks)}"
                 )

@@ -9,21 +9,21 @@ from failure_stages import (
     BEGUN,
     NO_TRIAL,
     STAGES,
-    Moment,
+    Situation,
     _paired,
     main,
-    pose_errors,
     stage_of,
     watch,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from pose_errors import pose_errors
 from pydrake.math import RotationMatrix
 
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.sim.splits import VALIDATION
 
-moments = st.builds(Moment, st.booleans(), st.booleans(), st.floats(0, 1))
+moments = st.builds(Situation, st.booleans(), st.booleans(), st.floats(0, 1))
 histories = st.lists(moments, min_size=1, max_size=8)
 RANKS = {name: rank for rank, name in enumerate(STAGES[1:])} | {"slipped": 3, "moved in part": 3}
 

@@ -15,6 +15,8 @@ from two_engines import Ended, Graded, compared
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.errors import ConfigError
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.sim.simulation import Simulation
 
@@ -99,6 +101,16 @@ def test_the_hand_moves_alike_where_nothing_touches() -> None:
     turned = ends[0].X_WE.rotation().inverse() @ ends[1].X_WE.rotation()
     assert turned.ToAngleAxis().angle() < 5e-3
     assert ends[0].time == ends[1].time
+
+
+def test_scenes_of_several_objects_are_refused() -> None:
+    protocol = load_protocol("v3", "long")
+    env = protocol.make_env("hammer")
+    env._stage.engine = MujocoSimulation
+    (trial,) = protocol.trials("hammer", "train", scenes=1)
+    with pytest.raises(ConfigError, match="MuJoCo simulates one object here; the scene has 2"):
+        env.reset(options={"scene": protocol.scene(env.task, trial)})
+    env.close()
 
 
 @pytest.mark.parametrize(("part", "moves"), [(0.8, False), (1.5, True)])

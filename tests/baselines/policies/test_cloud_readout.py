@@ -1,9 +1,10 @@
 """What a policy's features tell: laws of the readout."""
 
 import numpy as np
-from cloud_readout import angles_deg, read_out
+from cloud_readout import read_out
 from hypothesis import given
 from hypothesis import strategies as st
+from pose_errors import deviations_deg
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -52,7 +53,7 @@ def test_angles_of_directions_in_a_plane_are_the_rest_of_a_division(degrees, rep
     angle = np.radians(degrees)
     one = np.array([[1.0, 0, 0]])
     other = length * np.array([[np.cos(angle), np.sin(angle), 0]])
-    (found,) = angles_deg(one, other, repeats)
+    (found,) = deviations_deg(one, other, repeats)
     folded = abs((degrees + 180) % 360 - 180)  # an angle of directions has no sign
     expected = min(folded % repeats, repeats - folded % repeats)
     assert np.isclose(found, expected, atol=1e-5)
