@@ -5,6 +5,7 @@ Attempt k of seed s gives the same bytes in every run, whatever the number of wo
 
 import contextlib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,7 @@ class CollectOptions(cli.Options):
 
 
 def _collect(options: CollectOptions) -> int:
+    from fleet_tools.dataset.attempts import make_attempts
     from fleet_tools.dataset.collection import collect, exit_code
     from fleet_tools.dataset.summary import as_text
 
@@ -66,10 +68,9 @@ def _collect(options: CollectOptions) -> int:
     collected = collect(
         options.output or Path("data") / header.task.name,
         header,
-        policy,
+        partial(make_attempts, policy=policy, verify=options.verify),
         options.episodes,
         options.workers,
-        verify=options.verify,
         quiet=options.quiet,
     )
     summary = collected.summary

@@ -5,6 +5,7 @@
 
 import contextlib
 import sys
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -121,6 +122,7 @@ class MetaWorldViewOptions(cli.Options):
 
 def _collect(options: MetaWorldCollectOptions) -> int:
     from fleet_tools.baselines.metaworld.tasks import env_spec, task_set
+    from fleet_tools.dataset.attempts import make_attempts
     from fleet_tools.dataset.collection import collect, describe_collection, exit_code
     from fleet_tools.errors import require_name
 
@@ -143,10 +145,9 @@ def _collect(options: MetaWorldCollectOptions) -> int:
         collected = collect(
             folder / header.task.name,
             header,
-            policy,
+            partial(make_attempts, policy=policy, verify=options.verify),
             options.episodes,
             options.workers,
-            verify=options.verify,
             quiet=options.quiet,
         )
         summaries.append(collected.summary)

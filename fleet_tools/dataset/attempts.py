@@ -77,12 +77,7 @@ def make_attempts(
         DatasetError: Other versions are installed here than where the dataset was begun.
         FleetToolsError: The environment cannot be made here.
     """
-    here = installed_packages(header.env_spec.arena.packages)
-    if here != header.packages:
-        raise DatasetError(
-            f"The dataset is made with {header.packages}, but a worker has {here}, which may give "
-            "other bits. Install the same on all machines."
-        )
+    require_versions(header)
     env = header.make_env(trusted=True)  # the user named this task file to collect with it
 
     def collect(seed: int) -> Episode:
@@ -99,6 +94,20 @@ def make_attempts(
         return record, episode_file.to_bytes(result.episode, number, header.images)
 
     return make
+
+
+def require_versions(header: Header) -> None:
+    """Checks that the packages on which the bits of a dataset depend are those installed here.
+
+    Raises:
+        DatasetError: They are not.
+    """
+    here = installed_packages(header.env_spec.arena.packages)
+    if here != header.packages:
+        raise DatasetError(
+            f"The dataset is made with {header.packages}, but this process has {here}, which may "
+            "give other bits. Install the same on all machines."
+        )
 
 
 def attempt_record(seed: int, number: int, result: Attempt) -> AttemptRecord:

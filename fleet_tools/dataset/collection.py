@@ -4,13 +4,13 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.dataset.attempts import attempt_record, make_attempts
+from fleet_tools.dataset.attempts import attempt_record
 from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
 from fleet_tools.dataset.header import Header, describe
 from fleet_tools.dataset.stored_episode import AttemptRecord
@@ -36,6 +36,7 @@ def fill(
     run: Callable[[Callable[[], int | None]], Attempts],
     episodes: int,
     *,
+    attempts: Iterable[int] | None = None,
     after_each: Callable[[AttemptRecord], None] = lambda record: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -50,6 +51,7 @@ def fill(
         run: Makes attempts by number, such as `fleet_tools.parallel.workers.run` with all but its
             first argument.
         episodes: Number of successful episodes that the dataset is to hold.
+        attempts: Numbers of the attempts that may be made; by default the first `attempt_limit`.
         after_each: Called with the record of each attempt.
         stop: Whether to begin no more attempts.
 
@@ -58,7 +60,8 @@ def fill(
     """
     done = {record.attempt for record in writer.records}
     last = max(done, default=-1)
-    fresh = (k for k in range(attempt_limit(episodes)) if k not in done)
+    allowed = range(attempt_limit(episodes)) if attempts is None else attempts
+    fresh = (k for k in allowed if k not in done)
     attempt = next(fresh, None)
     successes = sum(record.success for record in writer.records)
     in_progress = 0
@@ -104,6 +107,7 @@ def fill_with_bar(
     run: Callable[[Callable[[], int | None]], Attempts],
     episodes: int,
     *,
+    attempts: Iterable[int] | None = None,
     unit: str = "episode",
     quiet: bool,
     stop: Callable[[], bool],
@@ -114,6 +118,7 @@ def fill_with_bar(
         writer: See `fill`.
         run: See `fill`.
         episodes: See `fill`.
+        attempts: See `fill`.
         unit: Name of an episode.
         quiet: Whether to show nothing.
         stop: See `fill`.
@@ -128,7 +133,14 @@ def fill_with_bar(
         quiet=quiet,
         counted=SUCCESS,
     ) as bar:
-        fill(writer, run, episodes, after_each=lambda record: bar.update(record.outcome), stop=stop)
+        fill(
+            writer,
+            run,
+            episodes,
+            attempts=attempts,
+            after_each=lambda record: bar.update(record.outcome),
+            stop=stop,
+        )
 
 
 def attempt_limit(episodes: int) -> int:
@@ -174,11 +186,11 @@ class Collection:
 def collect(
     folder: Path,
     header: Header,
-    policy: PolicySource,
+    make_work: Callable[[Header], Callable[[int], Attempted]],
     episodes: int,
     workers: WorkerOptions,
     *,
-    verify: bool = False,
+    attempts: Iterable[int] | None = None,
     quiet: bool = False,
 ) -> Collection:
     """Collects a dataset, or resumes an interrupted collection; Ctrl-C ends it in good order.
@@ -186,10 +198,11 @@ def collect(
     Args:
         folder: Folder of the dataset.
         header: What is to be collected.
-        policy: The policy that the header names.
+        make_work: Makes the function that makes attempts by number, in each worker, such as
+            `attempts.make_attempts` with all but its first argument.
         episodes: Number of successful episodes that the dataset is to hold.
         workers: Worker processes.
-        verify: See `attempts.make_attempts`.
+        attempts: See `fill`.
         quiet: Whether to show no progress.
 
     Raises:
@@ -203,12 +216,12 @@ def collect(
         contextlib.redirect_stdout(sys.stderr),  # without workers, the policy prints here
     ):
         before = len(writer.records)
-        make_work = partial(make_attempts, writer.header, policy, verify)
         try:
             fill_with_bar(
                 writer,
-                partial(workers.run, make_work=make_work),
+                partial(workers.run, make_work=partial(make_work, writer.header)),
                 episodes,
+                attempts=attempts,
                 quiet=quiet,
                 stop=interrupted,
             )

@@ -97,13 +97,17 @@ _ARENA_KWARGS = {"features": ("encoder",)}
 """Modes of environments of other arenas, and their keyword arguments that affect observations."""
 
 
+def observation_arguments() -> tuple[str, ...]:
+    """Returns the keyword arguments of an environment that affect observations of some mode."""
+    return ("obs_mode", *sorted({name for mode in OBS_MODES.values() for name in mode.kwargs}))
+
+
 def policy_kwargs() -> tuple[str, ...]:
     """Returns the keyword arguments of an environment that a policy may choose.
 
     Sensors are chosen by whoever runs it.
     """
-    names = {name for mode in OBS_MODES.values() for name in mode.kwargs}
-    return ("obs_mode", *sorted(names - {"sensors"}))
+    return tuple(name for name in observation_arguments() if name != "sensors")
 
 
 def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
