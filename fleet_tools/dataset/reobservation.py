@@ -31,7 +31,7 @@ def describe_reobservation(source: Header, observed: Mapping[str, Any]) -> Heade
     Args:
         source: Header of the stored dataset.
         observed: Keyword arguments of the environment that affect observations, `obs_mode` among
-            them; they take the place of all those of the stored dataset.
+            them; the stored ones do not count.
 
     Raises:
         ConfigError: It is a dataset of another arena, or an argument is not valid.
