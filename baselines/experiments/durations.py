@@ -7,10 +7,10 @@ stored says what training takes, or episodes of Meta-World: these are counted, a
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from fleet_tools.baselines.experiments.recipes import RESULTS, Recipe
@@ -135,12 +135,10 @@ def _episodes(path: Path) -> list[tuple[str, float]]:
 
 def _seconds_by_task(path: Path) -> dict[str, float]:
     """Returns the mean seconds of stored episodes by task."""
-    seconds: Counter[str] = Counter()
-    numbers: Counter[str] = Counter()
-    for task, each in _episodes(path):
-        seconds[task] += each
-        numbers[task] += 1
-    return {task: seconds[task] / number for task, number in numbers.items()}
+    by_task: dict[str, list[float]] = {}
+    for task, seconds in _episodes(path):
+        by_task.setdefault(task, []).append(seconds)
+    return {task: fmean(seconds) for task, seconds in by_task.items()}
 
 
 def _counted(number: int, noun: str) -> list[str]:
