@@ -5,6 +5,7 @@ are read from a checkout, see `fleet_tools.baselines.experiments.recipes`.
 """
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,7 @@ class ReproduceOptions(cli.Options):
     name: Annotated[str | None, Positional, arg(metavar="NAME")] = None
     """Entry of the leaderboard, experiment, or figure of "What we found"; see --list."""
     list: bool = False
-    """Print all names, with the time that each takes, where it is known."""
+    """Print all names, with the time that each takes: measured, at least, or unknown."""
     dry_run: bool = False
     """Print the commands, and run nothing."""
     output: Path = Path("runs/reproduce")
@@ -60,45 +61,35 @@ def _reproduce(options: ReproduceOptions) -> int:
 
 
 def _list(recipes: "dict[str, Recipe]", options: ReproduceOptions) -> int:
-    known = {name: _time(recipe, options) for name, recipe in recipes.items()}
+    from fleet_tools.baselines.experiments.durations import duration
+
+    known = {name: duration(recipe, options.checkout) for name, recipe in recipes.items()}
     rows = {
-        name: {"kind": recipe.kind, "commands": len(recipe.commands), **known[name]}
+        name: {"kind": recipe.kind, "commands": len(recipe.commands), "time": asdict(known[name])}
         for name, recipe in recipes.items()
     }
     width = max(map(len, rows), default=0)
     options.report(
         rows,
         lambda: "\n".join(
-            f"{row['kind']:10}  {name:{width}}  {_time_words(row)}" for name, row in rows.items()
+            f"{recipe.kind:10}  {name:{width}}  {known[name]}" for name, recipe in recipes.items()
         ),
     )
     return cli.OK
 
 
-def _time(recipe: "Recipe", options: ReproduceOptions) -> dict[str, object]:
-    from fleet_tools.baselines.experiments.reproduction import known_seconds
-
-    seconds, measured = known_seconds(recipe, options.checkout)
-    return {"seconds": seconds, "measured": measured}
-
-
-def _time_words(row: dict[str, object]) -> str:
-    seconds = row["seconds"]
-    if not isinstance(seconds, float):
-        return str(row["measured"])
-    return f"{seconds / 60:.1f} min ({row['measured']})"
-
-
 def _print(recipe: "Recipe", options: ReproduceOptions) -> int:
-    known = _time(recipe, options)
+    from fleet_tools.baselines.experiments.durations import duration
+
+    known = duration(recipe, options.checkout)
     stored = [str(path) for path in recipe.stored.values() if (options.checkout / path).exists()]
     summary = {"name": recipe.name, "kind": recipe.kind, "commands": list(recipe.commands)}
     options.report(
-        summary | {"stored": stored} | known,
+        summary | {"stored": stored, "time": asdict(known)},
         lambda: "\n".join(
             [
                 *recipe.commands,
-                f"# Time: {_time_words(known)}",
+                f"# Time: {known}",
                 f"# Compared with: {', '.join(stored) or 'nothing, none is stored'}",
             ]
         ),

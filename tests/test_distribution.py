@@ -87,17 +87,6 @@ def test_a_wheel_of_the_source_distribution_holds_the_package(source: Path, tmp_
     assert packed == expected
 
 
-def test_the_version_is_written_once_and_others_follow() -> None:
-    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert "version" not in document["project"] and document["project"]["dynamic"] == ["version"]
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["version"] == fleet_tools.__version__
-    latest = re.search(r"^## (\S+), (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert latest is not None and latest[1] == fleet_tools.__version__
-    released = str(citation.get("date-released", "unreleased"))
-    assert latest[2] == released and re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", released)
-
-
 def test_the_citation_names_the_paper() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {"cff-version", "message", "title", "authors"} <= set(citation)

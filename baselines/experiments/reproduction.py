@@ -253,33 +253,6 @@ def _place(cell: Mapping[str, Any]) -> tuple[str, str, int]:
     return *_case(cell), cell["seed"]
 
 
-def known_seconds(recipe: Recipe, checkout: Path) -> tuple[float | None, str]:
-    """Returns what a recipe is known to take, s, and of what that was measured.
-
-    Returns:
-        The time of a recorded run, and its machine; or the time of an entry's stored episodes
-        alone, one after another; or None.
-    """
-    record = checkout / RECORDS / f"{recipe.name}.json"
-    if record.is_file():
-        report = strict_json.load(record)
-        machine = Machine.model_validate(report["machine"])
-        seconds, used = (
-            sum(each[name] for each in report["commands"])
-            for name in ("seconds", "processor_seconds")
-        )
-        where = f"{machine.processor}, {machine.cores:g} cores"
-        return seconds, f"all commands, {used / 60:.1f} min of processor, on {where}"
-    folders = [checkout / path for path in recipe.stored.values() if path.suffix == ""]
-    if recipe.kind != "entry":
-        return None, "not measured"
-    seconds = 0.0
-    for folder in folders:
-        lines = (folder / "episodes.jsonl").read_text().splitlines()
-        seconds += sum(strict_json.loads(line)["seconds"] for line in lines)
-    return seconds, "its stored episodes alone, one after another"
-
-
 def as_data(agreements: Iterable[Reproduced]) -> list[dict[str, Any]]:
     """Returns agreements as plain JSON data."""
     return [asdict(each) for each in agreements]

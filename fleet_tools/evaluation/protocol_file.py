@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet_tools.config.file_access import is_yaml_file, task_configs_root, yaml_names
-from fleet_tools.config.tasks import load_task, task_names, task_path
+from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
 from fleet_tools.config.values import load_text, load_yaml, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.predicate_functions import require_trust
@@ -18,8 +18,10 @@ from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.levels import LevelsFile
 from fleet_tools.evaluation.protocol import (
     OWN_TASK,
+    AnyScenes,
     Protocol,
     ProtocolFile,
+    Scenes,
     task_digests,
 )
 from fleet_tools.sim.scene import check_randomization
@@ -79,8 +81,9 @@ def load_levels(name_or_path: str) -> dict[str, Protocol]:
         remedy = "A protocol of your own is given by the path of its YAML file."
         raise UnknownNameError("protocol", name_or_path, protocol_names(), remedy)
     elif _has_keys(path, "tool_family", "extends"):  # a task file
-        present = load_levels(PROTOCOL)
-        return {name: _scenes_in(each, str(path)) for name, each in present.items()}
+        task, present = load_task(str(path)), load_levels(PROTOCOL)
+        has = [name for name, each in present.items() if _splits_for(task, each)]
+        return {name: _scenes_in(present[name], str(path)) for name in has or present}
     if not _has_keys(path, "levels"):
         protocol = _checked(load_yaml(ProtocolFile, path), path)
         return {protocol.level_name: protocol}
@@ -180,14 +183,29 @@ def _checked(file: ProtocolFile, path: Path) -> Protocol:
     return protocol
 
 
+def _splits_for(task: TaskConfig, protocol: ProtocolFile) -> dict[str, AnyScenes]:
+    """Returns the splits that a task has, without those whose scenes are listed for others."""
+    known = split_pairs(task)
+    return {
+        split: scenes
+        for split, scenes in protocol.splits.items()
+        if split in known and (isinstance(scenes, Scenes) or task.name in scenes.listed)
+    }
+
+
 def _scenes_in(protocol: Protocol, path: str) -> Protocol:
     """Returns the scenes of a protocol in another task, given by the path of its file."""
-    task, known = load_task(path), split_pairs(load_task(path))
-    splits = {split: scenes for split, scenes in protocol.splits.items() if split in known}
+    task = load_task(path)
+    splits = _splits_for(task, protocol)
     if not splits:
+        if known := {*split_pairs(task)} & {*protocol.splits}:
+            raise ConfigError(
+                f"{protocol.title!r} lists the scenes of its own tasks one by one in "
+                f"{', '.join(sorted(known))}, and none of {task.name!r}. Take another level."
+            )
         raise ConfigError(
             f"{path} has none of the splits of {protocol.title!r}, {', '.join(protocol.splits)}. "
-            f"It has {', '.join(known)}; write a protocol of your own with these."
+            f"It has {', '.join(split_pairs(task))}; write a protocol of your own with these."
         )
     changes = {
         "name": task.name,

@@ -15,6 +15,7 @@ from support.page_commands import problem
 from support.processes import ROOT
 
 from fleet_tools import reproduce
+from fleet_tools.baselines.experiments.durations import duration
 from fleet_tools.baselines.experiments.recipes import (
     EXPERIMENTS,
     LINKED,
@@ -103,6 +104,42 @@ def test_every_entry_and_every_figure_of_what_we_found_has_a_recipe():
     assert {path.stem for path in (ROOT / EXPERIMENTS).glob("*.yaml")} <= set(RECIPES)
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_work_of_a_recipe_is_what_bash_would_start(name, tmp_path):
+    numbers = {"demonstrations": 0, "policies to train": 0}
+    for words in calls(RECIPES[name], tmp_path):
+        if words[2] == "fleet_tools.collect":
+            numbers["demonstrations"] += int(*after(words, "--episodes"))
+        trains = words[2] in ("fleet_tools.baselines.train", "fleet_tools.baselines.fleet")
+        numbers["policies to train"] += trains and RECIPES[name].kind == "entry"
+    unrecorded = replace(RECIPES[name], name="unrecorded")
+    said = duration(unrecorded, ROOT)
+    for noun, number in numbers.items():
+        if number:
+            assert f"{number} {noun}" in said.text
+    assert (said.seconds is None) == (said.kind == "unknown")
+
+
+def test_a_time_is_measured_or_grows_with_the_work_or_is_unknown(tmp_path):
+    assert duration(RECIPES["servo"], ROOT).kind == "measured"
+    assert duration(RECIPES["metaworld_one_merge"], ROOT).kind == "unknown"
+
+    def minutes(command: str) -> float:
+        recipe = Recipe("mine", "experiment", (command,), {})
+        return (duration(recipe, ROOT).seconds or 0.0) / 60
+
+    collect = "python -m fleet_tools.collect --tool {} --episodes {} --output data"
+    one, two = (minutes(collect.format("knife", number)) for number in (100, 200))
+    assert two == pytest.approx(2 * one) and one > 0
+    loop = (
+        f"for TOOL in knife hammer; do for K in 1 2; do {collect.format('$TOOL', 50)}; done; done"
+    )
+    assert minutes(loop) == pytest.approx(one + minutes(collect.format("hammer", 100)))
+    # The estimate reads no more than text: a command that would leave a file leaves none.
+    minutes(f"touch {tmp_path}/file; {collect.format('knife', 1)}")
+    assert not list(tmp_path.iterdir())
+
+
 def checkout(folder: Path, block: str, name: str = "mine") -> Path:
     """Makes a checkout with one entry, whose README has a block, and no stored result."""
     for each in (f"{RESULTS}/{name}", EXPERIMENTS, "docs/images", "examples"):
@@ -140,7 +177,7 @@ def test_an_entry_is_made_again_to_the_same_bits_and_one_that_lies_is_found(tmp_
 
     assert reproduce.main(["--list", "--checkout", str(root), "--json"]) == 0
     (listed,) = json.loads(capsys.readouterr().out).values()
-    assert listed["seconds"] > 0 and listed["measured"].startswith("all commands")
+    assert listed["time"]["kind"] == "measured" and listed["time"]["seconds"] > 0
 
 
 def test_an_experiment_agrees_with_itself_and_not_with_other_rates(tmp_path):
