@@ -1,6 +1,6 @@
 """Searches for hard scenes: `python benchmarks/hard_scenes.py --policies A.safetensors`.
 
-    python benchmarks/hard_scenes.py --policies fleet-tools/bc_few/mlp fleet-tools/bc_few/elman
+    python benchmarks/hard_scenes.py --policies fleet-tools/bc_few fleet-tools/bc_few_elman
 
 Candidates are drawn within the ranges of training, with seeds of their own. The difficulty of one
 is the number of policies that fail in it, and, of each that succeeds, the part of the time limit

@@ -1,9 +1,10 @@
 """Verdicts at smaller time steps: `python benchmarks/verdicts.py leaderboard/results/expert`.
 
-    python benchmarks/verdicts.py leaderboard/results/expert leaderboard/results/fed_avg/0
+    python benchmarks/verdicts.py leaderboard/results/expert --certify leaderboard/results
 
 Stored actions of results run again with time steps of the dynamics of 4, 2 and 1 ms, while the
-controller keeps its period of 4 ms. What changes is due to the step: to contact.
+controller keeps its period of 4 ms. What changes is due to the step: to contact. What comes of it
+can be kept for the leaderboard, which shows it.
 """
 
 import sys
@@ -20,6 +21,7 @@ from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
+    from fleet_tools.evaluation.protocol import Protocol
     from fleet_tools.evaluation.result import EpisodeResult
 
 _COLUMNS = (
@@ -65,37 +67,96 @@ class VerdictsOptions(cli.Options):
     """Number of episodes of each task from each result, drawn by a fixed seed."""
     substeps: tuple[Count, ...] = (2, 4)
     """Numbers of time steps in a period of the controller."""
+    certify: Path | None = None
+    """Folder of all results, in whose certified.jsonl the verdicts are kept, which the leaderboard
+    shows (default: nothing is kept)."""
 
 
 def _certify(options: VerdictsOptions) -> int:
     from processor_replays import draw
 
+    from fleet_tools.evaluation.result_folder import load_evaluation
+
+    names = folders_within(options.certify, options.results) if options.certify else {}
     print_now(options, table_head(_COLUMNS))
     rows: list[dict[str, Any]] = []
+    every = (1, *sorted({*options.substeps} - {1}))
     for folder in options.results:
+        protocol = load_evaluation(folder).result.local_protocol()
         drawn = draw([folder], options.episodes)
+        again: dict[int, list[EpisodeResult]] = {substeps: [] for substeps in every}
         for task in dict.fromkeys(episode.task for episode in drawn):
             of_task = [episode for episode in drawn if episode.task == task]
-            reference = _ends(of_task, 1)
-            for substeps in (1, *options.substeps):
-                ends = reference if substeps == 1 else _ends(of_task, substeps)
+            reference = _ends(protocol, of_task, 1)
+            for substeps in every:
+                ends = reference if substeps == 1 else _ends(protocol, of_task, substeps)
+                again[substeps] += ends
                 rows.append(
                     {"result": str(folder), "task": task, "substeps": substeps}
                     | compared(reference, ends)
                 )
                 print_now(options, _as_text(rows[-1]))
+        if options.certify is not None:
+            _keep(options.certify, names[folder], again)
     if options.json_output:
         options.report({"rows": rows}, str)
     return cli.FAILED if any(row["other_verdict"] for row in rows) else cli.OK
 
 
-def _ends(episodes: Sequence["EpisodeResult"], substeps: int) -> list["EpisodeResult"]:
+def folders_within(root: Path, results: Sequence[Path]) -> dict[Path, str]:
+    """Returns the folders of results as the leaderboard names them, from the root of all results.
+
+    Raises:
+        FleetToolsError: One is not below the root.
+    """
+    from fleet_tools.errors import FleetToolsError
+
+    for folder in results:
+        if not folder.resolve().is_relative_to(root.resolve()):
+            raise FleetToolsError(
+                f"The result {folder} is not below {root}. --certify is the folder of all results."
+            )
+    return {each: each.resolve().relative_to(root.resolve()).as_posix() for each in results}
+
+
+def _keep(root: Path, folder: str, again: dict[int, list["EpisodeResult"]]) -> None:
+    """Keeps the verdicts of a result's episodes by the number of time steps."""
+    from fleet_tools.config.control import TIME_STEP
+    from fleet_tools.leaderboard.records import (
+        Certificate,
+        StepVerdicts,
+        content_digest,
+        read_certificates,
+        write_certificates,
+    )
+    from fleet_tools.storage.provenance import Machine, installed_packages
+
+    certificate = Certificate(
+        folder=folder,
+        content_digest=content_digest(root / folder),
+        steps_ms=tuple(round(1e3 * TIME_STEP / substeps, 6) for substeps in again),
+        episodes=tuple(
+            StepVerdicts(
+                task=ends[0].task,
+                split=ends[0].split,
+                index=ends[0].index,
+                successes=tuple(end.success for end in ends),
+            )
+            for ends in zip(*again.values(), strict=True)
+        ),
+        packages=installed_packages(),
+        machine=Machine.here(),
+    )
+    write_certificates(root, {**read_certificates(root), folder: certificate})
+
+
+def _ends(
+    protocol: "Protocol", episodes: Sequence["EpisodeResult"], substeps: int
+) -> list["EpisodeResult"]:
     """Runs episodes of one task again, each period of the controller in so many time steps."""
     import numpy as np
 
     from fleet_tools.envs.tool_use_env import unwrap
-    from fleet_tools.evaluation.config import PROTOCOL
-    from fleet_tools.evaluation.protocol_file import load_protocol
     from fleet_tools.evaluation.result import decode_actions
     from fleet_tools.evaluation.trial import present_env, run_trial
 
@@ -111,7 +172,6 @@ def _ends(episodes: Sequence["EpisodeResult"], substeps: int) -> list["EpisodeRe
         def act(self, observation: object) -> np.ndarray:
             return next(self._remaining, np.zeros_like(self._actions[0]))
 
-    protocol = load_protocol(PROTOCOL)
     env = present_env(protocol)(episodes[0].task)
     unwrap(env)._stage.substeps = substeps  # no argument: no policy is to be trained or ranked so
     ends = [run_trial(env, Again(decode_actions(e.actions)), protocol, e) for e in episodes]

@@ -1,16 +1,16 @@
-"""The host's record of verified results: `verified.jsonl`, beside the folders of results.
+"""The host's records of results, beside their folders: `verified.jsonl` and `certified.jsonl`.
 
-It is the host's alone: a submission that changes it is refused by whoever reads the submission.
+They are the host's alone: a submission that changes one is refused by whoever reads it.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self, TypeVar
 
 import pydantic
 
-from fleet_tools.config.values import Count, NonNegative, Seed, Value
+from fleet_tools.config.values import Count, NonNegative, Positive, Seed, Value
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.storage.atomic_files import write_file
@@ -18,7 +18,10 @@ from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import read_records
 
 VERIFIED = "verified.jsonl"
-"""The file, in the folder of all results."""
+"""File of verifications, in the folder of all results."""
+
+CERTIFIED = "certified.jsonl"
+"""File of certificates, likewise."""
 
 _DIFFERENCES_KEPT = 20
 
@@ -101,6 +104,64 @@ class Verification(Value):
         )
 
 
+class StepVerdicts(Value):
+    """Verdicts of an episode at several time steps of the dynamics.
+
+    Attributes:
+        task, split, index: The episode.
+        successes: Whether it is a success, at each time step of its certificate.
+    """
+
+    task: str
+    split: str
+    index: pydantic.NonNegativeInt
+    successes: tuple[bool, ...]
+
+    @property
+    def near_the_edge(self) -> bool:
+        """Whether the time step decides the verdict."""
+        return len({*self.successes}) > 1
+
+
+class Certificate(Value):
+    """What smaller time steps make of a result: some of its episodes again, from their actions.
+
+    Attributes:
+        folder: Folder of the result, see `Submission`.
+        content_digest: Hash of its files, so that a changed result has no certificate.
+        steps_ms: Time steps of the dynamics, ms; the protocol's own first, then smaller ones.
+        episodes: The verdicts of each episode.
+        packages: Versions of the packages on which bits depend.
+        machine: Machine of these runs.
+    """
+
+    folder: str
+    content_digest: str
+    steps_ms: tuple[Positive, ...]
+    episodes: tuple[StepVerdicts, ...]
+    packages: dict[str, str] = {}
+    machine: Machine
+
+    @property
+    def near_the_edge(self) -> list[StepVerdicts]:
+        """The episodes of which the time step decides the verdict."""
+        return [each for each in self.episodes if each.near_the_edge]
+
+    @pydantic.model_validator(mode="after")
+    def _consistent(self) -> Self:
+        falling = sorted({*self.steps_ms}, reverse=True)
+        if len(falling) < 2 or list(self.steps_ms) != falling:
+            raise ValueError(f"the time steps {self.steps_ms} are not two or more that get smaller")
+        if any(len(each.successes) != len(falling) for each in self.episodes):
+            raise ValueError(f"an episode has not {len(falling)} verdicts, one for each time step")
+        if len({(e.task, e.split, e.index) for e in self.episodes}) < len(self.episodes):
+            raise ValueError("an episode occurs twice")
+        return self
+
+
+_Kept = TypeVar("_Kept", Verification, Certificate)
+
+
 def content_digest(folder: Path) -> str:
     """Returns a hash of the files of a result."""
     digest = hashlib.blake2b(digest_size=16)
@@ -115,17 +176,37 @@ def read_verifications(root: Path) -> dict[str, Verification]:
     Raises:
         ResultError: The file is damaged.
     """
-    path = root / VERIFIED
-    if not path.exists():
-        return {}
-    records, _ = read_records(path, Verification, ResultError)
-    return {record.folder: record for record in records}
+    return _read(root / VERIFIED, Verification)
 
 
 def write_verifications(root: Path, verifications: Mapping[str, Verification]) -> None:
     """Replaces the verifications of results below a folder."""
-    lines = (f"{verifications[folder].to_json()}\n" for folder in sorted(verifications))
-    write_file(root / VERIFIED, "".join(lines))
+    _write(root / VERIFIED, verifications)
+
+
+def read_certificates(root: Path) -> dict[str, Certificate]:
+    """Returns the certificates of results below a folder, by the folder of the result.
+
+    Raises:
+        ResultError: The file is damaged.
+    """
+    return _read(root / CERTIFIED, Certificate)
+
+
+def write_certificates(root: Path, certificates: Mapping[str, Certificate]) -> None:
+    """Replaces the certificates of results below a folder."""
+    _write(root / CERTIFIED, certificates)
+
+
+def _read(path: Path, kind: type[_Kept]) -> dict[str, _Kept]:
+    if not path.exists():
+        return {}
+    records, _ = read_records(path, kind, ResultError)
+    return {record.folder: record for record in records}
+
+
+def _write(path: Path, records: Mapping[str, Verification] | Mapping[str, Certificate]) -> None:
+    write_file(path, "".join(f"{records[folder].to_json()}\n" for folder in sorted(records)))
 
 
 def kept_differences(differences: Iterable[tuple[bool, str]]) -> tuple[str, ...]:

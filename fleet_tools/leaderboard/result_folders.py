@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.leaderboard.checks import ProblemKind
-from fleet_tools.leaderboard.records import VERIFIED
+from fleet_tools.leaderboard.records import CERTIFIED, VERIFIED
 from fleet_tools.policies.sources import built_in_description
 from fleet_tools.sim.own_models import MODELS
 
@@ -143,6 +143,7 @@ def _objection(path: Path, root: Path) -> str | None:
         return None
     if not stat.S_ISREG(mode):
         return "is no regular file"
-    if path.name in (RESULT, EPISODES, *_OTHER_FILES) or path == root / VERIFIED:
+    records = (root / VERIFIED, root / CERTIFIED)
+    if path.name in (RESULT, EPISODES, *_OTHER_FILES) or path in records:
         return None
     return f"is not part of a result ({RESULT}, {EPISODES} or {README})"

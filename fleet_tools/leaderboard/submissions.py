@@ -4,6 +4,7 @@
     DIR/METHOD/any/folders/README.md                       comments; the first line says on the
                                                            page what the method is
     DIR/verified.jsonl                                     what the host verified
+    DIR/certified.jsonl                                    verdicts at smaller time steps
 
 Each result covers one or more complete tasks of the protocol, in all splits.
 """
@@ -20,7 +21,13 @@ from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import EPISODES, EVALUATION, RESULT, in_order
 from fleet_tools.leaderboard.checks import Problem, find_problems, followed
-from fleet_tools.leaderboard.records import Verification, content_digest, read_verifications
+from fleet_tools.leaderboard.records import (
+    Certificate,
+    Verification,
+    content_digest,
+    read_certificates,
+    read_verifications,
+)
 from fleet_tools.leaderboard.result_folders import (
     Rejection,
     description,
@@ -45,6 +52,7 @@ class Submission:
         description: What the method is, by the heading of the nearest README.md; empty if none.
         verification: What the host found when it ran episodes again; None if it has not, or if the
             result has changed since.
+        certificate: Verdicts of some episodes at smaller time steps; None likewise.
     """
 
     folder: str
@@ -53,6 +61,7 @@ class Submission:
     missing: str = ""
     description: str = ""
     verification: Verification | None = None
+    certificate: Certificate | None = None
 
     @property
     def policy(self) -> PolicyProvenance:
@@ -87,7 +96,7 @@ def read_submissions(
     if not root.is_dir():
         raise ResultError(f"There is no folder {root}. Give one that holds folders of results.")
     folders, rejections = find_result_folders(root)
-    verifications = read_verifications(root)
+    verifications, certificates = read_verifications(root), read_certificates(root)
     submissions = []
     for folder in folders:
         name = folder.relative_to(root).as_posix()
@@ -96,10 +105,14 @@ def read_submissions(
         if preview and evaluation is not None and problems:  # only incomplete
             missing, problems = _missing_text(evaluation, problems), []
         if evaluation is not None and not problems:
-            digest, found = content_digest(folder), verifications.get(name)
-            valid = found if found is not None and found.content_digest == digest else None
+            digest, about = content_digest(folder), description(folder, root)
+            verified, certified = verifications.get(name), certificates.get(name)
+            if verified is not None and verified.content_digest != digest:
+                verified = None
+            if certified is not None and certified.content_digest != digest:
+                certified = None
             submissions.append(
-                Submission(name, evaluation, digest, missing, description(folder, root), valid)
+                Submission(name, evaluation, digest, missing, about, verified, certified)
             )
         rejections += [Rejection(name, *problem) for problem in problems]
     wrong = list(_wrong_names(submissions, root))

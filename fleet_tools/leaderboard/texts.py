@@ -209,7 +209,9 @@ def summary(board: Board, page: Path | None) -> dict[str, Any]:
         board: The board.
         page: Its page, if one was written.
     """
-    found = [e.verification for each in board.standings for e in each.submissions]
+    submissions = [e for each in board.standings for e in each.submissions]
+    found = [each.verification for each in submissions]
+    certified = [each.certificate for each in submissions]
     return {
         "page": None if page is None else str(page),
         "protocol": board.protocol.title,
@@ -231,6 +233,7 @@ def summary(board: Board, page: Path | None) -> dict[str, Any]:
         "preview": [_plain_preview(submission) for submission in board.previews],
         "rejected": [asdict(rejection) for rejection in board.rejections],
         "verified": [each.model_dump() for each in found if each is not None],
+        "certified": [each.model_dump() for each in certified if each is not None],
     }
 
 

@@ -1,14 +1,14 @@
 """Texts that the Markdown page and the HTML page share."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fleet_tools.config.cameras import IDEAL
 from fleet_tools.evaluation.result import Rate
 from fleet_tools.evaluation.score_tables import HANDLING_COLUMNS, handling_texts
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.board import Board, RankedLevel, Ranking, RankingKind, Reruns, reruns
-from fleet_tools.leaderboard.records import Verification
+from fleet_tools.leaderboard.records import Certificate, StepVerdicts, Verification
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.storage.provenance import Machine
@@ -32,6 +32,8 @@ READING = (
     "Verified are results of which we ran some episodes again, from their actions or by their "
     "policy, drawn after the submission: each ended alike. Whether the bits are the same, too, "
     "depends on the machine.",
+    "Verdicts at smaller time steps are of stored actions that ran again with smaller steps of the "
+    "dynamics. An episode is near the edge if its verdict changes: the step decides it.",
 )
 """How to read the numbers, by paragraphs."""
 
@@ -217,7 +219,20 @@ def training_run_note(standing: Standing) -> str:
 
 def notes(standing: Standing) -> list[str]:
     """Returns what stands in small print below a method's name."""
-    return [note for note in (standing.description, training_run_note(standing)) if note]
+    found = [each.certificate for each in standing.submissions]
+    certified = certificate_text([each for each in found if each is not None])
+    return [note for note in (standing.description, training_run_note(standing), certified) if note]
+
+
+def certificate_text(certificates: Sequence[Certificate]) -> str:
+    """Returns how many verdicts smaller steps leave as they are; empty without certificates."""
+    episodes = sum(len(each.episodes) for each in certificates)
+    if not episodes:
+        return ""
+    near = sum(len(each.near_the_edge) for each in certificates)
+    steps = sorted({step for each in certificates for step in each.steps_ms[1:]}, reverse=True)
+    edge = f"; {near} near the edge" if near else ""
+    return f"{episodes - near} of {episodes} verdicts the same at {_steps(steps)}{edge}"
 
 
 def preview_columns(board: Board) -> list[str]:
@@ -281,8 +296,31 @@ def _facts(submission: Submission) -> list[tuple[str, str]]:
         ("hardware", _hardware(machine)),
         ("command", result.command),
         ("verified", _verification(submission.verification)),
+        ("smaller steps", _certificate(submission.certificate)),
     ]
     return [(name, value) for name, value in pairs if value]
+
+
+def _certificate(certificate: Certificate | None) -> str:
+    if certificate is None:
+        return ""
+    marks = [_edge(each, certificate.steps_ms) for each in certificate.near_the_edge]
+    return ": ".join([certificate_text([certificate]), "; ".join(marks)][: 1 + bool(marks)])
+
+
+def _edge(episode: StepVerdicts, steps_ms: Sequence[float]) -> str:
+    verdicts = {
+        name: _steps(
+            [ms for ms, each in zip(steps_ms, episode.successes, strict=True) if each is k]
+        )
+        for name, k in (("success", True), ("failure", False))
+    }
+    told = ", ".join(f"{name} at {steps}" for name, steps in verdicts.items())
+    return f"episode {episode.index} of {episode.task}, {episode.split} ({told})"
+
+
+def _steps(steps_ms: Sequence[float]) -> str:
+    return " and ".join(f"{step:g}" for step in steps_ms) + " ms"
 
 
 def _hardware(machine: Machine) -> str:

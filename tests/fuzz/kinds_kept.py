@@ -12,7 +12,7 @@ from safetensors.torch import load
 from support import fleet_cases, training_cases
 from support.damage import damaged
 from support.small_datasets import Drawn, write
-from support.submitted import verification
+from support.submitted import certificate, verification
 
 from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.experiments.cells import Cells
@@ -32,7 +32,14 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.header import describe
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.leaderboard.records import VERIFIED, read_verifications, write_verifications
+from fleet_tools.leaderboard.records import (
+    CERTIFIED,
+    VERIFIED,
+    read_certificates,
+    read_verifications,
+    write_certificates,
+    write_verifications,
+)
 from fleet_tools.storage.run_folder import CONFIG, read_spec
 from fleet_tools.studio.importing.report import RECORD, edited_files
 from fuzz.kernel import Subject, require
@@ -125,7 +132,7 @@ def run_documents(folder: Path) -> Subject:
 
 
 def kept_files(folder: Path) -> Subject:
-    """Caches, replies, exchanges, verifications and records of imports, which may be damaged."""
+    """Caches, replies, exchanges, the host's records, and records of imports: may be damaged."""
     cells, settings = Cells(folder), {"seed": 1, "rates": [0.5, 1.0]}
     cells.get_or_compute(settings, lambda: {"score": 0.25})
     cell = next(folder.glob("*.json")).name
@@ -135,6 +142,7 @@ def kept_files(folder: Path) -> Subject:
     exchange = partial.Partial(2, {"w": torch.ones(3)}, terms, {}, (1,))
     partial.store(folder / "exchange.safetensors", exchange)
     write_verifications(folder, {"ours": verification("ours", content_digest="0" * 32)})
+    write_certificates(folder, {"ours": certificate([(True, True, False)])})
     (folder / "model").mkdir()
     (folder / "model" / RECORD).write_text(json.dumps({"import": {}, "files": {"a.obj": "0" * 64}}))
     readers: dict[str, Callable[[], Any]] = {
@@ -142,6 +150,7 @@ def kept_files(folder: Path) -> Subject:
         "reply.safetensors": lambda: read_reply(folder / "reply.safetensors"),
         "exchange.safetensors": lambda: partial.load(folder / "exchange.safetensors"),
         VERIFIED: lambda: read_verifications(folder),
+        CERTIFIED: lambda: read_certificates(folder),
         f"model/{RECORD}": lambda: edited_files(folder / "model"),
     }
     whole = {name: (folder / name).read_bytes() for name in readers}

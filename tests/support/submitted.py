@@ -16,7 +16,7 @@ from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, task_digest
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
-from fleet_tools.leaderboard.records import Verification
+from fleet_tools.leaderboard.records import Certificate, StepVerdicts, Verification
 from fleet_tools.leaderboard.standings import Overall, Standing
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.sim.scene import Scene, sample_scene
@@ -154,6 +154,24 @@ def verification(folder: str, same_outcome: int = 4, **changes: Any) -> Verifica
         "machine": Machine(system="Linux", processor="ours", cores=2, memory_gib=8),
     }
     return Verification(**{**values, **changes})
+
+
+def certificate(
+    successes: Sequence[tuple[bool, ...]], folder: str = "ours", **changes: Any
+) -> Certificate:
+    """Returns verdicts at 4, 2 and 1 ms of episodes with the knife, of two splits in turn."""
+    splits = [*SMALL.splits]
+    values: dict[str, Any] = {
+        "folder": folder,
+        "content_digest": "ab" * 16,
+        "steps_ms": (4.0, 2.0, 1.0),
+        "episodes": tuple(
+            StepVerdicts(task="knife", split=splits[k % 2], index=k, successes=each)
+            for k, each in enumerate(successes)
+        ),
+        "machine": Machine(system="Linux", processor="ours", cores=2, memory_gib=8),
+    }
+    return Certificate(**{**values, **changes})
 
 
 def overall(standing: Standing) -> Overall:
