@@ -68,7 +68,8 @@ class ReleasesOptions(cli.Options):
         sorted(
             path.parent
             for name in ("bc_elman", "bc_mlp", "bc_joint_mlp")
-            for path in (_RESULTS / name / "0").rglob("result.json")
+            for pattern in ("0/result.json", "0/*/result.json")  # of the first level alone
+            for path in (_RESULTS / name).glob(pattern)
         )
     )
     """Folders of results of clones, whose actions are taken."""
