@@ -46,12 +46,12 @@ class Build:
 
     Attributes:
         root: Folder of the image's file system.
-        mirror: Where debootstrap finds Debian's packages.
+        mirror: Where debootstrap finds Debian's packages; None for its default.
         copied: Files of this machine that the image needs here, such as certificates.
     """
 
     root: Path
-    mirror: str
+    mirror: str | None = None
     copied: tuple[Path, ...] = ()
     variables: dict[str, str] = field(
         default_factory=lambda: {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -106,7 +106,8 @@ class Build:
         )
 
     def _begin(self, release: str) -> None:
-        command = ["debootstrap", "--variant=minbase", release, str(self.root), self.mirror]
+        place = [self.mirror] * (self.mirror is not None)
+        command = ["debootstrap", "--variant=minbase", release, str(self.root), *place]
         subprocess.run(command, check=True)
         for path in (Path("/etc/resolv.conf"), *self.copied):
             target = self.root / path.relative_to("/")
@@ -133,7 +134,7 @@ def main() -> int:
     """Runs the recipe; returns the exit code of the first command that fails, or 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("root", type=Path, help="new folder of the image's file system")
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
+    parser.add_argument("--mirror", help="where debootstrap finds packages (its default)")
     parser.add_argument("--copy", type=Path, nargs="*", default=[], help="files it needs here")
     options = parser.parse_args()
     build = Build(options.root.resolve(), options.mirror, tuple(options.copy))

@@ -116,7 +116,7 @@ def test_the_recipe_of_the_image_can_be_run_without_docker() -> None:
 
 
 def test_an_instruction_that_is_not_known_is_refused(tmp_path) -> None:
-    build = IMAGE["Build"](tmp_path, "http://nowhere")
+    build = IMAGE["Build"](tmp_path)
     with pytest.raises(ValueError, match="HEALTHCHECK"):
         build.do("HEALTHCHECK", "CMD true")
     build.do("ENV", "PATH=/opt/bin:$PATH A=1")
