@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,7 +23,8 @@ CORES = 2
 """Cores for which a time is estimated. Episodes are independent, and shared evenly."""
 
 _EXPERT = RESULTS / "expert" / "episodes.jsonl"
-_LOOP = re.compile(r"for (\w+) in ([^;]*); do (.*); done")
+_FOR = re.compile(r"for (\w+) in (.+)")
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def _work(recipe: Recipe, checkout: Path) -> _Work:
     expert, work = _seconds_by_task(checkout / _EXPERT), _Work()
     for words in (each for line in recipe.commands for each in _calls(line)):
         if "fleet_tools.collect" in words:
-            number = int(_after(words, "--episodes"))
+            asked = _after(words, "--episodes")
+            number = int(asked) if asked.isdecimal() else 0
             work.demonstrations += number
             work.seconds += number * expert.get(_after(words, "--tool"), 0.0)
         elif {"fleet_tools.baselines.train", "fleet_tools.baselines.fleet"} & {*words}:
@@ -116,16 +119,36 @@ def _add_experiment(work: _Work, result: Mapping[str, Any], expert: Mapping[str,
 
 
 def _calls(line: str) -> Iterator[list[str]]:
-    """Yields the words of each command of a line of bash whose loops are over given words."""
-    if match := _LOOP.fullmatch(line.strip()):
-        for value in shlex.split(match[2]):
-            yield from _calls(re.sub(rf"\${match[1]}\b", value, match[3]))
-    else:
-        yield from (shlex.split(part) for part in line.split("; "))
+    """Yields the words of each command of a line of bash, as often as its loops run it."""
+    yield from _unrolled([part.strip() for part in line.split(";")], {})
+
+
+def _unrolled(parts: list[str], values: dict[str, str]) -> Iterator[list[str]]:
+    """Takes parts up to the end of the present loop, and yields their words."""
+    while parts:
+        part = parts.pop(0).removeprefix("do ").strip()
+        if part == "done":
+            return
+        if match := _FOR.fullmatch(part):
+            body = list(parts)
+            for value in _words(match[2]) or [""]:
+                parts[:] = body
+                yield from _unrolled(parts, values | {match[1]: value})
+        else:
+            yield _words(_VARIABLE.sub(lambda found: values.get(found[1], found[0]), part))
+
+
+def _words(text: str) -> list[str]:
+    """Returns the words of a text of bash; none if a quotation is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
 
 
 def _after(words: list[str], option: str) -> str:
-    return words[words.index(option) + 1]
+    """Returns the value of an option; an empty text if it is not given."""
+    return dict(pairwise(words)).get(option, "")
 
 
 def _episodes(path: Path) -> list[tuple[str, float]]:

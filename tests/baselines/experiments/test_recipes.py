@@ -135,6 +135,10 @@ def test_a_time_is_measured_or_grows_with_the_work_or_is_unknown(tmp_path):
         f"for TOOL in knife hammer; do for K in 1 2; do {collect.format('$TOOL', 50)}; done; done"
     )
     assert minutes(loop) == pytest.approx(one + minutes(collect.format("hammer", 100)))
+    row = f"for A in 1 2 3; do echo $A; done; {collect.format('knife', 100)}"
+    assert minutes(row) == pytest.approx(one)
+    for odd in ("", " --task my.yaml", " --tool knife --episodes $N", " --note 'not closed"):
+        assert minutes(f"python -m fleet_tools.collect{odd}") == 0
     # The estimate reads no more than text: a command that would leave a file leaves none.
     minutes(f"touch {tmp_path}/file; {collect.format('knife', 1)}")
     assert not list(tmp_path.iterdir())
