@@ -14,6 +14,7 @@ from fleet_tools.leaderboard.board import (
     across_levels,
     reruns,
 )
+from fleet_tools.leaderboard.facts import facts
 from fleet_tools.leaderboard.html_parts import (
     cell,
     figure,
@@ -33,7 +34,6 @@ from fleet_tools.leaderboard.wording import (
     across_columns,
     column_names,
     error_counts,
-    facts,
     handling_cells,
     handling_columns,
     has_handling,

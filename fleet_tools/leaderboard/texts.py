@@ -16,6 +16,7 @@ from fleet_tools.leaderboard.board import (
     across_levels,
     reruns,
 )
+from fleet_tools.leaderboard.facts import facts
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.submissions import Submission
 from fleet_tools.leaderboard.wording import (
@@ -29,7 +30,6 @@ from fleet_tools.leaderboard.wording import (
     across_columns,
     column_names,
     error_counts,
-    facts,
     handling_cells,
     handling_columns,
     has_handling,

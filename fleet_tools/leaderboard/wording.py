@@ -1,17 +1,16 @@
 """Texts that the Markdown page and the HTML page share."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fleet_tools.config.cameras import IDEAL
 from fleet_tools.evaluation.result import Rate
 from fleet_tools.evaluation.score_tables import HANDLING_COLUMNS, handling_texts
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.board import Board, RankedLevel, Ranking, RankingKind, Reruns, reruns
-from fleet_tools.leaderboard.records import Certificate, StepVerdicts, Verification
+from fleet_tools.leaderboard.records import Certificate
 from fleet_tools.leaderboard.standings import Standing, SuccessRate
 from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.storage.provenance import Machine
 
 READING = (
     "Success is the rate of episodes whose outcome is a success, with its 95% interval; success "
@@ -232,7 +231,12 @@ def certificate_text(certificates: Sequence[Certificate]) -> str:
     near = sum(len(each.near_the_edge) for each in certificates)
     steps = sorted({step for each in certificates for step in each.steps_ms[1:]}, reverse=True)
     edge = f"; {near} near the edge" if near else ""
-    return f"{episodes - near} of {episodes} verdicts the same at {_steps(steps)}{edge}"
+    return f"{episodes - near} of {episodes} verdicts the same at {steps_text(steps)}{edge}"
+
+
+def steps_text(steps_ms: Sequence[float]) -> str:
+    """Returns time steps in milliseconds as text, such as "2 and 1 ms"."""
+    return " and ".join(f"{step:g}" for step in steps_ms) + " ms"
 
 
 def preview_columns(board: Board) -> list[str]:
@@ -275,87 +279,3 @@ def error_counts(standing: Standing) -> dict[str, int]:
 def readable(name: str) -> str:
     """Returns a name with spaces, such as "unseen tools"."""
     return name.replace("_", " ")
-
-
-def facts(standing: Standing) -> list[list[tuple[str, str]]]:
-    """Returns the provenance of each result of a method, as names and values."""
-    return [_facts(submission) for submission in standing.submissions]
-
-
-def _facts(submission: Submission) -> list[tuple[str, str]]:
-    result = submission.evaluation.result
-    policy, machine = result.policy, result.machine
-    env_kwargs = policy.env_kwargs or {"obs_mode": "state"}
-    pairs = [
-        ("result", submission.folder),
-        ("policy", f"{policy.source} ({readable(policy.kind)})"),
-        ("hash", policy.content_digest or ""),
-        ("training seed", "" if policy.training_seed is None else str(policy.training_seed)),
-        ("environment", ", ".join(f"{name}={value}" for name, value in env_kwargs.items())),
-        ("versions", ", ".join(f"{name} {version}" for name, version in result.packages.items())),
-        ("hardware", _hardware(machine)),
-        ("command", result.command),
-        ("verified", _verification(submission.verification)),
-        ("smaller steps", _certificate(submission.certificate)),
-    ]
-    return [(name, value) for name, value in pairs if value]
-
-
-def _certificate(certificate: Certificate | None) -> str:
-    if certificate is None:
-        return ""
-    marks = [_edge(each, certificate.steps_ms) for each in certificate.near_the_edge]
-    return ": ".join([certificate_text([certificate]), "; ".join(marks)][: 1 + bool(marks)])
-
-
-def _edge(episode: StepVerdicts, steps_ms: Sequence[float]) -> str:
-    verdicts = {
-        name: _steps(
-            [ms for ms, each in zip(steps_ms, episode.successes, strict=True) if each is k]
-        )
-        for name, k in (("success", True), ("failure", False))
-    }
-    told = ", ".join(f"{name} at {steps}" for name, steps in verdicts.items())
-    return f"episode {episode.index} of {episode.task}, {episode.split} ({told})"
-
-
-def _steps(steps_ms: Sequence[float]) -> str:
-    return " and ".join(f"{step:g}" for step in steps_ms) + " ms"
-
-
-def _hardware(machine: Machine) -> str:
-    return (
-        f"{machine.processor}, {machine.cores:g} cores, {machine.memory_gib:g} GiB; "
-        f"{machine.system}"
-    )
-
-
-def _verification(verification: Verification | None) -> str:
-    if verification is None:
-        return ""
-    versions = _instead("the same versions", "other versions", verification.other_versions)
-    machine = _instead("", "another machine", verification.other_machine)
-    where = f"{versions}, {machine}," if machine else versions
-    differences = "".join(f" {difference}." for difference in verification.differences)
-    episodes, same_outcome = verification.episodes, verification.same_outcome
-    by = "by its policy" if verification.by == "policy" else "from their actions"
-    return (
-        f"{same_outcome} of {episodes} episodes ended alike when they ran again {by}, "
-        f"{verification.same} of them with the same bits{_states(verification)}, on {where} and "
-        f"{_hardware(verification.machine)}, drawn with seed {verification.seed}.{differences}"
-    )
-
-
-def _states(verification: Verification) -> str:
-    """Returns how far apart the last states are; empty where the result does not hold them."""
-    if verification.largest_distance_m is None:
-        return ""
-    return (
-        f", {verification.within} of {verification.measured} with a last state within "
-        f"{verification.within_m:g} m (largest distance {verification.largest_distance_m:.2g} m)"
-    )
-
-
-def _instead(same: str, other: str, differing: Mapping[str, tuple[str, str | None]]) -> str:
-    pairs = [f"{name} {here} instead of {then}" for name, (then, here) in differing.items()]
-    return f"{other} ({', '.join(pairs)})" if pairs else same

@@ -13,6 +13,7 @@ from support.boards import board
 from support.submitted import SMALL, certificate, random_evaluation, submission, write
 
 from fleet_tools.evaluation.result_folder import EPISODES
+from fleet_tools.leaderboard.facts import facts
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import (
     CERTIFIED,
@@ -23,7 +24,7 @@ from fleet_tools.leaderboard.records import (
 )
 from fleet_tools.leaderboard.submissions import read_submissions
 from fleet_tools.leaderboard.texts import as_markdown, summary
-from fleet_tools.leaderboard.wording import certificate_text, facts, notes
+from fleet_tools.leaderboard.wording import certificate_text, notes
 
 OURS = random_evaluation(0.5, seed=1, name="ours")
 VERDICTS = st.lists(st.tuples(*[st.booleans()] * 3), min_size=1, max_size=12)
