@@ -61,9 +61,9 @@ def _reproduce(options: ReproduceOptions) -> int:
 
 
 def _list(recipes: "dict[str, Recipe]", options: ReproduceOptions) -> int:
-    from fleet_tools.baselines.experiments.durations import duration
+    from fleet_tools.baselines.experiments.durations import durations
 
-    known = {name: duration(recipe, options.checkout) for name, recipe in recipes.items()}
+    known = durations(recipes.values(), options.checkout)
     rows = {
         name: {"kind": recipe.kind, "commands": len(recipe.commands), "time": asdict(known[name])}
         for name, recipe in recipes.items()
@@ -79,9 +79,9 @@ def _list(recipes: "dict[str, Recipe]", options: ReproduceOptions) -> int:
 
 
 def _print(recipe: "Recipe", options: ReproduceOptions) -> int:
-    from fleet_tools.baselines.experiments.durations import duration
+    from fleet_tools.baselines.experiments.durations import durations
 
-    known = duration(recipe, options.checkout)
+    known = durations([recipe], options.checkout)[recipe.name]
     stored = [str(path) for path in recipe.stored.values() if (options.checkout / path).exists()]
     summary = {"name": recipe.name, "kind": recipe.kind, "commands": list(recipe.commands)}
     options.report(

@@ -7,7 +7,7 @@ stored says what training takes, or episodes of Meta-World: these are counted, a
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -48,12 +48,17 @@ class Duration:
         return f"{self.kind}{minutes}: {self.text}"
 
 
-def duration(recipe: Recipe, checkout: Path) -> Duration:
-    """Returns what a recipe of a checkout takes, as far as it is known."""
+def durations(recipes: Iterable[Recipe], checkout: Path) -> dict[str, Duration]:
+    """Returns what recipes of a checkout take, by their names, as far as it is known."""
+    expert = _seconds_by_task(checkout / _EXPERT)
+    return {recipe.name: _duration(recipe, checkout, expert) for recipe in recipes}
+
+
+def _duration(recipe: Recipe, checkout: Path, expert: Mapping[str, float]) -> Duration:
     record = checkout / RECORDS / f"{recipe.name}.json"
     if record.is_file():
         return _measured(strict_json.load(record))
-    work = _work(recipe, checkout)
+    work = _work(recipe, checkout, expert)
     timed = _counted(work.demonstrations, "demonstrations") + _counted(work.episodes, "episodes")
     rest = _counted(work.policies, "policies to train")
     rest += _counted(work.metaworld, "episodes of Meta-World")
@@ -86,8 +91,8 @@ class _Work:
     seconds: float = 0.0
 
 
-def _work(recipe: Recipe, checkout: Path) -> _Work:
-    expert, work = _seconds_by_task(checkout / _EXPERT), _Work()
+def _work(recipe: Recipe, checkout: Path, expert: Mapping[str, float]) -> _Work:
+    work = _Work()
     for words in (each for line in recipe.commands for each in _calls(line)):
         if "fleet_tools.collect" in words:
             asked = _after(words, "--episodes")

@@ -36,18 +36,16 @@ def _facts(submission: Submission) -> list[tuple[str, str]]:
 def _certificate(certificate: Certificate | None) -> str:
     if certificate is None:
         return ""
-    marks = [_edge(each, certificate.steps_ms) for each in certificate.near_the_edge]
-    return ": ".join([certificate_text([certificate]), "; ".join(marks)][: 1 + bool(marks)])
+    text = certificate_text([certificate])
+    marks = "; ".join(_edge(each, certificate.steps_ms) for each in certificate.near_the_edge)
+    return f"{text}: {marks}" if marks else text
 
 
 def _edge(episode: StepVerdicts, steps_ms: Sequence[float]) -> str:
-    verdicts = {
-        name: steps_text(
-            [ms for ms, each in zip(steps_ms, episode.successes, strict=True) if each is k]
-        )
-        for name, k in (("success", True), ("failure", False))
-    }
-    told = ", ".join(f"{name} at {steps}" for name, steps in verdicts.items())
+    pairs = list(zip(steps_ms, episode.successes, strict=True))
+    solved = steps_text([step for step, success in pairs if success])
+    failed = steps_text([step for step, success in pairs if not success])
+    told = f"success at {solved}, failure at {failed}"
     return f"episode {episode.index} of {episode.task}, {episode.split} ({told})"
 
 

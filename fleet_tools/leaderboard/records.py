@@ -198,6 +198,11 @@ def write_certificates(root: Path, certificates: Mapping[str, Certificate]) -> N
     _write(root / CERTIFIED, certificates)
 
 
+def still_valid(record: _Kept | None, digest: str) -> _Kept | None:
+    """Returns a record if it is of a result whose files have this hash, else None."""
+    return record if record is not None and record.content_digest == digest else None
+
+
 def _read(path: Path, kind: type[_Kept]) -> dict[str, _Kept]:
     if not path.exists():
         return {}

@@ -27,6 +27,7 @@ from fleet_tools.leaderboard.records import (
     content_digest,
     read_certificates,
     read_verifications,
+    still_valid,
 )
 from fleet_tools.leaderboard.result_folders import (
     Rejection,
@@ -106,11 +107,8 @@ def read_submissions(
             missing, problems = _missing_text(evaluation, problems), []
         if evaluation is not None and not problems:
             digest, about = content_digest(folder), description(folder, root)
-            verified, certified = verifications.get(name), certificates.get(name)
-            if verified is not None and verified.content_digest != digest:
-                verified = None
-            if certified is not None and certified.content_digest != digest:
-                certified = None
+            verified = still_valid(verifications.get(name), digest)
+            certified = still_valid(certificates.get(name), digest)
             submissions.append(
                 Submission(name, evaluation, digest, missing, about, verified, certified)
             )

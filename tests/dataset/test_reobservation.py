@@ -1,20 +1,24 @@
 """Datasets observed in another mode are those that a collection in that mode makes."""
 
 import json
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.collected import ONE_PAIR, options, without_times, write_quick_task
+from support.collected import (
+    ONE_PAIR,
+    interrupted_at_each_attempt,
+    options,
+    without_times,
+    write_quick_task,
+)
 from support.damage import relist
 from support.damaged_runs import files_of
 
 from fleet_tools import collect
-from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter, episode_file
+from fleet_tools.dataset import Dataset, episode_file
 from fleet_tools.dataset.__main__ import main
 
 HERE = ("--quiet", "--workers", "0")
@@ -80,18 +84,9 @@ def test_there_and_back_is_the_same_dataset(quick, tmp_path):
 
 
 def test_interrupted_it_is_completed_by_the_same_command(quick, tmp_path, monkeypatch, capsys):
-    add = DatasetWriter.add
-
-    def interrupt_and_add(
-        writer: DatasetWriter, record: AttemptRecord, content: bytes | None
-    ) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        add(writer, record, content)
-
     state = ("--obs-mode", "multitask_state")
     assert observe(quick, tmp_path / "whole", *state) == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(DatasetWriter, "add", interrupt_and_add)
+    with interrupted_at_each_attempt(monkeypatch):
         assert observe(quick, tmp_path / "cut", *state) == 130
     assert len(Dataset(tmp_path / "cut").manifest()) == 1
     assert "The same command resumes it" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 from support.collected import (
     EPISODES,
     ONE_PAIR,
+    interrupted_at_each_attempt,
     lines_of,
     options,
     running,
@@ -17,7 +18,7 @@ from support.collected import (
 )
 
 from fleet_tools import collect
-from fleet_tools.dataset import AttemptRecord, Dataset, DatasetWriter
+from fleet_tools.dataset import Dataset
 
 # --- The dataset ----------------------------------------------------------------------------
 
@@ -67,16 +68,7 @@ def test_killed_it_keeps_finished_episodes_and_resumes(uninterrupted, tmp_path):
 def test_ctrl_c_waits_for_the_episode_in_progress_and_more_may_be_asked_for_afterwards(
     uninterrupted, tmp_path, capsys, monkeypatch
 ):
-    add = DatasetWriter.add
-
-    def interrupt_and_add(
-        writer: DatasetWriter, record: AttemptRecord, content: bytes | None
-    ) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        add(writer, record, content)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DatasetWriter, "add", interrupt_and_add)
+    with interrupted_at_each_attempt(monkeypatch):
         assert collect.main(options(tmp_path, episodes=2)) == 130
     out, err = capsys.readouterr()
     assert "1 of 1 attempts succeeded" in out

@@ -1,20 +1,24 @@
 """Tests of collection: the program's options, policies, and the comparison of datasets."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+import pytest
 import yaml
 from support.processes import running_process
 
 from fleet_tools.config.tasks import task_path
+from fleet_tools.dataset import AttemptRecord, DatasetWriter
 from fleet_tools.errors import InfeasibleError
 from fleet_tools.experts.policy import ExpertPolicy
 
@@ -44,6 +48,22 @@ def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str] | No
         assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@contextmanager
+def interrupted_at_each_attempt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Sends this process Ctrl-C whenever an attempt is about to be stored."""
+    add = DatasetWriter.add
+
+    def interrupt_and_add(
+        writer: DatasetWriter, record: AttemptRecord, content: bytes | None
+    ) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        add(writer, record, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetWriter, "add", interrupt_and_add)
+        yield
 
 
 def lines_of(folder: Path) -> int:

@@ -15,7 +15,7 @@ from support.page_commands import problem
 from support.processes import ROOT
 
 from fleet_tools import reproduce
-from fleet_tools.baselines.experiments.durations import duration
+from fleet_tools.baselines.experiments.durations import Duration, durations
 from fleet_tools.baselines.experiments.recipes import (
     EXPERIMENTS,
     LINKED,
@@ -104,6 +104,11 @@ def test_every_entry_and_every_figure_of_what_we_found_has_a_recipe():
     assert {path.stem for path in (ROOT / EXPERIMENTS).glob("*.yaml")} <= set(RECIPES)
 
 
+def duration(recipe: Recipe) -> Duration:
+    """Returns what a recipe of this checkout takes."""
+    return durations([recipe], ROOT)[recipe.name]
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_work_of_a_recipe_is_what_bash_would_start(name, tmp_path):
     numbers = {"demonstrations": 0, "policies to train": 0}
@@ -113,7 +118,7 @@ def test_the_work_of_a_recipe_is_what_bash_would_start(name, tmp_path):
         trains = words[2] in ("fleet_tools.baselines.train", "fleet_tools.baselines.fleet")
         numbers["policies to train"] += trains and RECIPES[name].kind == "entry"
     unrecorded = replace(RECIPES[name], name="unrecorded")
-    said = duration(unrecorded, ROOT)
+    said = duration(unrecorded)
     for noun, number in numbers.items():
         if number:
             assert f"{number} {noun}" in said.text
@@ -121,12 +126,12 @@ def test_the_work_of_a_recipe_is_what_bash_would_start(name, tmp_path):
 
 
 def test_a_time_is_measured_or_grows_with_the_work_or_is_unknown(tmp_path):
-    assert duration(RECIPES["servo"], ROOT).kind == "measured"
-    assert duration(RECIPES["metaworld_one_merge"], ROOT).kind == "unknown"
+    assert duration(RECIPES["servo"]).kind == "measured"
+    assert duration(RECIPES["metaworld_one_merge"]).kind == "unknown"
 
     def minutes(command: str) -> float:
         recipe = Recipe("mine", "experiment", (command,), {})
-        return (duration(recipe, ROOT).seconds or 0.0) / 60
+        return (duration(recipe).seconds or 0.0) / 60
 
     collect = "python -m fleet_tools.collect --tool {} --episodes {} --output data"
     one, two = (minutes(collect.format("knife", number)) for number in (100, 200))
