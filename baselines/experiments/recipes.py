@@ -3,7 +3,7 @@
     entry of the leaderboard    the bash blocks of its README.md; without one, which policies of the
                                 package lack, `evaluate` with the options that its results name
     experiment                  "# Data:" in the head of its YAML file, or of one that it extends,
-                                and the program `experiment`
+                                with further lines indented, and the program `experiment`
     figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
                                 script that draws it
 
@@ -37,7 +37,7 @@ LINKED = ("experiments", "examples", "docs")
 RUNS, DRAWN = "runs/fleets", "figures"
 """Folders to which commands of experiments and of figures write."""
 
-_DATA = re.compile(r"^# Data: ((?:.*\\\n#)*.*)$", re.MULTILINE)
+_DATA = re.compile(r"^# Data: (.*(?:\\\n#.*|\n#   .*)*)$", re.MULTILINE)
 _AS = re.compile(r"as (\w+)")
 _BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
@@ -147,7 +147,7 @@ def _data_of(path: Path) -> str:
     while True:
         text = path.read_text(encoding="utf-8")
         if match := _DATA.search(text):
-            said = re.sub(r"\\\n#\s*", "", match[1])
+            said = re.sub(r"\n#\s*", "\n", re.sub(r"\\\n#\s*", "", match[1]))
             return f"# Data: {said}" if _AS.fullmatch(said) else said
         base = re.search(r"^extends: (\S+)$", text, re.MULTILINE)
         if base is None:
