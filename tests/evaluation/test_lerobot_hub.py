@@ -19,6 +19,7 @@ from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.evaluation.lerobot_hub import make_env
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.protocol_scenes import ProtocolScenes
+from fleet_tools.evaluation.result import EpisodeResult
 
 HUB_FILE = ROOT / "examples/lerobot_hub/env.py"
 SMALL = {"camera_size": [64, 48], "cloud_size": [40, 30]}
@@ -46,9 +47,10 @@ def only(task: str, n_envs: int = 1, use_async_envs: bool = False, **others: Any
     return make_env(n_envs, use_async_envs, cfg, **others)[task][0]
 
 
-def repeated(env: VectorEnv, task: str, numbers: list[int]) -> list[tuple[bool, int]]:
+def repeated(
+    env: VectorEnv, episodes: list[EpisodeResult], numbers: list[int]
+) -> list[tuple[bool, int]]:
     """Repeats stored actions as LeRobot's rollouts do; returns success and number of steps."""
-    episodes = [stored(task, number) for number in numbers]
     env.reset(seed=list(numbers), options={"lerobot_new_rollout": True})  # pyright: ignore[reportArgumentType]
     done, success, steps = (np.zeros(len(numbers), kind) for kind in (bool, bool, int))
     while not done.all():
@@ -65,25 +67,25 @@ def repeated(env: VectorEnv, task: str, numbers: list[int]) -> list[tuple[bool, 
 
 
 @pytest.mark.parametrize(
-    ("task", "numbers", "use_async_envs"),
+    ("task", "split", "numbers", "use_async_envs"),
     [
-        ("hammer", [0], False),
-        # The second has success for a moment, and ends without.
-        pytest.param("knife", [0, 1], False, marks=pytest.mark.slow),
-        pytest.param("hammer", [1, 2], True, marks=pytest.mark.slow),
+        ("hammer", "train", [0], False),
+        # The first has success for a moment, and ends without.
+        pytest.param("spatula", "unseen_tools", [8, 0], False, marks=pytest.mark.slow),
+        pytest.param("hammer", "train", [1, 2], True, marks=pytest.mark.slow),
     ],
 )
 def test_success_is_what_evaluate_has_stored(
-    task: str, numbers: list[int], use_async_envs: bool
+    task: str, split: str, numbers: list[int], use_async_envs: bool
 ) -> None:
-    env = only(task, len(numbers), use_async_envs, split="train")
+    expected = [stored(task, number, split) for number in numbers]
+    env = only(task, len(numbers), use_async_envs, split=split)
     try:
-        found = repeated(env, task, numbers)
+        found = repeated(env, expected, numbers)
     finally:
         env.close()
-    expected = [stored(task, number) for number in numbers]
     assert found == [(each.success, each.steps) for each in expected]
-    if task == "knife":
+    if task == "spatula":
         assert [each.success_once for each in expected] == [True, True] != [s for s, _ in found]
 
 
@@ -185,5 +187,6 @@ def test_lerobot_counts_as_evaluate_does(
     from support.lerobot_rollouts import evaluated, written_repository
 
     repository = written_repository(tmp_path, monkeypatch, HUB_FILE)
-    found = evaluated(repository, tmp_path, "knife", 2, use_async_envs)
-    assert found == [stored("knife", number).success for number in range(2)] == [True, False]
+    found = evaluated(repository, tmp_path, "wrench", 4, use_async_envs)
+    assert found == [stored("wrench", number).success for number in range(4)]
+    assert found == [False, False, True, True]

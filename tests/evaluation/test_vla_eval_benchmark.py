@@ -85,7 +85,7 @@ def test_it_has_what_the_harness_calls(harness: Any) -> None:
 @pytest.mark.slow
 def test_success_is_what_evaluate_has_stored(harness: Any, server: Any) -> None:
     serving = server()
-    found = evaluated(harness, serving, ["hammer/train", "knife/train"], 2)
+    found = evaluated(harness, serving, ["hammer/train", "wrench/train"], 2)
     assert not found.get("num_errors")
     for task in found["tasks"]:
         name = task["task"].split("/")[0]
@@ -96,7 +96,7 @@ def test_success_is_what_evaluate_has_stored(harness: Any, server: Any) -> None:
             assert [each[fact] for each, _ in told] == [getattr(e, fact) for e in expected]
         assert task["mean_success"] == sum(each.success for each in expected) / 2
     assert not found["tasks"][1]["episodes"][1]["metrics"]["success"]
-    assert serving.seen["task_description"].startswith("A knife")
+    assert serving.seen["task_description"].startswith("An open-ended wrench")
     assert serving.seen["state"].dtype == np.float32
 
 
