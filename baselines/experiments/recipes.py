@@ -147,7 +147,7 @@ def _data_of(path: Path) -> str:
     while True:
         text = path.read_text(encoding="utf-8")
         if match := _DATA.search(text):
-            said = re.sub(r"\n#\s*", "\n", re.sub(r"\\\n#\s*", "", match[1]))
+            said = match[1].replace("\n#", "\n")
             return f"# Data: {said}" if _AS.fullmatch(said) else said
         base = re.search(r"^extends: (\S+)$", text, re.MULTILINE)
         if base is None:
