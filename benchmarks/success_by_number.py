@@ -1,7 +1,4 @@
-"""Whether success depends on a number of the scene: `python benchmarks/success_by_number.py ...`.
-
-python benchmarks/success_by_number.py RESULT --number object_pose.rpy_deg.2 --within 15 55
-"""
+"""Success by a number of the scene: `python benchmarks/success_by_number.py RESULT ...`."""
 
 import sys
 from collections.abc import Iterator

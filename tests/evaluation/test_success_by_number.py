@@ -1,19 +1,19 @@
 """Success by a number of the scene: what is counted, and numbers that do not exist."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from success_by_number import main, number_of
+from support.processes import ROOT
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.sim.scene import Scene
 
-WRENCH = Path(__file__).parents[2] / "leaderboard/results/bc_elman/0/wrench"
+WRENCH = ROOT / "leaderboard/results/bc_elman/0/wrench"
 YAW = "object_pose.rpy_deg.2"
 
 
