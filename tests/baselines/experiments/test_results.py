@@ -102,6 +102,15 @@ def test_the_page_lists_more_tasks_downwards_and_fewer_sideways():
     assert "by task" not in markdown_page(experiment, result, "p", ())
 
 
+def test_results_lie_beside_the_settings_that_made_them():
+    folders = (ROOT / "experiments", ROOT / "experiments" / "studies")
+    files = [path for folder in folders for path in folder.glob("*.*")]
+    results = [path for path in files if path.suffix in (".json", ".md", ".png")]
+    made = {path.with_name(path.stem.removesuffix("_bytes")) for path in results}
+    settings = {path.with_suffix("") for path in files if path.suffix == ".yaml"}
+    assert made - settings == {ROOT / "experiments" / "README"}
+
+
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 def test_stored_results_are_of_their_experiment_complete_and_as_pages_show(path):
     experiment = load_experiment(path)
