@@ -58,10 +58,9 @@ TABLE = {
     "fed_sgd_100": "control: 100 gradients",
     "best_single": "control: best robot alone",
 }
-"""Rows of the table: the cell of the first column, by arm or reference."""
+"""Rows of the table, and what figures show: the first cell, by arm or reference."""
 
-_TOGETHER = ("concatenation", "density_gate", "gated_refit", "oracle_routing")
-_POOLED = ("joint", "joint_wide", "joint_ensemble")
+_TOGETHER = ("concatenation", "density_gate", "oracle_routing")
 
 
 def main(
@@ -230,13 +229,13 @@ def label_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None
 
 
 def rolled_out(rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows with success rates, without robots alone, whose rate is another thing."""
-    return [row for row in rows if row.get("success") and row["arm"] != "single"]
+    """Returns the rows of what the table lists, with success rates."""
+    return [row for row in rows if row.get("success") and row["arm"] in TABLE]
 
 
 def kind_of(arm: str, results: Mapping[str, Stored]) -> str:
     """Returns the kind of an arm or reference, of `KINDS`."""
-    if arm in _POOLED:
+    if arm == "joint":
         return "trained on all data"
     if arm in _TOGETHER:
         return "the robots' networks together"
