@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -38,6 +39,7 @@ from fleet_tools.policies.wire_messages import (
 from fleet_tools.storage.strict_json import loads
 from fleet_tools.utils.accept_loop import quiet_logger
 from fleet_tools.utils.libraries import require
+from fleet_tools.utils.tls_socket import TlsSocket
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -179,11 +181,16 @@ def _connected(
 
     parts = urlsplit(url)
     address = str(parts.hostname), parts.port or _PORTS[parts.scheme]
-    with socket.create_connection(address, timeout_s) as own:
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(socket.create_connection(address, timeout_s))
+        if parts.scheme == "wss":
+            secured = TlsSocket(own, ssl.create_default_context(), parts.hostname)
+            stack.enter_context(secured).do_handshake()
+            own = secured
         own.settimeout(None)  # websockets 16 would read with it, also after the opening handshake
         try:
             connection = connect(
-                url,
+                parts._replace(scheme="ws").geturl(),
                 sock=own,  # so that neither proxies nor redirects lead observations elsewhere
                 proxy=None,
                 additional_headers=None

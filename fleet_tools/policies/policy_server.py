@@ -1,6 +1,7 @@
 """The server of a policy: a thread for each connection, which has a policy of its own."""
 
 import contextlib
+import functools
 import logging
 import threading
 import time
@@ -12,6 +13,7 @@ from fleet_tools.policies.conversation import Conversation, Dialect, Served
 from fleet_tools.policies.server_access import Access
 from fleet_tools.utils.accept_loop import AcceptLoop, quiet_logger
 from fleet_tools.utils.libraries import require
+from fleet_tools.utils.tls_socket import TlsSocket
 
 if TYPE_CHECKING:
     from websockets.http11 import Request, Response
@@ -75,7 +77,12 @@ class PolicyServer:
         except OSError as error:
             raise ConfigError(f"Cannot listen on {access.host}:{access.port}: {error}.") from None
         # The loop of websockets ends by every error of accept, and by a lack of threads.
-        self._loop = AcceptLoop(self._server.socket, self._server.handler, max_connections, tls=tls)
+        self._loop = AcceptLoop(
+            self._server.socket,
+            self._server.handler,
+            max_connections,
+            tls=None if tls is None else functools.partial(TlsSocket, context=tls),
+        )
         host, port = self._loop.address
         scheme = "ws" if tls is None else "wss"
         self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from ssl import SSLContext
 from typing import Any
 
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -42,8 +41,7 @@ class _Connection:
         """Ends it from another thread, whose calls see the end of the stream."""
         self.ended = True
         with contextlib.suppress(OSError):  # it has ended itself
-            # Not that of SSLSocket, after which the connection's own thread would send plain text.
-            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+            self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class AcceptLoop:
@@ -62,7 +60,7 @@ class AcceptLoop:
         max_open: Largest number of open connections.
         opening_s: Longest time for opening one, s.
         max_opening: Largest number of connections that are not open.
-        tls: The server's side of TLS; None speaks without.
+        tls: Makes a connection the server's side of TLS, such as `TlsSocket`; None speaks without.
 
     Attributes:
         dropped: Number of connections that were dropped so far, by reason.
@@ -76,7 +74,7 @@ class AcceptLoop:
         *,
         opening_s: float = 10.0,
         max_opening: int = 32,
-        tls: SSLContext | None = None,
+        tls: Callable[[socket.socket], Any] | None = None,
     ) -> None:
         self._listening, self._serve, self._tls = listening, serve, tls
         self._max_open, self._max_opening, self._opening_s = max_open, max_opening, opening_s
@@ -185,10 +183,7 @@ class AcceptLoop:
         connection = self._connections[me]
         try:
             if self._tls is not None:
-                client.getpeername()  # wrap_socket leaves it open if the client is gone
-                connection.socket = secured = self._tls.wrap_socket(
-                    client, server_side=True, do_handshake_on_connect=False
-                )
+                connection.socket = secured = self._tls(client)
                 secured.do_handshake()
             self._serve(connection.socket, address)
         except OSError:

@@ -1,14 +1,12 @@
 """Who may reach a server: tokens, TLS, and addresses beyond this machine."""
 
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("websockets")
 
+from support.certificates import make_certificate
 from support.served_policies import Remembering, episode, opened, serving
 from websockets.exceptions import InvalidStatus
 
@@ -78,23 +76,6 @@ def test_nothing_is_sent_to_an_address_that_may_not_be_used(url):
         require_url(url)
     with pytest.raises(ConfigError):
         PolicyClient.at(url)
-
-
-def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """Makes a certificate that signs itself, for a name or address of a host."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is absent, which makes the certificate")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", "/CN=tests", "-addext", f"subjectAltName={name}"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 def test_tls(tmp_path, monkeypatch, server):
