@@ -1,5 +1,6 @@
 """TLS connections that one thread reads while others write to them."""
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -56,7 +57,8 @@ class TlsSocket(socket.socket):
                 self._flush()
                 self._read_on()
             except ssl.SSLError:
-                self._flush()  # the other side is told why
+                with contextlib.suppress(OSError):  # it has left
+                    self._flush()  # the other side is told why
                 raise
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
