@@ -132,6 +132,22 @@ def test_what_is_no_tls_is_an_error(contexts):
                 server.do_handshake()
 
 
+def test_no_other_content_is_taken_for_what_was_sent(contexts):
+    content = b"an observation " * 20
+    generator = np.random.default_rng(2)
+    for _ in range(60):
+        with connections(contexts) as (server, client):
+            server.sendall(content)
+            underway = bytearray(socket.socket.recv(client, 2**16))
+            underway[generator.integers(len(underway))] ^= 1 << generator.integers(8)
+            socket.socket.sendall(server, underway)
+            server.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ssl.SSLError):
+                taken = received(client, len(content))
+                assert taken != content
+                assert content.startswith(taken)
+
+
 def test_a_refused_certificate_is_told_to_its_server(contexts):
     one, other = socket.socketpair()
     server = TlsSocket(one, contexts[0])
