@@ -116,7 +116,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/parallel/local_workers.py": _CHILD,
     "fleet_tools/studio/teleoperation/camera_process.py": _CHILD,
     "fleet_tools/utils/diagnostics.py": _CHILD,
-    "fleet_tools/utils/tls_socket.py": "records of TLS, which OpenSSL reads; see test_tls_socket.py",
+    "fleet_tools/utils/tls_socket.py": "records of TLS, read by OpenSSL; see test_tls_socket.py",
     "fleet_tools/studio/labelling/subjects.py": _WHOLE,
     "assets/model_folder.py": _WHOLE,
     "baselines/train.py": _WHOLE,
