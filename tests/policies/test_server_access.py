@@ -1,12 +1,13 @@
 """Who may reach a server: tokens, TLS, and addresses beyond this machine."""
 
+import shutil
 from typing import Any
 
 import pytest
 
 pytest.importorskip("websockets")
 
-from support.certificates import make_certificate
+from hostile_clients import certificate
 from support.served_policies import Remembering, episode, opened, serving
 from websockets.exceptions import InvalidStatus
 
@@ -78,11 +79,13 @@ def test_nothing_is_sent_to_an_address_that_may_not_be_used(url):
         PolicyClient.at(url)
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_tls(tmp_path, monkeypatch, server):
-    certificate, key = make_certificate(tmp_path, "IP:127.0.0.1")
+    certificate(tmp_path)
+    own = tmp_path / "certificate.pem"
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     # On all addresses, as beyond this machine.
-    access = Access("0.0.0.0", token=TOKEN, certificate=certificate, key=key)
+    access = Access("0.0.0.0", token=TOKEN, certificate=own, key=tmp_path / "key.pem")
     with serving(Remembering, access) as secured:
         url = secured.url.replace("0.0.0.0", "127.0.0.1")
         assert url.startswith("wss://")
@@ -90,7 +93,7 @@ def test_tls(tmp_path, monkeypatch, server):
             PolicyClient.at(url)
         with pytest.raises(PolicyError):
             PolicyClient.at(url.replace("wss", "ws"))
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        monkeypatch.setenv("SSL_CERT_FILE", str(own))
         with pytest.raises(PolicyError, match=r"(?i)certificate verify failed"):
             PolicyClient.at(url.replace("127.0.0.1", "localhost"))  # not its name
         assert episode(url, range(3)) == episode(server.url, range(3))

@@ -1,6 +1,7 @@
 """TLS connections of which one thread receives while another sends."""
 
 import contextlib
+import shutil
 import socket
 import ssl
 import threading
@@ -10,9 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.certificates import make_certificate
+from hostile_clients import certificate
 
 from fleet_tools.utils.tls_socket import TlsSocket
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl makes the certificate"
+)
 
 HOST = "127.0.0.1"
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
@@ -21,10 +26,11 @@ Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory) -> Contexts:
     """Settings of a server and of a client that trusts it."""
-    certificate, key = make_certificate(tmp_path_factory.mktemp("tls"), f"IP:{HOST}")
+    folder = tmp_path_factory.mktemp("tls")
+    certificate(folder)
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.load_cert_chain(certificate, key)
-    return server, ssl.create_default_context(cafile=str(certificate))
+    server.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+    return server, ssl.create_default_context(cafile=folder / "certificate.pem")
 
 
 def of_the_library(
