@@ -15,6 +15,7 @@ from fleet_tools.baselines.training.config import (
     Criterion,
     CurveOptions,
     PolicyOptions,
+    ReaderOptions,
     TrainingConfig,
 )
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
@@ -24,14 +25,12 @@ from fleet_tools.utils import cli
 
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.policies.blueprint import Blueprint
-    from fleet_tools.baselines.policies.config import PolicyConfig
+    from fleet_tools.baselines.training.lessons import Lesson
     from fleet_tools.baselines.training.run import TrainingRunSpec
-    from fleet_tools.dataset.samples import Samples
 
 
 class TrainOptions(cli.Options):
-    """Trains a policy to imitate demonstrations, or resumes an interrupted run.
+    """Trains a policy to imitate demonstrations, or a reader of keypoints, or resumes such a run.
 
     Exit codes:
     0: all epochs are done.
@@ -46,6 +45,7 @@ class TrainOptions(cli.Options):
     """Checkpoint of a policy whose actions are imitated instead of the episodes', in all of
     these that are stored, also those that failed (distillation)."""
     policy: PolicyOptions
+    reader: ReaderOptions = ReaderOptions()
     output: Path
     """Folder of the run."""
     training: TrainingConfig = TrainingConfig()
@@ -86,6 +86,12 @@ class TrainOptions(cli.Options):
             raise ValueError("--restart begins one training anew; give --dagger another --output")
         if self.dagger and self.teacher:
             raise ValueError("--dagger asks the expert; leave out --teacher")
+        acts = self.teacher or self.dagger or self.rollouts or self.policy.observations
+        if self.reader.keypoints and (acts or self.policy.like):
+            raise ValueError(
+                "a reader of --keypoints reads clouds and does not act; leave out --teacher, "
+                "--dagger, --rollouts, --observations and --like"
+            )
         return self
 
 
@@ -140,9 +146,6 @@ def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
 
 def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     """Trains once; returns the exit code and a summary."""
-    from fleet_tools.baselines.policies.checkpoint import load_checkpoint
-    from fleet_tools.baselines.training.demonstrations import Trajectories, split
-    from fleet_tools.baselines.training.distillation import teacher_actions
     from fleet_tools.baselines.training.record import TrainingWriter, restart
     from fleet_tools.baselines.training.reports import (
         EpochBar,
@@ -154,32 +157,18 @@ def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     from fleet_tools.baselines.training.rollouts import make_success_measure
     from fleet_tools.baselines.training.run import Hooks, run
     from fleet_tools.baselines.training.state import DivergedError, TrainingProgress
-    from fleet_tools.dataset.samples import Samples
 
     options.curves.require_libraries()
-    config, model = options.policy.read()
-    teacher = None if options.teacher is None else load_checkpoint(options.teacher)
-    samples = Samples(
-        options.dataset,
-        observations=config.reads or None,
-        failures=teacher is not None,
-        check=not options.no_check,
-    )
-    training, validation = samples, None
-    if options.validation_fraction > 0:
-        training, validation = split(samples, options.validation_fraction, options.training.seed)
-    spec = _spec(options, samples, _blueprint(config, model, training))
+    lesson = _lesson(options)
+    spec = _spec(options, lesson)
     measure_success = make_success_measure(
         options.dataset, options.rollouts, spec.blueprint, options.rollout_workers
     )
     _make_deterministic(spec)
-
-    def make_trajectories(part: Samples) -> Trajectories:
-        labels = None if teacher is None else teacher_actions(teacher, part)
-        return Trajectories(part, spec.blueprint, spec.device, labels)
-
-    trajectories = make_trajectories(training)
-    held_out = None if validation is None else make_trajectories(validation)
+    trajectories = lesson.trajectories(lesson.training, spec.device)
+    held_out = None
+    if lesson.validation is not None:
+        held_out = lesson.trajectories(lesson.validation, spec.device)
     failure = None
     if not options.quiet:
         print(plan_text(spec, trajectories, held_out), file=sys.stderr)
@@ -229,27 +218,29 @@ def _as_text(summary: dict[str, Any]) -> str:
     return as_text(summary)
 
 
-def _blueprint(
-    config: "PolicyConfig", model: "Blueprint | None", training: "Samples"
-) -> "Blueprint":
-    from fleet_tools.baselines.training.demonstrations import blueprint_of, require_same_policy
+def _lesson(options: TrainOptions) -> "Lesson":
+    from fleet_tools.baselines.training import lessons
 
-    blueprint = blueprint_of(config, training)
-    if model is None:
-        return blueprint
-    require_same_policy(blueprint, model)
-    return model
+    config, model = options.policy.read()
+    how: dict[str, Any] = {
+        "fraction": options.validation_fraction,
+        "seed": options.training.seed,
+        "check": not options.no_check,
+    }
+    if options.reader.keypoints:
+        return lessons.keypoint_reading(options.dataset, config, options.reader.symmetry, **how)
+    return lessons.imitation(options.dataset, config, model, options.teacher, **how)
 
 
-def _spec(options: TrainOptions, samples: "Samples", blueprint: "Blueprint") -> "TrainingRunSpec":
+def _spec(options: TrainOptions, lesson: "Lesson") -> "TrainingRunSpec":
     from fleet_tools.baselines.training.demonstrations import content_digest
     from fleet_tools.baselines.training.run import TrainingRunSpec, packages
 
     return TrainingRunSpec(
         datasets=tuple(str(folder) for folder in options.dataset),
-        episodes=len(samples.episodes),
-        content_digest=content_digest(samples),
-        blueprint=blueprint,
+        episodes=len(lesson.samples.episodes),
+        content_digest=content_digest(lesson.samples),
+        blueprint=lesson.blueprint,
         training=options.training,
         teacher=None if options.teacher is None else _digest(options.teacher),
         validation_fraction=options.validation_fraction,

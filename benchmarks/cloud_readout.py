@@ -97,7 +97,8 @@ def _row(run: Path, options: ReadoutOptions) -> dict[str, Any]:
     observed = samples.read(np.arange(steps))["observation"]
     features = _features(load_checkpoint(run / "last.safetensors"), observed)
     names = ("tool_keypoints", "object_keypoints")
-    targets = np.concatenate([observed[name].reshape(steps, -1) for name in names], 1)
+    there = [(observed[name], int(observed[name][0, :, 3].sum())) for name in names]
+    targets = np.concatenate([each[:, :n, :3].reshape(steps, -1) for each, n in there], 1)
     readings = read_out(features, targets.astype(float), seen)
     last = load_progress(run).metrics[-1]
     if last.validation_loss is None:

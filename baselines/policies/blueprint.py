@@ -16,6 +16,7 @@ from fleet_tools.baselines.policies.layout import (
     kind_of,
     require_offered,
 )
+from fleet_tools.baselines.policies.reading import NAMES, Reading
 from fleet_tools.config.values import Value, differences, parse
 from fleet_tools.envs.array_spec import (
     ArraySpec,
@@ -23,6 +24,7 @@ from fleet_tools.envs.array_spec import (
     describe_action,
     describe_layout,
     describe_observation,
+    layout_differences,
 )
 from fleet_tools.envs.observation_modes import EnvKwargs, observation_kwargs
 from fleet_tools.errors import FleetToolsError
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from fleet_tools.baselines.merging.symmetry.table import Symmetry
     from fleet_tools.baselines.policies.gated import GatedNetwork
     from fleet_tools.baselines.policies.network import PolicyNetwork
+    from fleet_tools.baselines.policies.reader import ReadingNetwork
+
+    Network = PolicyNetwork | GatedNetwork | ReadingNetwork
 
 VERSION = 1
 """Version of the content and meaning of a blueprint; others are refused."""
@@ -58,6 +63,9 @@ class Blueprint(Value):
         scaling: Scaling of every entry that no encoder reads.
         env_kwargs: Keyword arguments of the environment whose observations it has learned to
             read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
+        reading: What a reader of keypoints gives instead of actions; None of policies.
+        reader: Blueprint of the reader whose keypoints the policy acts on, see `behind`; None of
+            policies that read all that they act on.
     """
 
     version: Literal[1] = VERSION
@@ -66,17 +74,19 @@ class Blueprint(Value):
     action: ArraySpec
     scaling: Scaling
     env_kwargs: EnvKwargs
+    reading: Reading | None = pydantic.Field(default=None, exclude_if=lambda value: value is None)
+    reader: "Blueprint | None" = pydantic.Field(default=None, exclude_if=lambda value: value is None)
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
-        if list(entries_read(self.config, self.observation)) != list(self.observation):
-            raise ValueError("the config reads other entries than those of `observation`, sorted")
-        sizes = {name: len(row) for name, row in self.scaling.mean.items()}
-        expected = {
-            name: int(np.prod(self.observation[name].shape)) for name in self.names("state")
-        }
-        if sizes != expected:
-            raise ValueError(f"the scaling has the sizes {sizes}, not {expected}")
+        if self.reader is not None:
+            if self.reader.reading is None or self.reading is not None:
+                raise ValueError("the blueprint of its reader is not that of a reader")
+            if set(self.reader.observation) - set(self.observation):
+                raise ValueError("it does not have what its reader reads")
+            self.policy()  # checks the rest
+        else:
+            self._require_scaled_entries()
         if observation_kwargs(self.env_kwargs) != self.env_kwargs:
             raise ValueError(
                 f"{self.env_kwargs} are not exactly the keyword arguments that affect observations"
@@ -85,7 +95,19 @@ class Blueprint(Value):
             raise ValueError("an action is one row of float32")
         if self.action.rate_hz is None:
             raise ValueError("the rate_hz of actions is missing")
+        if self.reading is not None and self.action.shape != (self.reading.size,):
+            raise ValueError(f"a reader gives {self.reading.size} numbers, not {self.action.shape}")
         return self
+
+    def _require_scaled_entries(self) -> None:
+        if list(entries_read(self.config, self.observation)) != list(self.observation):
+            raise ValueError("the config reads other entries than those of `observation`, sorted")
+        sizes = {name: len(row) for name, row in self.scaling.mean.items()}
+        expected = {
+            name: int(np.prod(self.observation[name].shape)) for name in self.names("state")
+        }
+        if sizes != expected:
+            raise ValueError(f"the scaling has the sizes {sizes}, not {expected}")
 
     @classmethod
     def of(
@@ -137,6 +159,53 @@ class Blueprint(Value):
         """Returns the names of the entries of a kind, in the order in which they are read."""
         return [name for name, array in self.observation.items() if kind_of(name, array) == kind]
 
+    @property
+    def with_memory(self) -> bool:
+        """Whether actions depend on earlier steps: by the body, or by what a reader remembers."""
+        return self.config.with_memory or self.reader is not None
+
+    def behind(self, reader: "Blueprint") -> "Blueprint":
+        """Returns the blueprint of the policy that acts on the keypoints that a reader reads.
+
+        Args:
+            reader: Blueprint of the reader.
+
+        Raises:
+            LayoutError: It is none, or the policy does not read keypoints as it gives them.
+        """
+        if reader.reading is None:
+            raise LayoutError(
+                "The reader's checkpoint is a policy's. Train a reader by `python -m "
+                "fleet_tools.baselines.train --keypoints`."
+            )
+        if self.reading is not None or self.reader is not None:
+            raise LayoutError("A reader is attached to a policy that has none, and is none.")
+        keypoints = {name: each for name, each in self.observation.items() if name in NAMES}
+        given = dict.fromkeys(NAMES, reader.reading.layout)
+        found = layout_differences(keypoints, given) if keypoints else ["there are none"]
+        if found:
+            raise LayoutError(
+                f"The policy does not read keypoints as the reader gives them: {'; '.join(found)}. "
+                f"Train it with obs_mode=multitask_state, keypoint_rows={reader.reading.rows}."
+            )
+        others = {name: each for name, each in self.observation.items() if name not in NAMES}
+        observation = dict(sorted({**others, **reader.observation}.items()))
+        update = {"observation": observation, "env_kwargs": reader.env_kwargs, "reader": reader}
+        return parse(Blueprint, {**dict(self), **update}, "The blueprint behind a reader")
+
+    def policy(self) -> "Blueprint":
+        """Returns the blueprint of the policy behind its reader, without the reader."""
+        assert self.reader is not None and self.reader.reading is not None
+        seen = self.reader.observation
+        others = {name: each for name, each in self.observation.items() if name not in seen}
+        read = {name: self.reader.reading.layout for name in NAMES if name in self.scaling.mean}
+        update = {
+            "observation": dict(sorted({**others, **read}.items())),
+            "env_kwargs": {"obs_mode": "multitask_state"},
+            "reader": None,
+        }
+        return Blueprint.model_validate({**dict(self), **update})
+
     def with_width(self, width: int) -> "Blueprint | None":
         """Returns the blueprint of policies whose body has another width.
 
@@ -146,7 +215,7 @@ class Blueprint(Value):
         config = self.config.with_width(width)
         return None if config is None else self.model_copy(update={"config": config})
 
-    def create(self, seed: int = 0) -> "PolicyNetwork | GatedNetwork":
+    def create(self, seed: int = 0) -> "Network":
         """Returns a new network; torch's global generator stays as it is.
 
         Args:
@@ -158,17 +227,22 @@ class Blueprint(Value):
             torch.manual_seed(seed)
             return self._network()
 
-    def create_empty(self) -> "PolicyNetwork | GatedNetwork":
+    def create_empty(self) -> "Network":
         """Returns a network with shapes and without numbers."""
         import torch
 
         with torch.device("meta"):
             return self._network()
 
-    def _network(self) -> "PolicyNetwork | GatedNetwork":
+    def _network(self) -> "Network":
         from fleet_tools.baselines.policies.gated import GatedNetwork
         from fleet_tools.baselines.policies.network import PolicyNetwork
+        from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork
 
+        if self.reading is not None:
+            return KeypointReader(self, self.reading)
+        if self.reader is not None:
+            return ReadingNetwork(self.reader._network(), self.policy()._network())
         gate = self.config.gate
         if gate is None:
             return PolicyNetwork(self)
@@ -246,6 +320,8 @@ class Blueprint(Value):
             **describe_layout(self.observation),
             **{f"the {name} of actions": value for name, value in action.items()},
             **{f"the environment's {name}": value for name, value in self.env_kwargs.items()},
+            "the reader": self.reader,
+            "what is read": self.reading,
         }
 
     def require_environment(self, env: gymnasium.Env) -> None:

@@ -49,24 +49,30 @@ class PointNetEncoder(Encoder):
     def __init__(self, config: PointNetConfig) -> None:
         super().__init__()
         self.width, self.unit_m = config.widths[-1], config.unit_m
-        sizes = (4, *config.widths)
+        self.part_unit_m = config.part_unit_m
+        sizes = (7 if config.part_unit_m else 4, *config.widths)
         self.layers = nn.ModuleList(map(nn.Linear, sizes, sizes[1:]))
 
     def forward(self, cloud: torch.Tensor, /) -> torch.Tensor:
         """Encodes clouds.
 
         Args:
-            cloud: (..., points, 4): coordinates, m, and a mask that is 0 for absent points.
+            cloud: (..., points, 4): coordinates, m, and a mask: 1 tool, -1 object, 0 absent.
 
         Returns:
             (..., width), zeros where no point is present.
         """
         mask = cloud[..., 3:]
         units = torch.cat([cloud[..., :3] / self.unit_m, mask], -1)
+        if self.part_unit_m:
+            means = part_means(cloud)
+            own = torch.where(mask > 0, means[..., :1, :], means[..., 1:, :])
+            relative = (cloud[..., :3] - own) / self.part_unit_m
+            units = torch.cat([relative, own / self.unit_m, mask], -1)
         if self.by_winners:
             layers = [cast(nn.Linear, layer) for layer in self.layers]
             points = units.reshape(-1, *units.shape[-2:])
-            features = maxima_over_points(layers, points, points[..., 3] != 0)
+            features = maxima_over_points(layers, points, points[..., -1] != 0)
             return features.reshape(*units.shape[:-2], self.width)
         for layer in self.layers:
             units = torch.relu(layer(units))
@@ -78,3 +84,13 @@ class PointNetEncoder(Encoder):
         units = [f"point{i}" for i in range(len(self.layers))]
         names = [f"{module}.layers.{i}" for i in range(len(units))]
         return mlp(names, ["_xyz_mask", *units]), units[-1]
+
+
+def part_means(cloud: torch.Tensor) -> torch.Tensor:
+    """Returns the means of the points of tool and object, (..., points, 4) -> (..., 2, 3), m.
+
+    They are zeros where a part has no points.
+    """
+    of_parts = torch.stack([cloud[..., 3] > 0, cloud[..., 3] < 0], -2).to(cloud.dtype)
+    sums = (of_parts[..., None] * cloud[..., None, :, :3]).sum(-2)
+    return sums / of_parts.sum(-1, keepdim=True).clamp(min=1)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pydantic
 
-from fleet_tools.config.values import Count, CountOrZero, NonNegative, Positive, Value
+from fleet_tools.config.values import STORED_IF_SET, Count, CountOrZero, NonNegative, Positive, Value
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
 
@@ -125,11 +125,14 @@ class PointNetConfig(ModuleConfig):
         widths: Number of units of each layer.
         unit_m: Length that counts as 1, m: about the size of a tool, so that coordinates are
             neither much smaller nor much larger than the mask beside them.
+        part_unit_m: The same of points relative to the mean of their part's, which is then given
+            beside them; 0 for coordinates as they are.
     """
 
     module: ClassVar[str] = "encoders:PointNetEncoder"
     widths: Annotated[tuple[Width, ...], pydantic.Field(min_length=1)] = (64, 128, 256)
     unit_m: Positive = 0.1
+    part_unit_m: Annotated[NonNegative, STORED_IF_SET] = 0.0
 
 
 class ResNet18Config(ModuleConfig):

@@ -12,7 +12,7 @@ import torch
 
 from fleet_tools.baselines.policies.bodies import Hidden
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
-from fleet_tools.baselines.policies.layout import require_observed
+from fleet_tools.baselines.policies.layout import LayoutError, require_observed
 from fleet_tools.baselines.policies.part_configs import (
     EnsembleConfig,
     ExecutionConfig,
@@ -82,6 +82,7 @@ class NetworkPolicy:
 
     Raises:
         ConfigError: See `fleet_tools.envs.wrappers`.
+        LayoutError: The checkpoint is a reader of keypoints.
     """
 
     def __init__(
@@ -91,6 +92,11 @@ class NetworkPolicy:
         env: gymnasium.Env | None = None,
     ) -> None:
         self.blueprint = checkpoint.blueprint
+        if self.blueprint.reading is not None:
+            raise LayoutError(
+                "The checkpoint is a reader of keypoints, which does not act. Attach it to a "
+                "policy: `python -m fleet_tools.baselines.attach_reader`."
+            )
         self._device, self._through_wrappers = torch.device(device), ThroughWrappers(env)
         if env is not None:
             require_entries(env, self.blueprint.observation)
@@ -150,7 +156,7 @@ def load_checkpoint_policy(
         ConfigError: A wrapper of the environment hides what it reads, or cannot be inverted.
     """
     checkpoint = load_checkpoint(path)
-    if env is not None:
+    if env is not None and checkpoint.blueprint.reading is None:
         checkpoint.blueprint.require_environment(env)
     return NetworkPolicy(checkpoint, device, env)
 

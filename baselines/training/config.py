@@ -1,16 +1,28 @@
 """Configuration of training, of its curves, and of the policy that is trained."""
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import pydantic
 from tyro.conf import UseAppendAction, arg
 
+from fleet_tools.baselines.policies.reading import Part
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.config.values import STORED_IF_SET, Count, NonNegative, Number, Positive, Seed
+from fleet_tools.config.values import (
+    STORED_IF_SET,
+    Axis,
+    Count,
+    NonNegative,
+    Number,
+    Positive,
+    Seed,
+    Value,
+    parse,
+)
 from fleet_tools.utils.libraries import require
-from fleet_tools.utils.option_parser import KeyValue
+from fleet_tools.utils.option_parser import KeyValue, notation
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
@@ -107,6 +119,60 @@ class TrainingConfig(OptionGroup):
 
 PURPOSE = "write curves"
 """What the libraries are needed for."""
+
+
+class SymmetryOption(Value):
+    """A part that looks the same after turns, as it is given.
+
+    Attributes:
+        task: Name of the task.
+        part: The part.
+        fold: Number of turns that look alike, within a circle.
+        axis: Keypoints from and to which the axis of the turns leads.
+    """
+
+    task: str
+    part: Part
+    fold: Annotated[Count, pydantic.Field(ge=2, le=1000)]
+    axis: Axis
+
+
+def _parse_symmetry(text: str) -> SymmetryOption:
+    found = re.fullmatch(r"(.+)\.(\w+)=(\d+):(\w+):(\w+)", text)
+    if found is None:
+        raise ValueError(
+            f"expected TASK.PART=FOLD:FROM:TO, such as wrench.object=6:base:top; given: {text}"
+        )
+    task, part, fold, *axis = found.groups()
+    content = {"task": task, "part": part, "fold": int(fold), "axis": tuple(axis)}
+    return parse(SymmetryOption, content, f"The symmetry {text}")
+
+
+class ReaderOptions(OptionGroup):
+    """A reader of keypoints, which a policy that learned from keypoints acts on."""
+
+    keypoints: bool = False
+    """Learn to read the keypoints of tool and object from point clouds, instead of actions;
+    `python -m fleet_tools.baselines.attach_reader` makes a policy of it."""
+    symmetry: Annotated[
+        UseAppendAction[
+            tuple[
+                Annotated[
+                    SymmetryOption, notation(_parse_symmetry, "TASK.PART=FOLD:FROM:TO", str)
+                ],
+                ...,
+            ]
+        ],
+        arg(metavar="TASK.PART=FOLD:FROM:TO"),
+    ] = ()
+    """Part of a task that looks the same after turns by a fraction of a circle about the line
+    through two of its keypoints, such as wrench.object=6:base:top; may be repeated."""
+
+    @pydantic.model_validator(mode="after")
+    def _symmetric_keypoints(self) -> Self:
+        if self.symmetry and not self.keypoints:
+            raise ValueError("--symmetry is of --keypoints")
+        return self
 
 
 class CurveOptions(OptionGroup):

@@ -129,6 +129,7 @@ class Trajectories:
         device: Device of the batches.
         taught: Actions to imitate instead of those in the samples, (steps, 6); see
             `distillation.teacher_actions`.
+        every_step: Whether these are to be imitated in all steps.
 
     Attributes:
         device: As given.
@@ -148,12 +149,13 @@ class Trajectories:
         blueprint: Blueprint,
         device: str | torch.device = "cpu",
         taught: np.ndarray | None = None,
+        every_step: bool = False,
     ) -> None:
         self.device = torch.device(device)
-        self.with_memory = blueprint.config.with_memory
+        self.with_memory = blueprint.with_memory
         filled = samples.lengths > 0
         self.lengths, self._starts = samples.lengths[filled], samples.starts[filled]
-        self.imitated = samples.imitate
+        self.imitated = samples.imitate | every_step
         self._chunk = np.arange(blueprint.config.chunk)
         self._last = np.repeat(self._starts + self.lengths - 1, self.lengths)  # of a row's episode
         corrected = np.zeros(len(self.imitated) + 1, np.int64)

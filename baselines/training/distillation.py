@@ -11,8 +11,7 @@ from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.dataset.samples import Samples
 
 if TYPE_CHECKING:
-    from fleet_tools.baselines.policies.gated import GatedNetwork
-    from fleet_tools.baselines.policies.network import PolicyNetwork
+    from fleet_tools.baselines.policies.blueprint import Network
 
 _BATCH = 4096
 
@@ -46,7 +45,7 @@ def teacher_actions(teacher: Checkpoint, samples: Samples) -> np.ndarray:
     return actions
 
 
-def _network(policy: Checkpoint) -> "PolicyNetwork | GatedNetwork":
+def _network(policy: Checkpoint) -> "Network":
     network = policy.blueprint.create().eval()
     network.load_state_dict(policy.weights)
     return network

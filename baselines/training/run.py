@@ -72,6 +72,7 @@ class TrainingRunSpec(Document):
             **parts,
             **training,
             "the policy's config": blueprint["config"],
+            "what is read": blueprint.get("reading"),
             "the hash of its scaling": self.blueprint.scaling.rounded_digest(),
         }
 

@@ -99,6 +99,17 @@ class ArraySpec(Value):
         return gymnasium.spaces.Box(*self.limits, self.shape, np.dtype(self.dtype).type)
 
 
+def masked_keypoints(rows: int) -> ArraySpec:
+    """Describes keypoints of a part in a layout common to all tasks, (rows, 4)."""
+    return ArraySpec(
+        kind="masked_keypoints",
+        shape=(rows, 4),
+        dtype="float32",
+        unit="m, mask: 1 there, 0 not",
+        frame="end effector",
+    )
+
+
 Layout = Mapping[str, ArraySpec]
 """Entries of an observation by name, as the header of a dataset describes them."""
 

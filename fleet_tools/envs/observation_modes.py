@@ -57,11 +57,11 @@ OBS_MODES: dict[str, ObservationMode] = {
         "points",
         _CLOUD_KWARGS,
     ),
-    "cloud_and_keypoints": ObservationMode(  # to find out what a policy on clouds lacks
-        "the fused point cloud, and the keypoints of tool and object",
-        lambda *asked: observations.point_cloud(*asked) | observations.own_keypoints(*asked),
+    "cloud_and_keypoints": ObservationMode(  # to learn to read keypoints from clouds
+        "the fused point cloud, and the keypoints of `multitask_state`",
+        lambda *asked: observations.point_cloud(*asked) | observations.padded_keypoints(*asked),
         "points",
-        _CLOUD_KWARGS,
+        (*_CLOUD_KWARGS, "keypoint_rows"),
         keypoints=True,
     ),
     "rgbd": ObservationMode(

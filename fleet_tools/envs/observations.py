@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fleet_tools.config.tasks import ObservedKeypoints
-from fleet_tools.envs.array_spec import ArraySpec, Kind
+from fleet_tools.envs.array_spec import ArraySpec, Kind, masked_keypoints
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import SEGMENTS, Channel, Pinhole
 from fleet_tools.perception.measurement import Measurement, ObservationConfig
@@ -132,8 +132,7 @@ def padded_keypoints(
             rows[:count, :3], rows[:count, 3] = own.read(measurement), 1
             return rows
 
-        unit = "m, mask: 1 there, 0 not"
-        return _numbers("masked_keypoints", (number, 4), unit, own.spec.frame, read)
+        return Observable(masked_keypoints(number), read)
 
     own = own_keypoints(keypoints, config)
     return {name: observable(name, each) for name, each in own.items()}

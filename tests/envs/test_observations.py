@@ -107,10 +107,10 @@ def test_more_keypoints_than_the_shared_layout_holds_are_refused_or_given_rows()
 
 
 def test_clouds_and_keypoints_together_are_those_of_each_mode(make):
-    """So that policies that read either can be compared on the same demonstrations."""
+    """So that policies that read either can learn from the same demonstrations."""
     small = {"cloud_size": (16, 16), "camera_size": (80, 60)}
     both = make(obs_mode="cloud_and_keypoints", **small)
-    alone = [make(obs_mode="state"), make(obs_mode="point_cloud", **small)]
+    alone = [make(obs_mode="multitask_state"), make(obs_mode="point_cloud", **small)]
     for step in range(3):
         action = np.full(6, 0.3, np.float32)
         expected: dict[str, np.ndarray] = {}

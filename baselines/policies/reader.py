@@ -1,0 +1,135 @@
+"""A policy that reads keypoints from clouds, and acts by a policy that learned from keypoints."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.bodies import Hidden
+from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.policies.encoders import part_means
+from fleet_tools.baselines.policies.gated import GatedNetwork
+from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.policies.reading import CLOUD, NAMES, Reading
+
+
+class KeypointReader(PolicyNetwork):
+    """Gives the numbers of a `Reading` in place of actions; `Blueprint.create` returns it.
+
+    Coordinates are learned relative to the mean of the points of their part.
+
+    Args:
+        blueprint: Blueprint of the reader.
+        reading: What its numbers are.
+    """
+
+    def __init__(self, blueprint: Blueprint, reading: Reading) -> None:
+        super().__init__(blueprint)
+        self.reading = reading
+
+    def forward(
+        self,
+        observations: Mapping[str, torch.Tensor],
+        hidden: Hidden | None = None,
+        *noisy: torch.Tensor,
+    ) -> tuple[torch.Tensor, Hidden]:
+        """Returns numbers, (B, T, size); see `PolicyNetwork.forward`."""
+        numbers, state = super().forward(observations, hidden, *noisy)
+        means = part_means(observations[CLOUD]) / self.reading.unit_m
+        offsets = means.repeat_interleave(self.reading.rows, -2).flatten(-2)
+        others = self.reading.size - self.reading.coordinates
+        return numbers + nn.functional.pad(offsets, (0, others)), state
+
+
+class ReadingNetwork(nn.Module):
+    """A reader of keypoints, and a policy that acts on what it reads.
+
+    Its hidden state has, before the policy's, the sum of the numbers for the tasks since the
+    beginning of the episode, by which it decides for one, and the angles of parts with a symmetry.
+
+    Args:
+        reader: Network of the reader.
+        policy: Network of the policy.
+    """
+
+    def __init__(self, reader: KeypointReader, policy: PolicyNetwork | GatedNetwork) -> None:
+        super().__init__()
+        self.reader, self.policy, self._reading = reader, policy, reader.reading
+
+    def forward(
+        self,
+        observations: Mapping[str, torch.Tensor],
+        hidden: Hidden | None = None,
+        *noisy: torch.Tensor,
+    ) -> tuple[torch.Tensor, Hidden]:
+        """Computes chunks of actions; see `PolicyNetwork.forward`."""
+        memory, state = (None, None) if hidden is None else (hidden[:2], hidden[2:])
+        keypoints, memory = self.read(observations, memory)
+        actions, state = self.policy({**observations, **keypoints}, state, *noisy)
+        return actions, (*memory, *state)
+
+    def read(
+        self, observations: Mapping[str, torch.Tensor], memory: Hidden | None = None
+    ) -> tuple[dict[str, torch.Tensor], Hidden]:
+        """Reads keypoints.
+
+        Args:
+            observations: See `forward`.
+            memory: What it returned after the steps before; None at the beginning of episodes.
+
+        Returns:
+            Keypoints of tool and object by the names of entries, (B, T, rows, 4), and the memory.
+        """
+        answers, _ = self.reader(observations)
+        numbers = answers.detach().float().cpu().numpy()
+        batch, steps, _ = numbers.shape
+        scores, angles = (
+            (np.zeros((batch, len(self._reading.tasks))), None)
+            if memory is None
+            else (each.cpu().numpy() for each in memory)
+        )
+        followed = np.zeros((batch, 2)) if angles is None else angles.copy()
+        read = np.zeros((batch, steps, 2, self._reading.rows, 4), np.float32)
+        for step in range(steps):
+            scores = scores + numbers[:, step, self._reading.coordinates + 8 :]
+            for row in range(batch):
+                former = None if memory is None and step == 0 else followed[row]
+                read[row, step], followed[row] = self._reading.keypoints(
+                    numbers[row, step], int(scores[row].argmax()), former
+                )
+        given = torch.from_numpy(read).to(answers.device)
+        kept = tuple(torch.from_numpy(each).to(answers.device) for each in (scores, followed))
+        return {name: given[:, :, number] for number, name in enumerate(NAMES)}, kept
+
+    def symmetry(self) -> Symmetry:
+        """Raises an error, since such a policy is made of a reader and a policy.
+
+        Raises:
+            MergeError: Always.
+        """
+        raise MergeError(
+            "A policy that reads keypoints is made of a reader and a policy. Merge the readers, "
+            "and the policies, and attach the one to the other."
+        )
+
+
+def attached(policy: Checkpoint, reader: Checkpoint) -> Checkpoint:
+    """Returns a policy that acts on the keypoints that a reader reads.
+
+    Args:
+        policy: A policy that learned from keypoints.
+        reader: A reader.
+
+    Raises:
+        LayoutError: See `Blueprint.behind`.
+    """
+    weights = {
+        f"{name}.{key}": weight
+        for name, each in (("reader", reader), ("policy", policy))
+        for key, weight in each.weights.items()
+    }
+    return Checkpoint(policy.blueprint.behind(reader.blueprint), weights, policy.notes)

@@ -1,0 +1,231 @@
+"""Keypoints as numbers that a network can learn to read from point clouds.
+
+A part that looks the same after some turns, such as a hexagonal nut, does not show which of its
+equal sides has which name, so the mean of all names that fit a cloud is a turn between them. A
+network learns such a part's keypoints as they are before it is turned, and the turn by cosine and
+sine of a multiple of its angle, which are the same for all turns that look alike.
+"""
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+import pydantic
+
+from fleet_tools.config.values import Count, CountOrZero, Positive, Value
+from fleet_tools.envs.array_spec import ArraySpec, masked_keypoints
+
+Part = Literal["tool", "object"]
+PARTS: tuple[Part, Part] = ("tool", "object")
+NAMES = ("tool_keypoints", "object_keypoints")
+"""Entries of the observation with the keypoints of the parts, which a reader gives."""
+CLOUD = "point_cloud"
+"""Entry of the observation that a reader reads."""
+TURN_WEIGHT = 0.3
+"""Factor of numbers that only have to tell cases apart: a named turn, and the task."""
+
+
+class Symmetry(Value):
+    """A part that looks the same after turns by a fraction of a circle.
+
+    Attributes:
+        part: The part.
+        fold: Number of turns that look alike, within a circle.
+        axis: Rows of the keypoints from and to which the axis of the turns leads.
+        marker: Row of the keypoint whose angle about the axis is the angle of the part.
+        reference: Number of the axis of the end effector's frame from which angles are measured.
+    """
+
+    part: Part
+    fold: Annotated[Count, pydantic.Field(ge=2, le=1000)]
+    axis: tuple[CountOrZero, CountOrZero]
+    marker: CountOrZero
+    reference: Literal[0, 1, 2] = 0
+
+    @pydantic.model_validator(mode="after")
+    def _three_keypoints(self) -> Self:
+        if len({*self.axis, self.marker}) < 3:
+            raise ValueError("the ends of the axis and the marker are three keypoints")
+        return self
+
+
+class TaskReading(Value):
+    """What there is to read in scenes of a task.
+
+    Attributes:
+        name: Name of the task.
+        tool: Number of keypoints of the tool.
+        object: Number of keypoints of the object.
+        symmetries: Symmetries of parts, at most one of each.
+    """
+
+    name: str
+    tool: Count
+    object: Count
+    symmetries: tuple[Symmetry, ...] = ()
+
+    @pydantic.model_validator(mode="after")
+    def _rows_exist(self) -> Self:
+        parts = [each.part for each in self.symmetries]
+        if len(set(parts)) < len(parts):
+            raise ValueError(f"the task {self.name} has several symmetries of one part")
+        for each in self.symmetries:
+            if max(*each.axis, each.marker) >= getattr(self, each.part):
+                raise ValueError(f"the {each.part} of {self.name} has no such keypoint")
+        return self
+
+
+class Reading(Value):
+    """The row of numbers that stands for the keypoints of tool and object, and for the task.
+
+    Its numbers are, of the tool and then of the object, the coordinates of `rows` keypoints in the
+    end effector's frame, by `unit_m`, before the part is turned; of both parts, (cos a, sin a,
+    cos fold a, sin fold a) of the turn's angle a, zeros without a symmetry, the first two by
+    `TURN_WEIGHT`; and the task's one-hot, likewise. Rows beyond a part's keypoints are the first.
+
+    Attributes:
+        tasks: The tasks.
+        rows: Rows of the keypoints of each part, see `obs_mode="multitask_state"`.
+        unit_m: Length that counts as 1, m.
+    """
+
+    tasks: Annotated[tuple[TaskReading, ...], pydantic.Field(min_length=1)]
+    rows: Annotated[Count, pydantic.Field(le=1000)] = 8
+    unit_m: Positive = 0.05
+
+    @pydantic.model_validator(mode="after")
+    def _rows_suffice(self) -> Self:
+        most = max(max(each.tool, each.object) for each in self.tasks)
+        if most > self.rows:
+            raise ValueError(f"{most} keypoints do not fit into {self.rows} rows")
+        return self
+
+    @property
+    def layout(self) -> ArraySpec:
+        """Layout of the keypoints of a part, that of `obs_mode="multitask_state"`."""
+        return masked_keypoints(self.rows)
+
+    @property
+    def coordinates(self) -> int:
+        """The number of coordinates of the keypoints of both parts."""
+        return 2 * self.rows * 3
+
+    @property
+    def size(self) -> int:
+        """The number of numbers."""
+        return self.coordinates + 8 + len(self.tasks)
+
+    def targets(self, keypoints: tuple[np.ndarray, np.ndarray], tasks: np.ndarray) -> np.ndarray:
+        """Returns the numbers of steps.
+
+        Args:
+            keypoints: Keypoints of tool and object in the end effector's frame, (n, rows, 3 or
+                more), m.
+            tasks: Index of each step's task, (n,).
+
+        Returns:
+            (n, size) float32.
+        """
+        steps = len(tasks)
+        points = np.stack([each[..., :3] for each in keypoints], 1).astype(float)
+        turns, one_hot = np.zeros((steps, 2, 4)), np.eye(len(self.tasks))[tasks]
+        for index, task in enumerate(self.tasks):
+            of_task = tasks == index
+            for number, part in enumerate(PARTS):
+                count = getattr(task, part)
+                points[of_task, number, count:] = points[of_task, number, :1]
+            for each in task.symmetries:
+                number = PARTS.index(each.part)
+                shown = points[of_task, number]
+                angles = turn_angles(shown, each)
+                points[of_task, number] = turned(shown, each, -angles)
+                multiples = np.stack([angles, each.fold * angles], -1)
+                pairs = np.stack([np.cos(multiples), np.sin(multiples)], -1)
+                turns[of_task, number] = (pairs * [[TURN_WEIGHT], [1.0]]).reshape(-1, 4)
+        rows = (points / self.unit_m, turns, TURN_WEIGHT * one_hot)
+        return np.concatenate([each.reshape(steps, -1) for each in rows], 1).astype(np.float32)
+
+    def masks(self, task: int) -> np.ndarray:
+        """Returns which rows of tool and object a task has, (2, rows) bool."""
+        counts = [getattr(self.tasks[task], part) for part in PARTS]
+        return np.arange(self.rows) < np.array(counts)[:, None]
+
+    def keypoints(
+        self, numbers: np.ndarray, task: int, former: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the keypoints that a row stands for.
+
+        Of the turns that look alike, it is the one next to the former, or to the named turn.
+
+        Args:
+            numbers: (size,).
+            task: Index of the task.
+            former: Angles of the turns of tool and object in the step before, (2,), rad; None at
+                the beginning of an episode.
+
+        Returns:
+            Keypoints of tool and object, (2, rows, 4) with masks, zeros where there is none; and
+            the angles of their turns, (2,).
+        """
+        points = numbers[: self.coordinates].reshape(2, self.rows, 3).astype(float) * self.unit_m
+        turns = numbers[self.coordinates : self.coordinates + 8].reshape(2, 2, 2)
+        angles = np.zeros(2)
+        for each in self.tasks[task].symmetries:
+            number = PARTS.index(each.part)
+            named, alike = np.arctan2(turns[number, :, 1], turns[number, :, 0])
+            expected = named if former is None else former[number]
+            step = 2 * np.pi / each.fold
+            angle = alike / each.fold
+            angles[number] = angle + step * np.round((expected - angle) / step)
+            shown = points[number, None]
+            by = angles[number] - turn_angles(shown, each)
+            points[number] = turned(shown, each, by)[0]
+        mask = self.masks(task)[..., None]
+        return np.concatenate([points * mask, mask], -1).astype(np.float32), angles
+
+
+def turn_angles(points: np.ndarray, symmetry: Symmetry) -> np.ndarray:
+    """Returns the angles of a part about its axis, rad.
+
+    Args:
+        points: Its keypoints, (n, rows, 3).
+        symmetry: Its symmetry.
+
+    Returns:
+        (n,): the angle of the marker, from where the reference points in the plane of the turns.
+    """
+    x, y, _ = _frames(points, symmetry)
+    arm = points[:, symmetry.marker] - points[:, symmetry.axis[0]]
+    return np.arctan2(_dot(arm, y), _dot(arm, x))
+
+
+def turned(points: np.ndarray, symmetry: Symmetry, angles: np.ndarray) -> np.ndarray:
+    """Returns the keypoints of a part that is turned about its axis.
+
+    Args:
+        points: Its keypoints, (n, rows, 3).
+        symmetry: Its symmetry.
+        angles: Angles of the turns, (n,), rad.
+    """
+    origin = points[:, symmetry.axis[0], None]
+    z = np.broadcast_to(_frames(points, symmetry)[2][:, None], points.shape)
+    arms, (cos, sin) = points - origin, (f(angles)[:, None, None] for f in (np.cos, np.sin))
+    along = _dot(arms, z)[..., None] * z
+    return origin + along + cos * (arms - along) + sin * np.cross(z, arms)
+
+
+def _frames(points: np.ndarray, symmetry: Symmetry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns axes x, y, z, (n, 3) each: z along the symmetry's, x next to the reference."""
+    start, end = (points[:, row] for row in symmetry.axis)
+    z = _unit(end - start)
+    e = np.eye(3)[symmetry.reference]
+    x = _unit(e - _dot(z, e)[:, None] * z)
+    return x, np.cross(z, x), z
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a * b).sum(-1)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-9)

@@ -1,0 +1,258 @@
+"""What a training teaches: actions of demonstrations or of a teacher, or keypoints in clouds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.layout import Scaling
+from fleet_tools.baselines.policies.reading import (
+    CLOUD,
+    NAMES,
+    PARTS,
+    Reading,
+    Symmetry,
+    TaskReading,
+)
+from fleet_tools.baselines.training.config import SymmetryOption
+from fleet_tools.baselines.training.demonstrations import (
+    Trajectories,
+    blueprint_of,
+    require_same_policy,
+    split,
+)
+from fleet_tools.baselines.training.distillation import teacher_actions
+from fleet_tools.config.values import parse
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.envs.array_spec import ArraySpec
+from fleet_tools.envs.observation_modes import observation_kwargs
+from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError, require_name
+
+Labels = Callable[[Samples], np.ndarray | None]
+"""Returns what is to be learned in each step of samples, (steps, n); None for their actions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What a training teaches.
+
+    Attributes:
+        blueprint: Blueprint of what learns.
+        samples: All samples.
+        training: Those to learn from.
+        validation: The others, if there are any.
+        labels: What is to be learned.
+        every_step: Whether there is something to learn in all steps.
+    """
+
+    blueprint: Blueprint
+    samples: Samples
+    training: Samples
+    validation: Samples | None
+    labels: Labels = lambda samples: None
+    every_step: bool = False
+
+    def trajectories(self, part: Samples, device: str) -> Trajectories:
+        """Returns a part of the samples as trajectories, with what is to be learned."""
+        return Trajectories(part, self.blueprint, device, self.labels(part), self.every_step)
+
+
+def imitation(
+    folders: Sequence[Path],
+    config: PolicyConfig,
+    model: Blueprint | None,
+    teacher: Path | None,
+    *,
+    fraction: float,
+    seed: int,
+    check: bool,
+) -> Lesson:
+    """Returns the lesson of acting as demonstrated, or as a teacher would have.
+
+    Args:
+        folders: Folders of the demonstrations.
+        config: Configuration of the policy.
+        model: A blueprint to take over; None for that of the data.
+        teacher: Checkpoint of the teacher, if there is one.
+        fraction: Fraction of the episodes for validation.
+        seed: Seed of their draw.
+        check: See `Samples`.
+
+    Raises:
+        FleetToolsError: See `Samples`, `split`, `blueprint_of` and `load_checkpoint`.
+    """
+    checkpoint = None if teacher is None else load_checkpoint(teacher)
+    samples = Samples(
+        folders,
+        observations=config.reads or None,
+        failures=checkpoint is not None,
+        check=check,
+    )
+    training, validation = _parts(samples, fraction, seed)
+    blueprint = blueprint_of(config, training)
+    if model is not None:
+        require_same_policy(blueprint, model)
+        blueprint = model
+    if checkpoint is None:
+        return Lesson(blueprint, samples, training, validation)
+    return Lesson(
+        blueprint, samples, training, validation, lambda part: teacher_actions(checkpoint, part)
+    )
+
+
+def keypoint_reading(
+    folders: Sequence[Path],
+    config: PolicyConfig,
+    symmetries: Sequence[SymmetryOption],
+    *,
+    fraction: float,
+    seed: int,
+    check: bool,
+) -> Lesson:
+    """Returns the lesson of reading keypoints from clouds, see `policies.reading`.
+
+    Args:
+        folders: Folders of episodes with `obs_mode="cloud_and_keypoints"`.
+        config: Configuration of the reader; it reads the cloud alone.
+        symmetries: Symmetries of parts.
+        fraction: Fraction of the episodes for validation.
+        seed: Seed of their draw.
+        check: See `Samples`.
+
+    Raises:
+        ConfigError: The reader has a memory or another head than a linear one; or a symmetry is of
+            a task or of keypoints that the data do not have, or of which no keypoint is off its
+            axis.
+        FleetToolsError: See `Samples`, `split` and `Blueprint.of`.
+    """
+    if config.with_memory or config.head.type != "linear" or config.chunk > 1:
+        raise ConfigError(
+            "A reader of keypoints sees one cloud at a time, and gives one row of numbers: choose "
+            "--architecture pointnet_mlp, with the linear head and without chunks."
+        )
+    both = [Samples(folders, observations=names, check=check) for names in ([CLOUD], NAMES)]
+    reading = _reading(both[1], symmetries)
+    (samples, training, validation), parts = (
+        (each, *_parts(each, fraction, seed)) for each in both
+    )
+    targets = {
+        id(seen): _targets(reading, labelled)
+        for seen, labelled in zip((training, validation), parts[1:], strict=True)
+        if seen is not None and labelled is not None
+    }
+    action = ArraySpec(
+        kind="state",
+        shape=(reading.size,),
+        dtype="float32",
+        unit=f"{reading.unit_m:g} m, 1",
+        frame="end effector",
+        rate_hz=samples.action.rate_hz,
+    )
+    if samples.env_kwargs is None:
+        raise DatasetError(
+            "The datasets were observed in different ways (cloud_size, sensors, ...). Train on "
+            "datasets of one kind."
+        )
+    kwargs = observation_kwargs({**samples.env_kwargs, "obs_mode": CLOUD})
+    blueprint = Blueprint.of(
+        config.model_copy(update={"reads": (CLOUD,)}),
+        samples.observation,
+        action,
+        Scaling(mean={}, std={}),
+        kwargs,
+    )
+    blueprint = parse(Blueprint, {**dict(blueprint), "reading": reading}, "The reader's blueprint")
+    return Lesson(
+        blueprint, samples, training, validation, lambda part: targets[id(part)], every_step=True
+    )
+
+
+def _parts(samples: Samples, fraction: float, seed: int) -> tuple[Samples, Samples | None]:
+    return split(samples, fraction, seed) if fraction > 0 else (samples, None)
+
+
+def _reading(samples: Samples, symmetries: Sequence[SymmetryOption]) -> Reading:
+    """Returns what there is to read in episodes with padded keypoints."""
+    from fleet_tools.config.tasks import load_task
+
+    for name in NAMES:
+        if samples.observation[name].kind != "masked_keypoints":
+            raise DatasetError(
+                "The keypoints are in another layout. Collect with obs_mode=cloud_and_keypoints, "
+                "or observe episodes again by `python -m fleet_tools.dataset observe`."
+            )
+    specs = {each.task: each.header.env_spec for each in samples.episodes}
+    for each in symmetries:
+        require_name("task", each.task, specs)
+    tasks = []
+    for name in specs:
+        own = [each for each in symmetries if each.task == name]
+        part = samples.subset(
+            [k for k, each in enumerate(samples.episodes) if each.task == name][:_LOOKED_AT]
+        )
+        observed = part.read(np.arange(int(part.lengths.sum())))["observation"]
+        counts = {
+            part: int(observed[entry][0, :, 3].sum())
+            for part, entry in zip(PARTS, NAMES, strict=True)
+        }
+        keypoints = load_task(specs[name].task).keypoints if own else None
+        found = tuple(
+            _symmetry(each, getattr(keypoints, each.part), observed[f"{each.part}_keypoints"])
+            for each in own
+        )
+        content = {"name": name, **counts, "symmetries": found}
+        tasks.append(parse(TaskReading, content, f"What is read of {name}"))
+    rows = samples.observation[NAMES[0]].shape[0]
+    return parse(Reading, {"tasks": tuple(tasks), "rows": rows}, "What is read")
+
+
+_LOOKED_AT = 20
+"""Number of episodes of a task in which the keypoints off an axis are looked for."""
+_OFF_AXIS_M = 1e-3
+_ALONG = 0.9
+"""Cosine of the angle to the axis from which on an axis of the frame is no reference."""
+
+
+def _symmetry(option: SymmetryOption, names: Sequence[str], points: np.ndarray) -> Symmetry:
+    """Returns a symmetry with the marker farthest from its axis, and the reference across it.
+
+    Args:
+        option: What is given of it.
+        names: Names of the part's keypoints.
+        points: Keypoints in some steps, (n, rows, 4).
+    """
+    for name in option.axis:
+        if name not in names:
+            raise UnknownNameError(f"keypoint of the {option.part}", name, names)
+    axis = tuple(names.index(name) for name in option.axis)
+    start, end = (points[:, row, :3].astype(float) for row in axis)
+    z = (end - start) / np.maximum(np.linalg.norm(end - start, axis=-1, keepdims=True), 1e-9)
+    arms = points[:, : len(names), :3] - start[:, None]
+    distances = np.linalg.norm(np.cross(arms, z[:, None]), axis=-1).mean(0)
+    reference = int(np.abs(z).max(0).argmin())
+    if distances.max() < _OFF_AXIS_M or np.abs(z)[:, reference].max() > _ALONG:
+        raise ConfigError(
+            f"The angle of the {option.part} of {option.task} about {' to '.join(option.axis)} "
+            "cannot be told: no keypoint is off this axis, or the hand turns all around it."
+        )
+    found = {
+        "part": option.part,
+        "fold": option.fold,
+        "axis": axis,
+        "marker": int(distances.argmax()),
+        "reference": reference,
+    }
+    return parse(Symmetry, found, "The symmetry")
+
+
+def _targets(reading: Reading, samples: Samples) -> np.ndarray:
+    observed = samples.read(np.arange(int(samples.lengths.sum())))["observation"]
+    numbers = [task.name for task in reading.tasks]
+    tasks = np.repeat([numbers.index(each.task) for each in samples.episodes], samples.lengths)
+    tool, thing = (observed[name] for name in NAMES)
+    return reading.targets((tool, thing), tasks)
+
