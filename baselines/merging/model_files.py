@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,10 @@ _NOTES = "fleet_tools"
 """Key of the notes in a file's metadata."""
 
 
+class IncompatiblePoliciesError(FleetToolsError, ValueError):
+    """Policies that are to be merged, but have different blueprints."""
+
+
 def read_models(
     paths: Sequence[Path],
 ) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None]":
@@ -52,7 +56,6 @@ def read_models(
         CheckpointError: A checkpoint is damaged, or of another version.
     """
     # Policies depend on merging, for their symmetry.
-    from fleet_tools.baselines.policies.blueprint import common_blueprint
     from fleet_tools.baselines.policies.checkpoint import is_checkpoint, load_checkpoint
 
     policies = [path for path in paths if is_checkpoint(path)]
@@ -212,3 +215,24 @@ def not_finite(state: State) -> list[str]:
 
 def _plain(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
+    """Returns the one blueprint of policies whose weights are to be averaged.
+
+    Args:
+        blueprints: At least one blueprint, by its name in messages.
+
+    Raises:
+        IncompatiblePoliciesError: They are not the same; the message names every difference.
+    """
+    (first, blueprint), *others = blueprints.items()
+    for name, other in others:
+        if found := blueprint.differences(other):
+            raise IncompatiblePoliciesError(
+                f"{first} and {name} have different blueprints: in the first, {'; '.join(found)}. "
+                "Weights can be merged only where they mean the same. Train all policies with one "
+                "config, one layout of observations and one scaling, as `--like` of `python -m "
+                "fleet_tools.baselines.train` does."
+            )
+    return blueprint

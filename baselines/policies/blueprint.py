@@ -24,10 +24,8 @@ from fleet_tools.envs.array_spec import (
     describe_action,
     describe_layout,
     describe_observation,
-    layout_differences,
 )
 from fleet_tools.envs.observation_modes import EnvKwargs, observation_kwargs
-from fleet_tools.errors import FleetToolsError
 
 if TYPE_CHECKING:
     import torch
@@ -47,10 +45,6 @@ _DERIVED: dict[str, "Symmetry"] = {}
 """Tables of axes that were derived in this process, which takes seconds, by blueprint."""
 
 
-class IncompatiblePoliciesError(FleetToolsError, ValueError):
-    """Policies that are to be merged, but have different blueprints."""
-
-
 class Blueprint(Value):
     """What a policy's network is built from, and the environments in which it can act.
 
@@ -64,8 +58,8 @@ class Blueprint(Value):
         env_kwargs: Keyword arguments of the environment whose observations it has learned to
             read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
         reading: What a reader of keypoints gives instead of actions; None of policies.
-        reader: Blueprint of the reader whose keypoints the policy acts on, see `behind`; None of
-            policies that read all that they act on.
+        reader: Blueprint of the reader whose keypoints the policy acts on; None of policies that
+            read all that they act on.
     """
 
     version: Literal[1] = VERSION
@@ -75,7 +69,9 @@ class Blueprint(Value):
     scaling: Scaling
     env_kwargs: EnvKwargs
     reading: Reading | None = pydantic.Field(default=None, exclude_if=lambda value: value is None)
-    reader: "Blueprint | None" = pydantic.Field(default=None, exclude_if=lambda value: value is None)
+    reader: "Blueprint | None" = pydantic.Field(
+        default=None, exclude_if=lambda value: value is None
+    )
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -164,35 +160,6 @@ class Blueprint(Value):
         """Whether actions depend on earlier steps: by the body, or by what a reader remembers."""
         return self.config.with_memory or self.reader is not None
 
-    def behind(self, reader: "Blueprint") -> "Blueprint":
-        """Returns the blueprint of the policy that acts on the keypoints that a reader reads.
-
-        Args:
-            reader: Blueprint of the reader.
-
-        Raises:
-            LayoutError: It is none, or the policy does not read keypoints as it gives them.
-        """
-        if reader.reading is None:
-            raise LayoutError(
-                "The reader's checkpoint is a policy's. Train a reader by `python -m "
-                "fleet_tools.baselines.train --keypoints`."
-            )
-        if self.reading is not None or self.reader is not None:
-            raise LayoutError("A reader is attached to a policy that has none, and is none.")
-        keypoints = {name: each for name, each in self.observation.items() if name in NAMES}
-        given = dict.fromkeys(NAMES, reader.reading.layout)
-        found = layout_differences(keypoints, given) if keypoints else ["there are none"]
-        if found:
-            raise LayoutError(
-                f"The policy does not read keypoints as the reader gives them: {'; '.join(found)}. "
-                f"Train it with obs_mode=multitask_state, keypoint_rows={reader.reading.rows}."
-            )
-        others = {name: each for name, each in self.observation.items() if name not in NAMES}
-        observation = dict(sorted({**others, **reader.observation}.items()))
-        update = {"observation": observation, "env_kwargs": reader.env_kwargs, "reader": reader}
-        return parse(Blueprint, {**dict(self), **update}, "The blueprint behind a reader")
-
     def policy(self) -> "Blueprint":
         """Returns the blueprint of the policy behind its reader, without the reader."""
         assert self.reader is not None and self.reader.reading is not None
@@ -241,12 +208,13 @@ class Blueprint(Value):
 
         if self.reading is not None:
             return KeypointReader(self, self.reading)
-        if self.reader is not None:
-            return ReadingNetwork(self.reader._network(), self.policy()._network())
         gate = self.config.gate
-        if gate is None:
-            return PolicyNetwork(self)
-        return GatedNetwork(gate, [PolicyNetwork(self) for _ in range(gate.members)])
+        policy = self if self.reader is None else self.policy()
+        members = [PolicyNetwork(policy) for _ in range(1 if gate is None else gate.members)]
+        network = members[0] if gate is None else GatedNetwork(gate, members)
+        if self.reader is None or self.reader.reading is None:
+            return network
+        return ReadingNetwork(KeypointReader(self.reader, self.reader.reading), network)
 
     def example(self, seed: int = 0) -> "dict[str, torch.Tensor]":
         """Returns observations of 2 random trajectories of 4 steps, (2, 4, *shape) by name.
@@ -340,24 +308,3 @@ class Blueprint(Value):
                 f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
                 "as it was in training, or train on this one."
             )
-
-
-def common_blueprint(blueprints: Mapping[str, Blueprint]) -> Blueprint:
-    """Returns the one blueprint of policies whose weights are to be averaged.
-
-    Args:
-        blueprints: At least one blueprint, by its name in messages.
-
-    Raises:
-        IncompatiblePoliciesError: They are not the same; the message names every difference.
-    """
-    (first, blueprint), *others = blueprints.items()
-    for name, other in others:
-        if found := blueprint.differences(other):
-            raise IncompatiblePoliciesError(
-                f"{first} and {name} have different blueprints: in the first, {'; '.join(found)}. "
-                "Weights can be merged only where they mean the same. Train all policies with one "
-                "config, one layout of observations and one scaling, as `--like` of `python -m "
-                "fleet_tools.baselines.train` does."
-            )
-    return blueprint

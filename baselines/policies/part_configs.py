@@ -9,7 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pydantic
 
-from fleet_tools.config.values import STORED_IF_SET, Count, CountOrZero, NonNegative, Positive, Value
+from fleet_tools.config.values import (
+    STORED_IF_SET,
+    Count,
+    CountOrZero,
+    NonNegative,
+    Positive,
+    Value,
+)
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
 

@@ -13,8 +13,11 @@ from fleet_tools.baselines.policies.bodies import Hidden
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.encoders import part_means
 from fleet_tools.baselines.policies.gated import GatedNetwork
+from fleet_tools.baselines.policies.layout import LayoutError
 from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.reading import CLOUD, NAMES, Reading
+from fleet_tools.config.values import parse
+from fleet_tools.envs.array_spec import layout_differences
 
 
 class KeypointReader(PolicyNetwork):
@@ -125,11 +128,34 @@ def attached(policy: Checkpoint, reader: Checkpoint) -> Checkpoint:
         reader: A reader.
 
     Raises:
-        LayoutError: See `Blueprint.behind`.
+        LayoutError: The reader is none, or the policy does not read keypoints as it gives them.
     """
     weights = {
         f"{name}.{key}": weight
         for name, each in (("reader", reader), ("policy", policy))
         for key, weight in each.weights.items()
     }
-    return Checkpoint(policy.blueprint.behind(reader.blueprint), weights, policy.notes)
+    return Checkpoint(behind(policy.blueprint, reader.blueprint), weights, policy.notes)
+
+
+def behind(policy: Blueprint, reader: Blueprint) -> Blueprint:
+    """Returns the blueprint of a policy with a reader; see `attached`."""
+    if reader.reading is None:
+        raise LayoutError(
+            "The reader's checkpoint is a policy's. Train a reader by `python -m "
+            "fleet_tools.baselines.train --keypoints`."
+        )
+    if policy.reading is not None or policy.reader is not None:
+        raise LayoutError("A reader is attached to a policy that has none, and is none.")
+    keypoints = {name: each for name, each in policy.observation.items() if name in NAMES}
+    given = {name: reader.reading.layout for name in NAMES}
+    found = layout_differences(keypoints, given) if keypoints else ["there are none"]
+    if found:
+        raise LayoutError(
+            f"The policy does not read keypoints as the reader gives them: {'; '.join(found)}. "
+            f"Train it with obs_mode=multitask_state, keypoint_rows={reader.reading.rows}."
+        )
+    others = {name: each for name, each in policy.observation.items() if name not in NAMES}
+    observation = dict(sorted({**others, **reader.observation}.items()))
+    update = {"observation": observation, "env_kwargs": reader.env_kwargs, "reader": reader}
+    return parse(Blueprint, {**dict(policy), **update}, "The blueprint of the policy")

@@ -16,7 +16,7 @@ from fleet_tools.envs.array_spec import ArraySpec, masked_keypoints
 
 Part = Literal["tool", "object"]
 PARTS: tuple[Part, Part] = ("tool", "object")
-NAMES = ("tool_keypoints", "object_keypoints")
+NAMES: tuple[str, str] = ("tool_keypoints", "object_keypoints")
 """Entries of the observation with the keypoints of the parts, which a reader gives."""
 CLOUD = "point_cloud"
 """Entry of the observation that a reader reads."""

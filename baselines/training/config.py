@@ -157,9 +157,7 @@ class ReaderOptions(OptionGroup):
     symmetry: Annotated[
         UseAppendAction[
             tuple[
-                Annotated[
-                    SymmetryOption, notation(_parse_symmetry, "TASK.PART=FOLD:FROM:TO", str)
-                ],
+                Annotated[SymmetryOption, notation(_parse_symmetry, "TASK.PART=FOLD:FROM:TO", str)],
                 ...,
             ]
         ],

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from fleet_tools.baselines.training.demonstrations import (
 from fleet_tools.baselines.training.distillation import teacher_actions
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.envs.observation_modes import observation_kwargs
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError, require_name
@@ -116,7 +119,7 @@ def keypoint_reading(
     """Returns the lesson of reading keypoints from clouds, see `policies.reading`.
 
     Args:
-        folders: Folders of episodes with `obs_mode="cloud_and_keypoints"`.
+        folders: Folders of episodes with `obs_mode="cloud_and_keypoints"`, with any sensors.
         config: Configuration of the reader; it reads the cloud alone.
         symmetries: Symmetries of parts.
         fraction: Fraction of the episodes for validation.
@@ -134,16 +137,9 @@ def keypoint_reading(
             "A reader of keypoints sees one cloud at a time, and gives one row of numbers: choose "
             "--architecture pointnet_mlp, with the linear head and without chunks."
         )
-    both = [Samples(folders, observations=names, check=check) for names in ([CLOUD], NAMES)]
-    reading = _reading(both[1], symmetries)
-    (samples, training, validation), parts = (
-        (each, *_parts(each, fraction, seed)) for each in both
-    )
-    targets = {
-        id(seen): _targets(reading, labelled)
-        for seen, labelled in zip((training, validation), parts[1:], strict=True)
-        if seen is not None and labelled is not None
-    }
+    samples = Samples(folders, observations=[CLOUD, *NAMES], check=check)
+    reading = _reading(samples, symmetries)
+    training, validation = _parts(samples, fraction, seed)
     action = ArraySpec(
         kind="state",
         shape=(reading.size,),
@@ -152,23 +148,30 @@ def keypoint_reading(
         frame="end effector",
         rate_hz=samples.action.rate_hz,
     )
-    if samples.env_kwargs is None:
+    kwargs = [
+        {name: value for name, value in _cloud_kwargs(each).items() if name != "sensors"}
+        for each in samples.episodes
+    ]
+    if any(each != kwargs[0] for each in kwargs):
         raise DatasetError(
-            "The datasets were observed in different ways (cloud_size, sensors, ...). Train on "
-            "datasets of one kind."
+            "The datasets have clouds of different sizes or sources (cloud_size, camera_size, "
+            "...). Train on datasets that differ in no more than their sensors."
         )
-    kwargs = observation_kwargs({**samples.env_kwargs, "obs_mode": CLOUD})
     blueprint = Blueprint.of(
         config.model_copy(update={"reads": (CLOUD,)}),
         samples.observation,
         action,
         Scaling(mean={}, std={}),
-        kwargs,
+        kwargs[0],
     )
     blueprint = parse(Blueprint, {**dict(blueprint), "reading": reading}, "The reader's blueprint")
     return Lesson(
-        blueprint, samples, training, validation, lambda part: targets[id(part)], every_step=True
+        blueprint, samples, training, validation, partial(_targets, reading), every_step=True
     )
+
+
+def _cloud_kwargs(episode: StoredEpisode) -> dict[str, Any]:
+    return observation_kwargs({**episode.header.env_spec.kwargs, "obs_mode": CLOUD})
 
 
 def _parts(samples: Samples, fraction: float, seed: int) -> tuple[Samples, Samples | None]:
@@ -212,6 +215,8 @@ def _reading(samples: Samples, symmetries: Sequence[SymmetryOption]) -> Reading:
 
 _LOOKED_AT = 20
 """Number of episodes of a task in which the keypoints off an axis are looked for."""
+_ROWS = 4096
+"""Number of steps that are read at once."""
 _OFF_AXIS_M = 1e-3
 _ALONG = 0.9
 """Cosine of the angle to the axis from which on an axis of the frame is no reference."""
@@ -250,9 +255,11 @@ def _symmetry(option: SymmetryOption, names: Sequence[str], points: np.ndarray) 
 
 
 def _targets(reading: Reading, samples: Samples) -> np.ndarray:
-    observed = samples.read(np.arange(int(samples.lengths.sum())))["observation"]
+    """Returns what is to be read in all steps of samples, (steps, n)."""
     numbers = [task.name for task in reading.tasks]
     tasks = np.repeat([numbers.index(each.task) for each in samples.episodes], samples.lengths)
-    tool, thing = (observed[name] for name in NAMES)
-    return reading.targets((tool, thing), tasks)
-
+    targets = [np.zeros((0, reading.size), np.float32)]
+    for rows in np.split(np.arange(len(tasks)), range(_ROWS, len(tasks), _ROWS)):
+        observed = samples.read(rows)["observation"]
+        targets.append(reading.targets((observed[NAMES[0]], observed[NAMES[1]]), tasks[rows]))
+    return np.concatenate(targets)

@@ -7,20 +7,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from support.policy_cases import ACTION, BODIES, CLOUD, STATE
+from torch import Tensor, nn
 
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.policies.blueprint import (
-    Blueprint,
-    IncompatiblePoliciesError,
-    common_blueprint,
-)
+from fleet_tools.baselines.merging.model_files import IncompatiblePoliciesError, common_blueprint
+from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
-from fleet_tools.baselines.policies.encoders import part_means
+from fleet_tools.baselines.policies.encoders import PointNetEncoder, part_means
 from fleet_tools.baselines.policies.layout import LayoutError, Scaling
 from fleet_tools.baselines.policies.part_configs import MLPConfig, PointNetConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork, attached
+from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork, attached, behind
 from fleet_tools.baselines.policies.reading import NAMES, Reading, Symmetry, TaskReading
 
 TURNS = Symmetry(part="object", fold=6, axis=(0, 1), marker=2)
@@ -59,13 +57,13 @@ def policy(body: str = "elman", **settings) -> Checkpoint:
     return Checkpoint(blueprint, blueprint.create(1).state_dict())
 
 
-def network(checkpoint: Checkpoint) -> torch.nn.Module:
-    made = checkpoint.blueprint.create().eval()
-    made.load_state_dict(checkpoint.weights)
-    return made
+def network(checkpoint: Checkpoint) -> nn.Module:
+    created = checkpoint.blueprint.create().eval()
+    created.load_state_dict(checkpoint.weights)
+    return created
 
 
-def seen(batch: int, steps: int, seed: int = 0) -> dict[str, torch.Tensor]:
+def seen(batch: int, steps: int, seed: int = 0) -> dict[str, Tensor]:
     rng = np.random.default_rng(seed)
     clouds = rng.normal(size=(batch, steps, 20, 4)) * 0.1
     clouds[..., 3] = rng.choice([-1, 0, 1], (batch, steps, 20))
@@ -91,8 +89,9 @@ def test_means_of_parts_are_numpys():
 def test_parts_that_move_as_a_whole_move_their_features_by_the_mean_alone():
     """With weights of the mean at zero, features are the same wherever a part is."""
     encoder = network(reader()).get_submodule("clouds")
+    assert isinstance(encoder, PointNetEncoder)
     with torch.no_grad():
-        encoder.layers[0].weight[:, 3:6] = 0
+        next(encoder.layers[0].parameters())[:, 3:6] = 0
         cloud = seen(1, 1)["point_cloud"]
         moved = cloud.clone()
         moved[..., :3] += torch.where(cloud[..., 3:] > 0, 0.3, -0.2)
@@ -142,16 +141,19 @@ def test_it_acts_as_the_policy_on_what_is_read_and_steps_follow_one_another(body
 def test_what_is_read_is_what_its_numbers_stand_for():
     """By `Reading` itself: one task in an episode, decided by the sum of its numbers so far."""
     made = network(attached(policy(), reader()))
+    assert isinstance(made, ReadingNetwork)
     observed = seen(1, 6)
     with torch.no_grad():
         numbers = made.reader(observed)[0][0].numpy()
         keypoints, memory = made.read(observed)
-    former, scores = None, np.zeros(2)
+    former: np.ndarray | None = None
+    scores = np.zeros(2)
     for t, row in enumerate(numbers):
         scores += row[-2:]
         expected, former = READING.keypoints(row, int(scores.argmax()), former)
         for part, name in enumerate(NAMES):
             np.testing.assert_allclose(keypoints[name][0, t], expected[part], atol=1e-6)
+    assert former is not None
     np.testing.assert_allclose(memory[1][0], former)
 
 
@@ -178,13 +180,13 @@ def test_one_file_holds_both_and_acts_alike(tmp_path):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(LayoutError, match="a policy's. Train a reader"):
+    with pytest.raises(LayoutError, match="checkpoint is a policy's"):
         attached(policy(), policy())
     with pytest.raises(LayoutError, match="has none, and is none"):
         attached(reader(), reader())
     with pytest.raises(LayoutError, match="has none, and is none"):
         attached(attached(policy(), reader()), reader())
-    with pytest.raises(LayoutError, match="there are none. Train it with obs_mode=multitask"):
+    with pytest.raises(LayoutError, match="there are none"):
         attached(policy(reads=("joint_position",)), reader())
     more = READING.model_copy(update={"rows": 4})
     wide = reader().blueprint.model_copy(
@@ -194,7 +196,7 @@ def test_what_does_not_fit_is_refused():
         }
     )
     with pytest.raises(LayoutError, match="the shape of 'object_keypoints'"):
-        policy().blueprint.behind(wide)
+        behind(policy().blueprint, wide)
     with pytest.raises(LayoutError, match="a reader of keypoints, which does not act"):
         NetworkPolicy(reader())
 
