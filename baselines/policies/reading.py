@@ -1,8 +1,8 @@
 """Keypoints as numbers that a network can learn to read from point clouds.
 
 A part that looks the same after some turns, such as a hexagonal nut, does not show which of its
-equal sides has which name, so the mean of all names that fit a cloud is a turn between them. A
-network learns such a part's keypoints as they are before it is turned, and the turn by cosine and
+sides has which name. Several names fit a cloud, and their mean is a turn between them. So a network
+learns such a part's keypoints as they are before it is turned. It learns the turn by cosine and
 sine of a multiple of its angle, which are the same for all turns that look alike.
 """
 
@@ -11,10 +11,9 @@ from typing import Annotated, Literal, Self
 import numpy as np
 import pydantic
 
-from fleet_tools.config.values import Count, CountOrZero, Positive, Value
+from fleet_tools.config.values import Count, CountOrZero, Part, Positive, Value
 from fleet_tools.envs.array_spec import ArraySpec, masked_keypoints
 
-Part = Literal["tool", "object"]
 PARTS: tuple[Part, Part] = ("tool", "object")
 NAMES: tuple[str, str] = ("tool_keypoints", "object_keypoints")
 """Entries of the observation with the keypoints of the parts, which a reader gives."""
@@ -77,10 +76,11 @@ class TaskReading(Value):
 class Reading(Value):
     """The row of numbers that stands for the keypoints of tool and object, and for the task.
 
-    Its numbers are, of the tool and then of the object, the coordinates of `rows` keypoints in the
-    end effector's frame, by `unit_m`, before the part is turned; of both parts, (cos a, sin a,
-    cos fold a, sin fold a) of the turn's angle a, zeros without a symmetry, the first two by
-    `TURN_WEIGHT`; and the task's one-hot, likewise. Rows beyond a part's keypoints are the first.
+    First come coordinates of `rows` keypoints of the tool, and of the object, in the end effector's
+    frame, by `unit_m`, before the part is turned. Rows beyond a part's keypoints are the first.
+    Then comes (cos a, sin a, cos fold a, sin fold a) of the turn's angle a of each part, zeros
+    without a symmetry; and last the task's one-hot. The one-hot, cos a and sin a are multiplied by
+    `TURN_WEIGHT`.
 
     Attributes:
         tasks: The tasks.
@@ -101,7 +101,7 @@ class Reading(Value):
 
     @property
     def layout(self) -> ArraySpec:
-        """Layout of the keypoints of a part, that of `obs_mode="multitask_state"`."""
+        """Layout of the keypoints of a part, as `obs_mode="multitask_state"` has them."""
         return masked_keypoints(self.rows)
 
     @property

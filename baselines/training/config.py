@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 import pydantic
 from tyro.conf import UseAppendAction, arg
 
-from fleet_tools.baselines.policies.reading import Part
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import (
     STORED_IF_SET,
@@ -16,6 +15,7 @@ from fleet_tools.config.values import (
     Count,
     NonNegative,
     Number,
+    Part,
     Positive,
     Seed,
     Value,

@@ -79,7 +79,7 @@ def imitation(
     Args:
         folders: Folders of the demonstrations.
         config: Configuration of the policy.
-        model: A blueprint to take over; None for that of the data.
+        model: A blueprint to take over, if there is one.
         teacher: Checkpoint of the teacher, if there is one.
         fraction: Fraction of the episodes for validation.
         seed: Seed of their draw.
@@ -127,9 +127,9 @@ def keypoint_reading(
         check: See `Samples`.
 
     Raises:
-        ConfigError: The reader has a memory or another head than a linear one; or a symmetry is of
-            a task or of keypoints that the data do not have, or of which no keypoint is off its
-            axis.
+        ConfigError: The reader has a memory or another head than a linear one, or no keypoint is
+            off the axis of a symmetry.
+        UnknownNameError: A symmetry is of a task or of keypoints that the data do not have.
         FleetToolsError: See `Samples`, `split` and `Blueprint.of`.
     """
     if config.with_memory or config.head.type != "linear" or config.chunk > 1:

@@ -42,8 +42,9 @@ def plan_text(
     size = sum(weights.numel() for weights in spec.blueprint.create().parameters())
     sizes = ", ".join(f"{key} {value}" for key, value in body.model_dump(exclude={"type"}).items())
     held_out = 0 if validation is None else validation.steps
+    what = "Policy" if spec.blueprint.reading is None else "Reader of keypoints"
     return (
-        f"Policy: {body.type} ({sizes}), {size} parameters; it reads "
+        f"{what}: {body.type} ({sizes}), {size} parameters; it reads "
         f"{', '.join(spec.blueprint.observation)}.\n"
         f"Data: {spec.episodes} episodes; {training.steps} steps for training, {held_out} for "
         "validation.\n"

@@ -39,6 +39,7 @@ from fleet_tools.config.values import (
     Axis,
     MisfitError,
     NonNegative,
+    Part,
     Positive,
     Value,
     validate,
@@ -235,7 +236,7 @@ class TaskConfig(Value):
                 raise MisfitError(f"success.{i}.part", str(error))
         return self
 
-    def _keypoint_uses(self) -> Iterator[tuple[str, Literal["tool", "object"], str]]:
+    def _keypoint_uses(self) -> Iterator[tuple[str, Part, str]]:
         """Yields where a keypoint is named, of which part it is, and its name."""
         users: list[tuple[str, Any]] = [
             *(
@@ -260,7 +261,7 @@ class TaskConfig(Value):
             if part.at is not None:
                 for i, keypoint in enumerate(part.at.keypoints):
                     yield f"tool_parts.{name}.at.keypoints.{i}", "object", keypoint
-        keys: dict[str, Literal["tool", "object"]]
+        keys: dict[str, Part]
         keys = {"tool": "tool", "object": "object", "objects": "object", "start_of": "object"}
         for location, user in users:
             for key, part in keys.items():

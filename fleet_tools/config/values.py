@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 
@@ -49,6 +49,8 @@ Seed = Annotated[CountOrZero, pydantic.Field(lt=SEEDS_END)]
 Vector3 = tuple[Number, Number, Number]
 Axis = tuple[str, str]
 """An axis from one named keypoint to another."""
+Part = Literal["tool", "object"]
+"""What has keypoints in a scene."""
 
 V = TypeVar("V", bound="Value")
 
