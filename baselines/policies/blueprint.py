@@ -16,7 +16,7 @@ from fleet_tools.baselines.policies.layout import (
     kind_of,
     require_offered,
 )
-from fleet_tools.baselines.policies.reading import NAMES, Reading
+from fleet_tools.baselines.policies.reading import CLOUD, NAMES, Reading
 from fleet_tools.config.values import Value, differences, parse
 from fleet_tools.envs.array_spec import (
     ArraySpec,
@@ -91,8 +91,11 @@ class Blueprint(Value):
             raise ValueError("an action is one row of float32")
         if self.action.rate_hz is None:
             raise ValueError("the rate_hz of actions is missing")
-        if self.reading is not None and self.action.shape != (self.reading.size,):
-            raise ValueError(f"a reader gives {self.reading.size} numbers, not {self.action.shape}")
+        if self.reading is not None:
+            if self.action.shape != (self.reading.size,):
+                raise ValueError(f"a reader gives {self.reading.size} numbers")
+            if list(self.observation) != [CLOUD] or self.config.with_memory or self.config.gate:
+                raise ValueError(f"a reader is one network without memory that reads {CLOUD!r}")
         return self
 
     def _require_scaled_entries(self) -> None:

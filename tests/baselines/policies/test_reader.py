@@ -20,6 +20,8 @@ from fleet_tools.baselines.policies.part_configs import MLPConfig, PointNetConfi
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork, attached, behind
 from fleet_tools.baselines.policies.reading import NAMES, Reading, Symmetry, TaskReading
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError
 
 TURNS = Symmetry(part="object", fold=6, axis=(0, 1), marker=2)
 READING = Reading(
@@ -199,6 +201,33 @@ def test_what_does_not_fit_is_refused():
         behind(policy().blueprint, wide)
     with pytest.raises(LayoutError, match="a reader of keypoints, which does not act"):
         NetworkPolicy(reader())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reading": READING.model_copy(update={"rows": 4})}, "a reader gives 34 numbers"),
+        ({"config": {"body": {"type": "gru"}, "clouds": {}}}, "one network without memory"),
+        ({"config": {"clouds": {}, "gate": {"members": 2, "sharpness": 0}}}, "one network"),
+        ({"observation": OBSERVED}, "other entries"),
+    ],
+)
+def test_blueprints_of_what_is_no_reader_are_refused(change, message):
+    given = {**reader().blueprint.model_dump(), **change}
+    with pytest.raises(ConfigError, match=message):
+        parse(Blueprint, given, "A reader")
+
+
+def test_blueprints_of_readers_in_the_wrong_place_are_refused():
+    behind_it = attached(policy(), reader()).blueprint
+    for change, message in (
+        ({"reader": policy().blueprint}, "not that of a reader"),
+        ({"reading": READING}, "not that of a reader"),
+        ({"observation": {"joint_position": STATE["joint_position"]}}, "what its reader reads"),
+        ({"scaling": Scaling(mean={}, std={})}, "the scaling has the sizes"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            parse(Blueprint, {**dict(behind_it), **change}, "A policy")
 
 
 def test_they_are_merged_apart():
