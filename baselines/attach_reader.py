@@ -6,7 +6,6 @@ The result is a policy on point clouds, as one checkpoint.
 import sys
 from pathlib import Path
 
-from fleet_tools.errors import ConfigError
 from fleet_tools.utils import cli
 
 
@@ -30,11 +29,11 @@ class AttachOptions(cli.Options):
 
 
 def _attach(options: AttachOptions) -> int:
+    from fleet_tools.baselines.merging.model_files import require_output
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint, save_checkpoint
     from fleet_tools.baselines.policies.reader import attached
 
-    if options.output.exists() and not options.overwrite:
-        raise ConfigError(f"{options.output} exists. Give --overwrite, or another --output.")
+    require_output(options.output, [options.policy, options.reader], options.overwrite)
     policy = attached(load_checkpoint(options.policy), load_checkpoint(options.reader))
     try:
         options.output.parent.mkdir(parents=True, exist_ok=True)

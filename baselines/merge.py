@@ -18,6 +18,7 @@ import pydantic
 from tyro.conf import Positional, UseAppendAction, arg
 
 from fleet_tools.config.values import Number, OddCount, Seed
+from fleet_tools.errors import ConfigError
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import progress_bar
 
@@ -89,7 +90,7 @@ def _merge(options: MergeOptions) -> int:
     from fleet_tools.baselines.merging.errors import UnsoundMergeError
     from fleet_tools.baselines.merging.methods import registry
     from fleet_tools.baselines.merging.methods.options import read_options
-    from fleet_tools.baselines.merging.model_files import read_models, write_model
+    from fleet_tools.baselines.merging.model_files import read_models, require_output, write_model
     from fleet_tools.baselines.merging.report import as_text, measure_merge
     from fleet_tools.baselines.policies.checkpoint import save_checkpoint
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
@@ -97,7 +98,10 @@ def _merge(options: MergeOptions) -> int:
     method_options = read_options(registry.find(options.method), options.option)
     _require_several(options.models)
     inputs = [*options.models, *filter(None, [options.base])]
-    _require_writable(options.output, inputs, options.overwrite)
+    if not options.output.parent.is_dir():
+        folder, name = options.output.parent, options.output.name
+        raise ConfigError(f"There is no folder {folder} for {name}. Create it first.")
+    require_output(options.output, inputs, options.overwrite)
     states, blueprint = read_models(inputs)
     models = states[: len(options.models)]
     with _cautions_on_stderr():
@@ -318,19 +322,6 @@ def _require_several(models: Sequence[Path]) -> None:
                     f"{model} is given twice. Give each model once; --averaging-weights makes one "
                     "count more."
                 )
-
-
-def _require_writable(output: Path, models: Sequence[Path], overwrite: bool) -> None:
-    from fleet_tools.baselines.merging.errors import MergeError
-
-    if not output.parent.is_dir():
-        raise MergeError(f"There is no folder {output.parent} for {output.name}. Create it first.")
-    if output.is_dir():
-        raise MergeError(f"The output {output} is a folder. Name a file in it.")
-    if any(output.exists() and model.exists() and output.samefile(model) for model in models):
-        raise MergeError(f"The output {output} is one of the models or the base. Give another.")
-    if output.exists() and not overwrite:
-        raise MergeError(f"{output} exists already. Give another --output, or --overwrite.")
 
 
 PROGRAM = cli.Program("baselines.merge", cli.Command(MergeOptions, _merge))

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.merging.symmetry.table import State
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.storage.strict_json import loads
 from fleet_tools.storage.tensor_files import write_tensors
 from fleet_tools.utils.imports import load_user_function
@@ -206,6 +206,25 @@ def call(name: str, what: str, *arguments: Any) -> Any:
             f"The {what} {name!r} failed ({type(error).__name__}: {error}). It is called with "
             f"{with_what}."
         ) from error
+
+
+def require_output(output: Path, models: Sequence[Path], overwrite: bool) -> None:
+    """Checks that a file may be written.
+
+    Args:
+        output: The file.
+        models: Files that are read, and not replaced.
+        overwrite: Whether another existing file may be replaced.
+
+    Raises:
+        ConfigError: It may not.
+    """
+    if output.is_dir():
+        raise ConfigError(f"The output {output} is a folder. Name a file in it.")
+    if any(output.exists() and model.exists() and output.samefile(model) for model in models):
+        raise ConfigError(f"The output {output} is one of the models that are read. Give another.")
+    if output.exists() and not overwrite:
+        raise ConfigError(f"{output} exists already. Give another --output, or --overwrite.")
 
 
 def not_finite(state: State) -> list[str]:

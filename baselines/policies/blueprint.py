@@ -1,7 +1,7 @@
 """Blueprints: everything of a policy except its weights, as a value."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import gymnasium
 import numpy as np
@@ -17,7 +17,7 @@ from fleet_tools.baselines.policies.layout import (
     require_offered,
 )
 from fleet_tools.baselines.policies.reading import CLOUD, NAMES, Reading
-from fleet_tools.config.values import Value, differences, parse
+from fleet_tools.config.values import STORED_IF_SET, Value, differences, parse
 from fleet_tools.envs.array_spec import (
     ArraySpec,
     Layout,
@@ -68,10 +68,8 @@ class Blueprint(Value):
     action: ArraySpec
     scaling: Scaling
     env_kwargs: EnvKwargs
-    reading: Reading | None = pydantic.Field(default=None, exclude_if=lambda value: value is None)
-    reader: "Blueprint | None" = pydantic.Field(
-        default=None, exclude_if=lambda value: value is None
-    )
+    reading: Annotated[Reading | None, STORED_IF_SET] = None
+    reader: Annotated["Blueprint | None", STORED_IF_SET] = None
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:

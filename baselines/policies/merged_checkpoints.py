@@ -159,7 +159,7 @@ def _side_by_side(blueprint: Blueprint, times: int) -> Blueprint | None:
 
 
 def _with_memory(blueprint: Blueprint) -> bool:
-    return blueprint.reader is not None or not isinstance(blueprint.config.body, MLPConfig)
+    return not isinstance(blueprint.config.body, MLPConfig)
 
 
 def _actions(outputs: Any) -> torch.Tensor:

@@ -23,7 +23,7 @@ TURN_WEIGHT = 0.3
 """Factor of numbers that only have to tell cases apart: a named turn, and the task."""
 
 
-class Symmetry(Value):
+class RotationalSymmetry(Value):
     """A part that looks the same after turns by a fraction of a circle.
 
     Attributes:
@@ -60,7 +60,7 @@ class TaskReading(Value):
     name: str
     tool: Count
     object: Count
-    symmetries: tuple[Symmetry, ...] = ()
+    symmetries: tuple[RotationalSymmetry, ...] = ()
 
     @pydantic.model_validator(mode="after")
     def _rows_exist(self) -> Self:
@@ -183,7 +183,7 @@ class Reading(Value):
         return np.concatenate([points * mask, mask], -1).astype(np.float32), angles
 
 
-def turn_angles(points: np.ndarray, symmetry: Symmetry) -> np.ndarray:
+def turn_angles(points: np.ndarray, symmetry: RotationalSymmetry) -> np.ndarray:
     """Returns the angles of a part about its axis, rad.
 
     Args:
@@ -198,7 +198,7 @@ def turn_angles(points: np.ndarray, symmetry: Symmetry) -> np.ndarray:
     return np.arctan2(_dot(arm, y), _dot(arm, x))
 
 
-def turned(points: np.ndarray, symmetry: Symmetry, angles: np.ndarray) -> np.ndarray:
+def turned(points: np.ndarray, symmetry: RotationalSymmetry, angles: np.ndarray) -> np.ndarray:
     """Returns the keypoints of a part that is turned about its axis.
 
     Args:
@@ -213,7 +213,9 @@ def turned(points: np.ndarray, symmetry: Symmetry, angles: np.ndarray) -> np.nda
     return origin + along + cos * (arms - along) + sin * np.cross(z, arms)
 
 
-def _frames(points: np.ndarray, symmetry: Symmetry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _frames(
+    points: np.ndarray, symmetry: RotationalSymmetry
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns axes x, y, z, (n, 3) each: z along the symmetry's, x next to the reference."""
     start, end = (points[:, row] for row in symmetry.axis)
     z = _unit(end - start)

@@ -17,7 +17,7 @@ from fleet_tools.baselines.policies.reading import (
     NAMES,
     PARTS,
     Reading,
-    Symmetry,
+    RotationalSymmetry,
     TaskReading,
 )
 from fleet_tools.baselines.training.config import SymmetryOption
@@ -171,7 +171,7 @@ def keypoint_reading(
 
 
 def _cloud_kwargs(episode: StoredEpisode) -> dict[str, Any]:
-    return observation_kwargs({**episode.header.env_spec.kwargs, "obs_mode": CLOUD})
+    return observation_kwargs({**episode.header.env_spec.kwargs, "obs_mode": "point_cloud"})
 
 
 def _parts(samples: Samples, fraction: float, seed: int) -> tuple[Samples, Samples | None]:
@@ -194,10 +194,10 @@ def _reading(samples: Samples, symmetries: Sequence[SymmetryOption]) -> Reading:
     tasks = []
     for name in specs:
         own = [each for each in symmetries if each.task == name]
-        part = samples.subset(
+        some = samples.subset(
             [k for k, each in enumerate(samples.episodes) if each.task == name][:_LOOKED_AT]
         )
-        observed = part.read(np.arange(int(part.lengths.sum())))["observation"]
+        observed = some.read(np.arange(int(some.lengths.sum())))["observation"]
         counts = {
             part: int(observed[entry][0, :, 3].sum())
             for part, entry in zip(PARTS, NAMES, strict=True)
@@ -222,7 +222,9 @@ _ALONG = 0.9
 """Cosine of the angle to the axis from which on an axis of the frame is no reference."""
 
 
-def _symmetry(option: SymmetryOption, names: Sequence[str], points: np.ndarray) -> Symmetry:
+def _symmetry(
+    option: SymmetryOption, names: Sequence[str], points: np.ndarray
+) -> RotationalSymmetry:
     """Returns a symmetry with the marker farthest from its axis, and the reference across it.
 
     Args:
@@ -251,7 +253,7 @@ def _symmetry(option: SymmetryOption, names: Sequence[str], points: np.ndarray) 
         "marker": int(distances.argmax()),
         "reference": reference,
     }
-    return parse(Symmetry, found, "The symmetry")
+    return parse(RotationalSymmetry, found, "The symmetry")
 
 
 def _targets(reading: Reading, samples: Samples) -> np.ndarray:

@@ -19,11 +19,11 @@ from fleet_tools.baselines.policies.layout import LayoutError, Scaling
 from fleet_tools.baselines.policies.part_configs import MLPConfig, PointNetConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork, attached, behind
-from fleet_tools.baselines.policies.reading import NAMES, Reading, Symmetry, TaskReading
+from fleet_tools.baselines.policies.reading import NAMES, Reading, RotationalSymmetry, TaskReading
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 
-TURNS = Symmetry(part="object", fold=6, axis=(0, 1), marker=2)
+TURNS = RotationalSymmetry(part="object", fold=6, axis=(0, 1), marker=2)
 READING = Reading(
     tasks=(
         TaskReading(name="one", tool=2, object=3, symmetries=(TURNS,)),

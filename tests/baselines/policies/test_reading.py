@@ -6,11 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from fleet_tools.baselines.policies.reading import Reading, Symmetry, TaskReading, turn_angles
+from fleet_tools.baselines.policies.reading import (
+    Reading,
+    RotationalSymmetry,
+    TaskReading,
+    turn_angles,
+)
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 
-NUT = Symmetry(part="object", fold=6, axis=(2, 3), marker=1)
+NUT = RotationalSymmetry(part="object", fold=6, axis=(2, 3), marker=1)
 READING = Reading(
     tasks=(
         TaskReading(name="hammer", tool=3, object=2),

@@ -33,7 +33,7 @@ PAIRS = {"hammer": ONE_PAIR, "wrench": ["--env", "tool=brass", "object=hex_nut"]
 
 @pytest.fixture(scope="module", name="data")
 def _data(tmp_path_factory):
-    """Two episodes each of hammer and wrench by random actions, with clouds and keypoints."""
+    """Two noisy episodes each of hammer and wrench, with clouds and keypoints."""
     folders = []
     for task, pair in PAIRS.items():
         folder = tmp_path_factory.mktemp("data") / task
@@ -76,7 +76,10 @@ def test_a_reader_is_trained_and_resumed_and_acts_with_a_policy(data, tmp_path, 
     assert train.main([*given, *output, "--epochs", "2"]) == 0
     before = json.loads((tmp_path / "reader" / "metrics.jsonl").read_text().splitlines()[0])
     assert train.main([*given, *output, "--epochs", "2"]) == 0  # nothing is left to do
-    assert train.main([*given[:-7], *output, "--epochs", "2"]) == 2  # another reader
+    unnamed = [each for each in given if "symmetry" not in each and "base:top" not in each]
+    assert train.main([*unnamed, *output, "--epochs", "2"]) == 2  # something else is read
+    wider = [*given, "--set", "body.width=17"]
+    assert train.main([*wider, *output, "--epochs", "2"]) == 2  # another reader
     assert before["loss"] > 0
     state = [*NAMES, "end_effector_pose"]
     policy = ["--dataset", *folders, "--architecture", "elman", "--observations", *state]
@@ -88,6 +91,10 @@ def test_a_reader_is_trained_and_resumed_and_acts_with_a_policy(data, tmp_path, 
     assert attach_reader.main([*parts, "--output", str(seeing), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"output": str(seeing)}
     assert attach_reader.main([*parts, "--output", str(seeing)]) == 2
+    reader = tmp_path / "reader" / "last.safetensors"
+    content = reader.read_bytes()
+    assert attach_reader.main([*parts, "--output", str(reader), "--overwrite"]) == 2
+    assert reader.read_bytes() == content and "one of" in capsys.readouterr().err
     source = find_policy(str(seeing))
     assert source.env_kwargs["obs_mode"] == "point_cloud"
     env = EnvSpec.of("wrench", **source.env_kwargs).make_tool_use()
