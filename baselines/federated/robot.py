@@ -200,5 +200,17 @@ def local_data_holder(
                 batch.imitated.all(-1).flatten(),
             )
 
-    like = partial(network_like, blueprint)
-    return LocalDataHolder(blueprint.create().eval(), loss, batches, resized=like)
+    like, network = partial(network_like, blueprint), blueprint.create().eval()
+    reads_states = not blueprint.config.encoders
+    episodes = partial(_states, blueprint, trajectories) if reads_states else None
+    return LocalDataHolder(network, loss, batches, resized=like, episodes=episodes)
+
+
+def _states(blueprint: Blueprint, trajectories: Trajectories) -> list[torch.Tensor]:
+    """Returns the scaled states of each episode, (steps, n)."""
+    names = blueprint.names("state")
+    offset, divisor = map(torch.from_numpy, blueprint.scaling.arrays(names))
+    return [
+        (torch.cat([observed[name].flatten(1) for name in names], 1) - offset) / divisor
+        for observed in trajectories.episodes()
+    ]

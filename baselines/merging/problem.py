@@ -53,8 +53,10 @@ class MergeProblem:
             that come from outside (not a recurrent layer's own state).
         inputs: Returns a pass over unlabelled inputs, each a tuple of arguments, for
             `distillation`.
-        arguments_of: Returns the arguments with which models read states of a gate, (n, size), for
-            `distillation`; None if the models read them as they are.
+        with_memory: Whether models remember what they read before in an episode.
+        arguments_of: Returns the arguments with which models read states, (n, size), or sequences
+            of them, (n, steps, size), if they have a memory, for `distillation`; None if the models
+            read them as they are.
         resized: An architecture of the models' kind with other numbers of hidden units, which the
             result has: for `partition`, as many as all models together; for `compress`, at most.
         at_width: Returns such an architecture of a given width, for the option `width` of
@@ -86,6 +88,7 @@ class MergeProblem:
     output: Callable[[Any], Any] = lambda outputs: outputs
     state_size: int | None = None
     inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
+    with_memory: bool = False
     arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
     resized: torch.nn.Module | None = None
     at_width: Callable[[int], torch.nn.Module] | None = None

@@ -69,7 +69,8 @@ def checkpoint_problem(
         example=(blueprint.example(),),
         output=_actions,
         state_size=sum(len(blueprint.scaling.mean[name]) for name in states) or None,
-        arguments_of=None if _with_memory(blueprint) else partial(_observations, blueprint),
+        with_memory=_with_memory(blueprint),
+        arguments_of=partial(_observations, blueprint),
         inputs=partial(_read, shared) if shared is not None and _with_memory(blueprint) else None,
         resized=None if wide is None else wide.create().eval(),
         at_width=partial(_network_of_width, blueprint),
@@ -167,14 +168,15 @@ def _actions(outputs: Any) -> torch.Tensor:
 
 
 def _observations(blueprint: Blueprint, scaled: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:
-    """Returns scaled states, (n, size), as the observations of trajectories of one step."""
+    """Returns scaled states, (n, size) or (n, steps, size), as observations of trajectories."""
     names = blueprint.names("state")
     offset, divisor = map(torch.from_numpy, blueprint.scaling.arrays(names))
     sizes = [len(blueprint.scaling.mean[name]) for name in names]
+    steps = scaled.shape[1] if scaled.dim() == 3 else 1
     parts = (scaled * divisor + offset).split(sizes, -1)
     return (
         {
-            name: part.reshape(-1, 1, *blueprint.observation[name].shape)
+            name: part.reshape(-1, steps, *blueprint.observation[name].shape)
             for name, part in zip(names, parts, strict=True)
         },
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -211,6 +212,15 @@ class Trajectories:
         lengths = self.lengths[items] if self.with_memory else np.ones(len(items), np.int64)
         starts = self._starts[items] if self.with_memory else items
         return window_steps(starts, lengths, lengths.max())
+
+    def episodes(self) -> Iterator[dict[str, torch.Tensor]]:
+        """Returns the observations of all steps of each episode, (T, *shape) by name."""
+        for start, length in zip(self._starts, self.lengths, strict=True):
+            rows = np.arange(start, start + length)
+            if self._in_memory is None:
+                yield self._read(rows)[0]
+            else:
+                yield {name: each[rows] for name, each in self._in_memory[0].items()}
 
     def batch(self, items: np.ndarray) -> Batch:
         """Returns items, padded at the end.

@@ -1,7 +1,8 @@
 """Distillation: one network of a model's size learns to do what an ensemble does."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from fleet_tools.baselines.merging.ensembles import Ensemble
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.compression import compress
 from fleet_tools.baselines.merging.methods.ensembles import (
     concatenation,
     density_gate,
@@ -29,8 +31,11 @@ from fleet_tools.baselines.merging.modules import (
     uncompiled,
 )
 from fleet_tools.baselines.merging.moments.gate import RowGate
+from fleet_tools.baselines.merging.moments.mixture import StateMixture
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import DataHolderError, TrafficMeter
+from fleet_tools.baselines.merging.queries.query import MAX_COMPONENTS, MixtureQuery
 
 _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
     "density_gate": density_gate,
@@ -39,7 +44,10 @@ _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
     "mean": lambda problem: MergeResult(tuple(problem.models)),
 }
 
-_STARTS = ("average", "matching")
+_STARTS = ("average", "matching", "compress")
+
+_GRADIENT_NORM = 1.0
+"""Norm to which longer gradients are shortened, as where policies are trained."""
 
 
 def distillation(
@@ -47,22 +55,26 @@ def distillation(
     *,
     teacher: str = "density_gate",
     start: str = "average",
+    mixtures: int = 0,
     states: int = 4096,
     steps: int = 1000,
     rate: float = 1e-3,
     batch: int = 256,
 ) -> MergeResult:
-    """Trains an average of the models to act as an ensemble of them, by squared errors.
+    """Trains a merge of the models to act as an ensemble of them, by squared errors.
 
     Hinton et al., "Distilling the Knowledge in a Neural Network", 2015, on outputs. What the
     student reads are the problem's unlabelled `inputs`, or else states drawn from the Gaussians of
-    the teacher's gate; no data holder is asked for more than the teacher needs. Adam descends, with
-    a rate that falls to zero along a cosine. The result does not depend on the order of the models.
+    the teacher's gate. With `mixtures`, each data holder is asked once more, for Gaussians of
+    consecutive states, from which states are drawn, or sequences for models with a memory: see
+    `moments.mixture`. Adam descends, with a rate that falls to zero along a cosine. The result does
+    not depend on the order of the models.
 
     Args:
-        problem: The models with their `module`, and what the teacher needs.
+        problem: The models with their `module`, and what the teacher and the start need.
         teacher: "density_gate", "gated_refit", "concatenation", or the "mean" of the outputs.
-        start: "average" of the weights, or that after their "matching".
+        start: "average" of the weights, or that after their "matching", or "compress".
+        mixtures: Largest number of Gaussians of a data holder; 0 asks for none.
         states: Number of states that are drawn if there are no inputs.
         steps: Number of steps.
         rate: Learning rate of the first step.
@@ -70,8 +82,9 @@ def distillation(
 
     Raises:
         MergeError: `teacher` or `start` is unknown, the module is missing, or there are no inputs
-            and no gate to draw them from. Or the models read something else than the states of the
-            gate, numbers are too small, or see the teacher.
+            and no gate to draw them from. Or the models read something else than the states that
+            are drawn, numbers are too small, or see the teacher and the start.
+        MessageError: A data holder's answer is invalid.
         UnsoundMergeError: The student's weights are not finite: the rate is too large.
     """
     if teacher not in _TEACHERS or start not in _STARTS:
@@ -79,29 +92,93 @@ def distillation(
             f"The teacher is {teacher!r} and the start {start!r}; known are the teachers "
             f"{', '.join(_TEACHERS)} and the starts {', '.join(_STARTS)}."
         )
-    if min(states, batch, steps + 1) < 1 or not 0 < rate < math.inf:
+    if (
+        min(states, batch, steps + 1) < 1
+        or not 0 < rate < math.inf
+        or not (mixtures == 0 or 2 <= mixtures <= MAX_COMPONENTS)
+    ):
         raise MergeError(
-            f"{states} states in batches of {batch}, {steps} steps and the rate {rate} train "
-            "nothing. Give at least one state, batches of at least 1, and a rate above 0."
+            f"{states} states of {mixtures} Gaussians in batches of {batch}, {steps} steps and the "
+            f"rate {rate} train nothing. Give at least one state, batches of at least 1, a rate "
+            f"above 0, and no Gaussians, or 2 to {MAX_COMPONENTS}."
         )
     module: torch.nn.Module = required(problem, "module")
     order = content_order(problem.models)
     problem = reordered(problem, order)
     taught = _TEACHERS[teacher](problem)
     ensemble = Ensemble(module, taught.members, taught.gate, problem.output)
-    read = _inputs(problem, taught.gate, states, batch)
+    meter = TrafficMeter()
+    if mixtures:
+        read = _drawn(problem, _measured(problem, mixtures, meter), states, batch)
+    else:
+        read = _inputs(problem, taught.gate, states, batch)
     with torch.no_grad(), uncompiled():
         pairs = [(arguments, ensemble(*arguments)) for arguments in read]
+    first = _first(problem, start)
+    student = copied(module)
+    load_tensors(student, first.state)
+    _train(problem, student, pairs, steps, rate)
+    own = tuple(first.permutations[position] for position in np.argsort(order))
+    state = {name: tensor.detach().clone() for name, tensor in tensors_of(student).items()}
+    return MergeResult.network(state, own, taught.traffic + first.traffic + meter.traffic)
+
+
+def _first(problem: MergeProblem, start: str) -> MergeResult:
+    """Returns the network with which the student begins."""
+    if start == "compress":
+        return compress(replace(problem, resized=None))
     identity = problem.group.identity()
     permutations = (
         match_models(problem) if start == "matching" else tuple(identity for _ in problem.models)
     )
-    student = copied(module)
-    load_tensors(student, problem.mean(permutations))
-    _train(problem, student, pairs, steps, rate)
-    own = tuple(permutations[position] for position in np.argsort(order))
-    state = {name: tensor.detach().clone() for name, tensor in tensors_of(student).items()}
-    return MergeResult.network(state, own, taught.traffic)
+    return MergeResult.network(problem.mean(permutations), permutations)
+
+
+def _measured(problem: MergeProblem, count: int, meter: TrafficMeter) -> list[StateMixture]:
+    """Asks each data holder for a mixture of its states."""
+    holders = required(problem, "data_holders")
+    queries = [
+        MixtureQuery(count, content_seed(problem.seed, 3, digest(model)))
+        for model in problem.models
+    ]
+    found = list(meter.ask_mixtures(holders, queries))
+    for holder, each in zip(holders, found, strict=True):
+        if problem.state_size not in (None, each.size) or each.size != found[0].size:
+            raise DataHolderError(
+                holder,
+                f"A mixture is of states of {each.size} numbers, where models read "
+                f"{problem.state_size or found[0].size}. Leave this data holder out.",
+            )
+    return found
+
+
+def _drawn(
+    problem: MergeProblem, found: Sequence[StateMixture], count: int, batch: int
+) -> list[tuple[Any, ...]]:
+    """Returns batches of arguments: states, or sequences of them, drawn from mixtures.
+
+    Sequences are twice as long as episodes: a policy that fails goes on.
+    """
+    weights = problem.normalized_weights.tolist()
+    steps = 1
+    if problem.with_memory:
+        steps = round(2 * sum(w * each.steps for w, each in zip(weights, found, strict=True)))
+    drawn = []
+    for model, weight, each in zip(problem.models, weights, found, strict=True):
+        generator = torch.Generator().manual_seed(content_seed(problem.seed, 4, digest(model)))
+        own = max(1, round(count * weight / steps))
+        if problem.with_memory:
+            drawn.append(each.sequences(own, steps, generator))
+        else:
+            drawn.append(each.states(own, generator))
+    rows = _mixed(problem, torch.cat(drawn))
+    size = max(1, batch // steps)
+    return [arguments_of(problem, None, each) for each in rows.split(size)]
+
+
+def _mixed(problem: MergeProblem, rows: torch.Tensor) -> torch.Tensor:
+    order = np.random.default_rng((problem.seed, 1)).permutation(len(rows))
+    return rows[torch.from_numpy(order)]
 
 
 def _inputs(
@@ -112,10 +189,11 @@ def _inputs(
         if given := list(problem.inputs()):
             return given
         raise MergeError("There are no unlabelled inputs. Give at least one batch, or no inputs.")
-    if gate is None:
+    if gate is None or problem.with_memory:
         raise MergeError(
-            "The student needs inputs: this teacher has no gate from whose Gaussians they could be "
-            "drawn. Give the merge problem's `inputs`, or the teacher density_gate."
+            "The student needs inputs: there is no gate of models without memory, from whose "
+            "Gaussians they could be drawn. Ask data holders for `mixtures`, give the merge "
+            "problem's `inputs`, or the teacher density_gate."
         )
     rows = draw_states(problem, gate, count)
     return [arguments_of(problem, gate, each) for each in rows.split(batch)]
@@ -132,13 +210,18 @@ def draw_states(problem: MergeProblem, gate: RowGate, count: int) -> torch.Tenso
         noise = torch.randn(len(mean), max(1, round(count * weight)), generator=generator)
         # The covariance is the inverse of factor @ factor.T.
         drawn.append(mean + torch.linalg.solve_triangular(factor.T, noise, upper=True).T)
-    rows = torch.cat(drawn)
-    mixed = np.random.default_rng((problem.seed, 1)).permutation(len(rows))
-    return rows[torch.from_numpy(mixed)]
+    return _mixed(problem, torch.cat(drawn))
 
 
-def arguments_of(problem: MergeProblem, gate: RowGate, states: torch.Tensor) -> tuple[Any, ...]:
-    """Returns the arguments with which the models read states of a gate.
+def arguments_of(
+    problem: MergeProblem, gate: RowGate | None, states: torch.Tensor
+) -> tuple[Any, ...]:
+    """Returns the arguments with which the models read states.
+
+    Args:
+        problem: The models.
+        gate: The gate from whose Gaussians they were drawn, if they were.
+        states: The states, (count, n), or of models with memory (count, steps, n).
 
     Raises:
         MergeError: The models read something else, and the problem has no `arguments_of`.
@@ -148,13 +231,16 @@ def arguments_of(problem: MergeProblem, gate: RowGate, states: torch.Tensor) -> 
     example = problem.example
     if problem.module is not None and len(example) == 1 and isinstance(example[0], torch.Tensor):
         (given,) = example
-        rows = input_rows(copied(problem.module), problem.models[0], example, [gate.map])
-        (read,) = rows[gate.map]
-        if read.shape == given.shape and torch.allclose(read, given) and given.dim() == 2:
+        first = gate.map if gate is not None else problem.affine_maps[0].name
+        rows = input_rows(copied(problem.module), problem.models[0], example, [first])
+        (read,) = rows[first]
+        own = given.reshape(-1, given.shape[-1])
+        whole = len(read) == len(own) and torch.allclose(read[:, : own.shape[1]], own)
+        if whole and given.dim() == states.dim() and given.shape[-1] == states.shape[-1]:
             return (states.to(given),)
     raise MergeError(
-        "States drawn from the gate are no inputs of these models, which read something else than "
-        "one tensor of rows. Give unlabelled `inputs`."
+        "States that are drawn are no inputs of these models, which read something else than one "
+        "tensor of them. Give unlabelled `inputs`, or `arguments_of`."
     )
 
 
@@ -176,4 +262,5 @@ def _train(
         with uncompiled():
             outputs = problem.output(student(*arguments))
         (outputs - targets).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(student.parameters(), _GRADIENT_NORM)
         optimizer.step()

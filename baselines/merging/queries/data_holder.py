@@ -19,14 +19,17 @@ from fleet_tools.baselines.merging.moments.measurement import (
     measure_moments,
     with_noise,
 )
+from fleet_tools.baselines.merging.moments.mixture import StateMixture, measure_mixture
 from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.query import (
     DataAnswer,
     DataQuery,
     LossAnswer,
     LossQuery,
+    MixtureQuery,
     MomentQuery,
     checked_loss,
+    checked_mixture,
     checked_moments,
     in_single_precision,
 )
@@ -47,7 +50,7 @@ class DataHolder(Protocol):
     """Holder of data that answers queries about models, in this process or another one."""
 
     def answer(self, query: DataQuery) -> DataAnswer:
-        """Returns the answer to a query: a `LossAnswer`, or moments by the name of the map."""
+        """Returns the answer: a `LossAnswer`, moments by the name of the map, or a mixture."""
         ...
 
 
@@ -65,9 +68,12 @@ class LocalDataHolder:
         noise: Standard deviation of the Gaussian noise that is added to each entry of moments,
             relative to the root mean square of the matrix's entries. The same query gets the same
             noise, and noise is no guarantee: other queries get other noise.
-        noise_seed: Seed of the noise, the holder's secret.
+        noise_seed: Seed of the noise, the holder's secret. A holder with noise refuses queries
+            about mixtures, to which none could be added.
         resized: Returns an architecture with the sizes of a model of other sizes, about whose
             inputs moments are asked; None if there is none.
+        episodes: Returns the states that models read in each episode, (steps, n), for queries about
+            mixtures; None refuses these.
     """
 
     model: torch.nn.Module
@@ -76,6 +82,7 @@ class LocalDataHolder:
     noise: float = 0.0
     noise_seed: int = 0
     resized: Callable[[State], torch.nn.Module | None] = lambda state: None
+    episodes: Callable[[], Sequence[torch.Tensor]] | None = None
 
     def answer(self, query: DataQuery) -> DataAnswer:
         """Returns the answer to a query, whose tensors it does not change; see `DataHolder`.
@@ -89,9 +96,11 @@ class LocalDataHolder:
             return self._loss(query)
         if isinstance(query, MomentQuery):
             return self._moments(query)
+        if isinstance(query, MixtureQuery):
+            return self._mixture(query)
         raise MessageError(
-            f"A data holder is asked with a {type(query).__name__}; it answers a LossQuery or a "
-            "MomentQuery."
+            f"A data holder is asked with a {type(query).__name__}; it answers a LossQuery, a "
+            "MomentQuery or a MixtureQuery."
         )
 
     def _loss(self, query: LossQuery) -> LossAnswer:
@@ -148,6 +157,15 @@ class LocalDataHolder:
             seed = (self.noise_seed, int.from_bytes(digest, "big"))
             moments = with_noise(moments, self.noise, seed)
         return {name: in_single_precision(each) for name, each in moments.items()}
+
+    def _mixture(self, query: MixtureQuery) -> StateMixture:
+        if self.episodes is None or self.noise > 0:
+            lacks = "it adds noise to moments" if self.noise > 0 else "it has no `episodes`"
+            raise MessageError(
+                f"This data holder gives no mixture of its states: {lacks}. Use a method that asks "
+                "for moments, such as compress."
+            )
+        return measure_mixture(self.episodes(), query.components, query.seed)
 
 
 def _require_known(state: State, model: torch.nn.Module) -> None:
@@ -303,6 +321,16 @@ class TrafficMeter:
                 sums, weights = ([pooled[name]], [1.0]) if name in pooled else ([], [])
                 pooled[name] = combine([*sums, each], [*weights, share])
         return pooled
+
+    def ask_mixtures(
+        self, data_holders: Sequence[DataHolder], queries: Sequence[MixtureQuery]
+    ) -> Iterator[StateMixture]:
+        """Asks data holders, `AT_ONCE` at the same time, for mixtures of their states.
+
+        Raises:
+            DataHolderError: One answers something else.
+        """
+        return self._answers(data_holders, queries, checked_mixture)
 
     def _answers(
         self,

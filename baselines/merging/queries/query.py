@@ -14,6 +14,7 @@ from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target
+from fleet_tools.baselines.merging.moments.mixture import StateMixture
 from fleet_tools.baselines.merging.symmetry.table import State
 
 
@@ -91,8 +92,25 @@ class MomentQuery:
             raise MessageError(f"A gate for {shape[0]} models is sent with {1 + len(self.beside)}.")
 
 
-DataQuery = LossQuery | MomentQuery
-DataAnswer = LossAnswer | dict[str, Moments]
+MAX_COMPONENTS = 10**4
+"""Largest number of Gaussians that is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureQuery:
+    """A query for Gaussians of consecutive states, whose answer is a `StateMixture`.
+
+    Attributes:
+        components: Largest number of Gaussians.
+        seed: Seed of the clusters of states, at least 0.
+    """
+
+    components: int
+    seed: int
+
+
+DataQuery = LossQuery | MomentQuery | MixtureQuery
+DataAnswer = LossAnswer | dict[str, Moments] | StateMixture
 
 
 def checked_loss(answer: object, query: LossQuery) -> LossAnswer:
@@ -169,6 +187,41 @@ def checked_moments(
             if not bool(torch.isfinite(tensor).all()):
                 raise MessageError(f"In an answer, {what} of {name!r} hold NaN or infinity.")
     return {name: answer[name] for name in query.maps}
+
+
+def checked_mixture(answer: object, query: MixtureQuery) -> StateMixture:
+    """Returns an answer to a query for a mixture.
+
+    Raises:
+        MessageError: It is no such answer, of more Gaussians, or its numbers are those of no data.
+    """
+    if not isinstance(answer, StateMixture):
+        raise MessageError(f"A data holder was asked for a mixture, and answers {_kind(answer)}.")
+    weights, means, covariances = answer.weights, answer.means, answer.covariances
+    count, size = (*means.shape, 0, 0)[:2]
+    shapes = [tuple(each.shape) for each in (weights, means, covariances)]
+    if (
+        shapes != [(count,), (count, size), (count, size, size)]
+        or not 1 <= count <= query.components
+        or not 2 <= size == 2 * (size // 2)
+        or any(each.dtype != torch.float32 for each in (weights, means, covariances))
+    ):
+        raise MessageError(
+            f"An answer holds Gaussians of the shapes {shapes}; expected: (K,), (K, 2 n) and "
+            f"(K, 2 n, 2 n) in float32, with K from 1 to {query.components}."
+        )
+    finite = all(bool(torch.isfinite(each).all()) for each in (weights, means, covariances))
+    if (
+        not finite
+        or not bool((weights > 0).all())
+        or abs(float(weights.sum()) - 1) > 1e-3
+        or bool((covariances.diagonal(dim1=1, dim2=2) < 0).any())
+    ):
+        raise MessageError(
+            "In an answer, Gaussians hold NaN, infinity, negative variances, or weights that do "
+            "not sum to 1: they are those of no data."
+        )
+    return answer
 
 
 def in_single_precision(moments: Moments) -> Moments:

@@ -17,7 +17,14 @@ from safetensors.torch import load, save
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target
-from fleet_tools.baselines.merging.queries.query import LossAnswer, LossQuery, MomentQuery
+from fleet_tools.baselines.merging.moments.mixture import StateMixture
+from fleet_tools.baselines.merging.queries.query import (
+    MAX_COMPONENTS,
+    LossAnswer,
+    LossQuery,
+    MixtureQuery,
+    MomentQuery,
+)
 from fleet_tools.storage.strict_json import loads
 
 Tensors = dict[str, torch.Tensor]
@@ -252,8 +259,7 @@ def _pack_moments(moments: Mapping[str, Moments]) -> Tensors:
     """Of moments of inputs, which are symmetric, the upper triangle is sent, in float32."""
     tensors: Tensors = {}
     for name, each in moments.items():
-        upper = torch.triu_indices(*each.inputs.shape[1:])
-        tensors[f"{_INPUTS}{name}"] = each.inputs[:, upper[0], upper[1]].float()
+        tensors[f"{_INPUTS}{name}"] = _triangles(each.inputs).float()
         if each.targets.shape[2] > 0:
             tensors[f"{_TARGETS}{name}"] = each.targets.float()
     return tensors
@@ -263,18 +269,61 @@ def _unpack_moments(tensors: Tensors) -> dict[str, Moments]:
     targets, moments = take_named(tensors, _TARGETS), {}
     for name, triangle in take_named(tensors, _INPUTS).items():
         target = targets.pop(name, None)
-        entries = triangle.shape[-1] if triangle.dim() == 2 else 0
-        size = (isqrt(8 * entries + 1) - 1) // 2
-        if entries == 0 or size * (size + 1) // 2 != entries or triangle.dtype != torch.float32:
-            raise MessageError(f"A message holds no triangle of moments as {name!r}.")
+        inputs = _symmetric(triangle, name).double()
         if target is not None and (target.dtype != torch.float32 or target.dim() != 3):
             raise MessageError(f"A message holds no float32 matrices as the targets of {name!r}.")
-        upper = torch.triu_indices(size, size)
-        inputs = torch.zeros(len(triangle), size, size, dtype=torch.float64)
-        inputs[:, upper[0], upper[1]] = inputs[:, upper[1], upper[0]] = triangle.double()
         moments[name] = Moments(inputs, inputs[..., :0] if target is None else target.double())
     tensors |= named(_TARGETS, targets)  # of maps without inputs, which `decode` refuses
     return moments
+
+
+def _triangles(matrices: torch.Tensor) -> torch.Tensor:
+    """Returns the upper triangles of symmetric matrices, (k, n, n), one in each row."""
+    upper = torch.triu_indices(*matrices.shape[1:])
+    return matrices[:, upper[0], upper[1]]
+
+
+def _symmetric(triangles: torch.Tensor, name: str) -> torch.Tensor:
+    """Returns the symmetric matrices of triangles, (k, n, n) float32."""
+    entries = triangles.shape[-1] if triangles.dim() == 2 else 0
+    size = (isqrt(8 * entries + 1) - 1) // 2
+    if entries == 0 or size * (size + 1) // 2 != entries or triangles.dtype != torch.float32:
+        raise MessageError(f"A message holds no triangle of moments as {name!r}.")
+    upper = torch.triu_indices(size, size)
+    matrices = torch.zeros(len(triangles), size, size)
+    matrices[:, upper[0], upper[1]] = matrices[:, upper[1], upper[0]] = triangles
+    return matrices
+
+
+def _pack_mixture_query(query: MixtureQuery) -> Tensors:
+    return {"components": torch.tensor(query.components), "seed": torch.tensor(query.seed)}
+
+
+def _unpack_mixture_query(tensors: Tensors) -> MixtureQuery:
+    components, seed = (
+        int(take_scalar(tensors, name, torch.int64)) for name in ("components", "seed")
+    )
+    if not 2 <= components <= MAX_COMPONENTS or seed < 0:
+        raise MessageError(
+            f"A message asks for {components} Gaussians with the seed {seed}; expected: 2 to "
+            f"{MAX_COMPONENTS}, and at least 0."
+        )
+    return MixtureQuery(components, seed)
+
+
+def _pack_mixture(mixture: StateMixture) -> Tensors:
+    triangles = _triangles(mixture.covariances)
+    return {"weights": mixture.weights, "means": mixture.means, "covariances": triangles}
+
+
+def _unpack_mixture(tensors: Tensors) -> StateMixture:
+    try:
+        weights, means, triangles = (
+            tensors.pop(name) for name in ("weights", "means", "covariances")
+        )
+    except KeyError as error:
+        raise MessageError(f"A message holds no {error} of a mixture.") from None
+    return StateMixture(weights, means, _symmetric(triangles, "covariances"))
 
 
 QUERY_CODECS = (
@@ -282,5 +331,7 @@ QUERY_CODECS = (
     Codec("loss", LossAnswer, _pack_loss, _unpack_loss),
     Codec("moment query", MomentQuery, pack_moment_query, _unpack_moment_query),
     Codec("moments", dict, _pack_moments, _unpack_moments),
+    Codec("mixture query", MixtureQuery, _pack_mixture_query, _unpack_mixture_query),
+    Codec("mixture", StateMixture, _pack_mixture, _unpack_mixture),
 )
 """Queries to data holders, and their answers."""

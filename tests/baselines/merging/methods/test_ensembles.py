@@ -201,6 +201,50 @@ def test_a_student_learns_from_states_of_the_gate_whatever_the_order():
     assert (after - taught).square().mean() < 0.5 * (start - taught).square().mean()
 
 
+def seen_by(kind: str, robot: int) -> list[torch.Tensor]:
+    """Returns a robot's inputs as the states of episodes."""
+    inputs = inputs_of(WIDE[kind], robot)
+    return list(inputs.reshape(-1, 5, inputs.shape[-1]) if inputs.dim() == 2 else inputs)
+
+
+@pytest.mark.parametrize("start", ["average", "compress"])
+@pytest.mark.parametrize("kind", ["mlp", "gru"])
+def test_a_student_learns_from_mixtures_what_its_teacher_does_whatever_the_order(kind, start):
+    """It reads no state of the data: each robot sends Gaussians alone, in one message."""
+    problem = problem_of(kind, with_memory=kind == "gru")
+    given: Any = problem.data_holders
+    holders = [
+        replace(holder, episodes=lambda robot=robot: seen_by(kind, robot))
+        for robot, holder in enumerate(given)
+    ]
+    problem = replace(problem, data_holders=holders)
+    again = replace(problem, models=problem.models[::-1], data_holders=holders[::-1])
+    options: Any = {"teacher": "concatenation", "start": start, "mixtures": 3, "steps": 400}
+    result, other = (merge("distillation", each, **options) for each in (problem, again))
+    for name, tensor in result.state.items():
+        torch.testing.assert_close(other.state[name], tensor, rtol=1e-2, atol=1e-3)
+    inputs = torch.cat([inputs_of(WIDE[kind], robot) for robot in range(3)])
+    taught = computed(merge("concatenation", problem), inputs)
+    before, after = (
+        float((computed(each, inputs) - taught).square().mean())
+        for each in (merge("naive_average" if start == "average" else start, problem), result)
+    )
+    assert after < 0.7 * before
+    once = merge("distillation", problem, **{**options, "steps": 0})
+    assert once.traffic == result.traffic
+
+
+def test_mixtures_of_other_states_are_refused_by_their_holder():
+    problem = problem_of("mlp")
+    given: Any = problem.data_holders
+    holders = [
+        replace(holder, episodes=lambda size=size: [torch.rand(5, size)])
+        for size, holder in zip((3, 3, 4), given, strict=True)
+    ]
+    with pytest.raises(DataHolderError, match="states of 4 numbers"):
+        merge("distillation", replace(problem, data_holders=holders), mixtures=2)
+
+
 def test_states_of_a_gate_are_no_trajectories():
     with pytest.raises(MergeError, match="unlabelled"):
         merge("distillation", problem_of("gru"), steps=1)
@@ -213,6 +257,7 @@ def test_states_of_a_gate_are_no_trajectories():
         ("concatenation", {"ridge": -1.0}, "above 0"),
         ("distillation", {"teacher": "nobody"}, "known are"),
         ("distillation", {"rate": 0.0}, "above 0"),
+        ("distillation", {"mixtures": 1}, "no Gaussians, or 2"),
     ],
 )
 def test_options_out_of_range_are_named(method, options, message):

@@ -1,0 +1,150 @@
+"""Mixtures of consecutive states: what is drawn from them, and who gives and takes them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from support.merging_cases import WIDE, make_data_holder
+
+from fleet_tools.baselines.merging.errors import MergeError, MessageError
+from fleet_tools.baselines.merging.moments.mixture import LIMIT, StateMixture, measure_mixture
+from fleet_tools.baselines.merging.queries import wire
+from fleet_tools.baselines.merging.queries.data_holder import DataHolderError, TrafficMeter
+from fleet_tools.baselines.merging.queries.query import MixtureQuery
+
+A = torch.tensor([[0.9, 0.3, 0.0], [-0.3, 0.9, 0.0], [0.0, 0.0, 0.5]], dtype=torch.float64)
+OFFSET = torch.tensor([0.1, 0.0, 1.0], dtype=torch.float64)
+
+
+def linear_episodes(count: int, steps: int = 25) -> list[torch.Tensor]:
+    """Returns episodes of x' = A x + offset + noise, which begin with a state of mean (2, 0, 0)."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.tensor([2.0, 0.0, 0.0], dtype=torch.float64)
+    noise = torch.randn(steps, count, 3, generator=generator).double()
+    states = [start + 0.3 * noise[0]]
+    for each in noise[1:]:
+        states.append(states[-1] @ A.T + OFFSET + 0.3 * each)
+    return list(torch.stack(states, 1).float())
+
+
+def covariance(rows: torch.Tensor) -> np.ndarray:
+    return np.cov(rows.reshape(-1, rows.shape[-1]).T)
+
+
+def test_drawn_states_have_the_means_and_covariances_of_the_data():
+    episodes = linear_episodes(400)
+    drawn = measure_mixture(episodes, 6, 0).states(20_000, torch.Generator().manual_seed(1))
+    data = torch.cat([each[:-1] for each in episodes])  # first states of pairs
+    np.testing.assert_allclose(drawn.mean(0), data.mean(0), atol=0.05)
+    np.testing.assert_allclose(covariance(drawn), covariance(data), atol=0.06)
+
+
+@pytest.mark.parametrize("count", [2, 9])
+def test_drawn_sequences_move_as_the_data_step_by_step(count):
+    """By another route: moments at each step, and of pairs that are two steps apart."""
+    episodes = torch.stack(linear_episodes(600))
+    mixture = measure_mixture(list(episodes), count, 0)
+    assert mixture.steps == episodes.shape[1]
+    drawn = mixture.sequences(4000, episodes.shape[1], torch.Generator().manual_seed(1))
+    np.testing.assert_allclose(drawn.mean(0), episodes.mean(0), atol=0.35)  # of -2 to 2
+    found, expected = (
+        covariance(torch.cat([each[:, :-2], each[:, 2:]], -1)) for each in (drawn, episodes)
+    )
+    np.testing.assert_allclose(found, expected, atol=0.15)
+
+
+def test_sequences_stay_where_the_data_were_although_their_changes_grow():
+    """Each state is 1.2 times the one before; and so it would go on."""
+    growing = [1.2 ** torch.arange(8.0)[:, None] * (1 + 0.1 * k) for k in range(20)]
+    drawn = measure_mixture(growing, 3, 0).sequences(50, 60, torch.Generator().manual_seed(0))
+    assert torch.isfinite(drawn).all() and drawn.abs().max() < 3 * max(map(torch.max, growing))
+
+
+def test_a_blow_is_clipped_before_it_is_measured():
+    episodes = linear_episodes(20)
+    episodes[3][7, 1] = 3e4
+    mixture = measure_mixture(episodes, 4, 0)
+    assert mixture.means.abs().max() <= LIMIT
+    assert mixture.states(1000, torch.Generator().manual_seed(0)).abs().max() < 6 * LIMIT
+
+
+def test_the_same_question_has_the_same_answer_and_more_gaussians_than_states_are_no_error():
+    episodes = linear_episodes(2, steps=3)
+    one, again = (measure_mixture(episodes, 50, 3) for _ in range(2))
+    for name in ("weights", "means", "covariances"):
+        assert torch.equal(getattr(one, name), getattr(again, name))
+    assert len(one.weights) <= 3 and float(one.weights.sum()) == pytest.approx(1)
+    two_steps = measure_mixture([each[:2] for each in episodes], 50, 3)
+    assert len(two_steps.weights) == 1 and two_steps.steps == 2
+    assert two_steps.sequences(2, 5, torch.Generator()).shape == (2, 5, 3)
+
+
+@pytest.mark.parametrize("episodes", [[], [torch.zeros(1, 3)], [torch.full((4, 3), torch.nan)]])
+def test_no_mixture_of_no_data(episodes):
+    with pytest.raises(MergeError, match="at least two states"):
+        measure_mixture(episodes, 4, 0)
+
+
+def holder(**fields):
+    local = make_data_holder(WIDE["mlp"], torch.zeros(40, 2))
+    return replace(local, episodes=lambda: linear_episodes(5), **fields)
+
+
+def test_a_mixture_arrives_as_it_was_sent():
+    mixture = measure_mixture(linear_episodes(9), 4, 0)
+    for value in (mixture, MixtureQuery(4, 7)):
+        message = wire.encode(value)
+        assert wire.size(value) == len(message)
+        arrived = wire.decode(message)
+        for name, sent in vars(value).items():
+            got = getattr(arrived, name)
+            assert torch.equal(got, sent) if isinstance(sent, torch.Tensor) else got == sent
+    meter = TrafficMeter()
+    (asked,) = meter.ask_mixtures([holder()], [MixtureQuery(4, 7)])
+    assert meter.traffic.bytes_from_robots == wire.size(asked)
+
+
+@pytest.mark.parametrize("fields", [{"noise": 0.1}, {"episodes": None}])
+def test_who_has_none_or_adds_noise_gives_none(fields):
+    with pytest.raises(MessageError, match="no mixture"):
+        replace(holder(), **fields).answer(MixtureQuery(4, 0))
+
+
+@pytest.mark.parametrize("query", [(1, 0), (4, -1), (10**6, 0)])
+def test_impossible_questions_are_refused_where_they_arrive(query):
+    with pytest.raises(MessageError, match="Gaussians"):
+        wire.decode(wire.encode(MixtureQuery(*query)))
+
+
+HONEST = measure_mixture(linear_episodes(9), 4, 0)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        "not a mixture",
+        replace(HONEST, weights=HONEST.weights * 2),
+        replace(HONEST, weights=-HONEST.weights),
+        replace(HONEST, weights=HONEST.weights[:2]),
+        replace(HONEST, means=HONEST.means * torch.nan),
+        replace(HONEST, means=HONEST.means[0]),
+        replace(HONEST, means=HONEST.means.double()),
+        replace(HONEST, means=HONEST.means[:, :5], covariances=HONEST.covariances[:, :5, :5]),
+        replace(HONEST, covariances=-HONEST.covariances),
+        replace(HONEST, covariances=HONEST.covariances[:, :3]),
+        StateMixture(torch.full((9,), 1 / 9), torch.zeros(9, 6), torch.zeros(9, 6, 6)),
+    ],
+)
+def test_liars_are_refused_by_name(lie):
+    class Liar:
+        def answer(self, query):
+            return lie
+
+    liar = Liar()
+    with pytest.raises(DataHolderError) as error:
+        list(TrafficMeter().ask_mixtures([liar], [MixtureQuery(4, 0)]))
+    assert error.value.holder is liar
