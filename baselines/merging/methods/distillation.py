@@ -74,7 +74,8 @@ def distillation(
         problem: The models with their `module`, and what the teacher and the start need.
         teacher: "density_gate", "gated_refit", "concatenation", or the "mean" of the outputs.
         start: "average" of the weights, or that after their "matching", or "compress".
-        mixtures: Largest number of Gaussians of a data holder; 0 asks for none.
+        mixtures: Largest number of Gaussians with which episodes of a data holder begin, and of
+            others; 0 asks for none.
         states: Number of states that are drawn if there are no inputs.
         steps: Number of steps.
         rate: Learning rate of the first step.
@@ -95,12 +96,12 @@ def distillation(
     if (
         min(states, batch, steps + 1) < 1
         or not 0 < rate < math.inf
-        or not (mixtures == 0 or 2 <= mixtures <= MAX_COMPONENTS)
+        or not 0 <= mixtures <= MAX_COMPONENTS
     ):
         raise MergeError(
             f"{states} states of {mixtures} Gaussians in batches of {batch}, {steps} steps and the "
             f"rate {rate} train nothing. Give at least one state, batches of at least 1, a rate "
-            f"above 0, and no Gaussians, or 2 to {MAX_COMPONENTS}."
+            f"above 0, and at most {MAX_COMPONENTS} Gaussians."
         )
     module: torch.nn.Module = required(problem, "module")
     order = content_order(problem.models)

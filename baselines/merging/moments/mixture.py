@@ -22,24 +22,24 @@ of standard deviations large, and no Gaussian of it would be like the others."""
 _SPREAD = 0.01
 """Variance that is added where the density of a state is asked."""
 _RIDGE = 0.1
-"""Variance that is added to a state's where the next one is predicted from it: in directions in
-which states hardly differ, no change follows from them."""
+"""Variance that is added to a state's where the next one is predicted from it, relative to the mean
+of its numbers': in directions in which states hardly differ, no change follows from them."""
 _REACH = 3.0
-"""Standard deviations of the whole mixture within which drawn sequences stay."""
+"""Standard deviations of a Gaussian, beyond which from all of them drawn sequences do not go."""
 
 
 @dataclass(frozen=True, eq=False)
 class StateMixture:
     """A mixture of K Gaussians of pairs of a state of n numbers and the next one.
 
-    The first Gaussian is of the pairs with which episodes begin.
-
     Attributes:
+        starts: The number of first ones that are of pairs with which episodes begin.
         weights: Fraction of the pairs that each Gaussian has, (K,) float32.
         means: Means of the pairs, (K, 2 n) float32.
         covariances: Their covariances, (K, 2 n, 2 n) float32.
     """
 
+    starts: int
     weights: torch.Tensor
     means: torch.Tensor
     covariances: torch.Tensor
@@ -52,18 +52,11 @@ class StateMixture:
     @property
     def steps(self) -> int:
         """Mean number of states of an episode, at least 2."""
-        return 1 + round(1 / float(self.weights[0]))
+        return 1 + round(1 / float(self.weights[: self.starts].sum()))
 
     def states(self, count: int, generator: torch.Generator) -> torch.Tensor:
         """Returns states that are drawn independently, (count, n) float32."""
-        chosen = torch.multinomial(self.weights, count, replacement=True, generator=generator)
-        noise = torch.randn(count, self.size, generator=generator).double()
-        drawn = torch.zeros(count, self.size, dtype=torch.float64)
-        for index in range(len(self.weights)):
-            rows = chosen == index
-            mean, covariance = self._of_states(index)
-            drawn[rows] = mean + noise[rows] @ _root(covariance).T
-        return drawn.float()
+        return self._states_of(self.weights, count, generator)[0].float()
 
     def sequences(self, count: int, steps: int, generator: torch.Generator) -> torch.Tensor:
         """Returns sequences of states, each from the beginning of an episode on.
@@ -76,33 +69,43 @@ class StateMixture:
         Returns:
             (count, steps, n) float32.
         """
-        mean, covariance = self._of_states(0)
-        noise = torch.randn(count, self.size, generator=generator).double()
-        states = [mean + noise @ _root(covariance).T]
-        low, high = self._range()
+        first, chosen = self._states_of(self.weights[: self.starts], count, generator)
+        states, (low, high) = [first], self._range()
         changes = [self._change(index) for index in range(len(self.weights))]
-        for step in range(1, steps):
+        for _ in range(1, steps):
             now = states[-1]
             noise = torch.randn(count, self.size, generator=generator).double()
-            chosen = torch.zeros(count, dtype=torch.long) if step == 1 else self._likeliest(now)
             after = torch.zeros_like(now)
             for index, (offset, matrix, root) in enumerate(changes):
                 rows = chosen == index
                 after[rows] = now[rows] @ matrix.T + offset + noise[rows] @ root.T
             states.append(torch.minimum(torch.maximum(after, low), high))
+            chosen = self._likeliest(states[-1])
         return torch.stack(states, 1).float()
+
+    def _states_of(
+        self, weights: torch.Tensor, count: int, generator: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns states of the first Gaussians, (count, n), and which each is of, (count,)."""
+        chosen = torch.multinomial(weights, count, replacement=True, generator=generator)
+        noise = torch.randn(count, self.size, generator=generator).double()
+        drawn = torch.zeros(count, self.size, dtype=torch.float64)
+        for index in range(len(weights)):
+            rows = chosen == index
+            mean, covariance = self._of_states(index)
+            drawn[rows] = mean + noise[rows] @ _root(covariance).T
+        return drawn, chosen
 
     def _of_states(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         n = self.size
         return self.means[index, :n].double(), self.covariances[index, :n, :n].double()
 
     def _range(self) -> tuple[torch.Tensor, torch.Tensor]:
-        n, weights = self.size, self.weights.double()[:, None] / self.weights.double().sum()
-        means = self.means[:, :n].double()
-        mean = (weights * means).sum(0)
-        own = self.covariances[:, :n, :n].double().diagonal(dim1=1, dim2=2)
-        deviation = (weights * (own + (means - mean).square())).sum(0).clamp(min=0).sqrt()
-        return mean - _REACH * deviation, mean + _REACH * deviation
+        """Returns the least and the largest numbers of states within reach of any Gaussian."""
+        means = self.means[:, : self.size].double()
+        variances = self.covariances.diagonal(dim1=1, dim2=2)[:, : self.size].double()
+        reach = _REACH * variances.clamp(min=0).sqrt()
+        return (means - reach).amin(0), (means + reach).amax(0)
 
     def _likeliest(self, states: torch.Tensor) -> torch.Tensor:
         """Returns the Gaussian that most probably has each state, (n,)."""
@@ -120,7 +123,8 @@ class StateMixture:
         n, covariance = self.size, self.covariances[index].double()
         now, both = covariance[:n, :n], covariance[:n, n:]
         change = both - now
-        gain = torch.linalg.solve(now + _RIDGE * torch.eye(n, dtype=now.dtype), change)
+        ridge = _RIDGE * float(now.diagonal().mean()) + 1e-9
+        gain = torch.linalg.solve(now + ridge * torch.eye(n, dtype=now.dtype), change)
         matrix = torch.eye(n, dtype=now.dtype) + gain.T
         means = self.means[index].double()
         # The covariance of what is left, for whatever matrix, the ridge included.
@@ -133,37 +137,48 @@ def measure_mixture(episodes: Sequence[torch.Tensor], count: int, seed: int) -> 
 
     Args:
         episodes: States of each episode, (steps, n).
-        count: Number of Gaussians, at least 2; clusters that remain empty have none.
+        count: Largest number of Gaussians of pairs with which episodes begin, and of the others.
         seed: Seed of the clusters.
 
     Raises:
         MergeError: No episode has two states, or a number is not finite.
     """
-    from scipy.cluster.vq import kmeans2
-
     clipped = [each.double().clamp(-LIMIT, LIMIT) for each in episodes if len(each) > 1]
     if not clipped or not all(bool(torch.isfinite(each).all()) for each in clipped):
         raise MergeError(
             "A mixture of states is measured on episodes of at least two states, of finite "
             f"numbers; there are {len(clipped)} of at least two. Give the states of each episode."
         )
-    pairs = torch.cat([torch.cat([each[:-1], each[1:]], 1) for each in clipped])
-    starts = np.cumsum([0, *(len(each) - 1 for each in clipped[:-1])])
-    cluster = np.zeros(len(pairs), np.int64)
-    later = np.setdiff1d(np.arange(len(pairs)), starts)
-    if len(later):
-        now = pairs[later, : pairs.shape[1] // 2].numpy()
-        drawn = np.random.default_rng(seed).permutation(len(now))[: count - 1]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of empty clusters
-            _, found = kmeans2(now, now[drawn], minit="matrix")
-        cluster[later] = 1 + found
-    parts = [pairs[cluster == index] for index in np.unique(cluster)]
+    pairs = [torch.cat([each[:-1], each[1:]], 1) for each in clipped]
+    first = _clusters(torch.stack([each[0] for each in pairs]), count, seed)
+    parts = [*first, *_clusters(torch.cat([each[1:] for each in pairs]), count, seed)]
+    total = sum(map(len, pairs))
     return StateMixture(
-        torch.tensor([len(part) / len(pairs) for part in parts]),
+        len(first),
+        torch.tensor([len(part) / total for part in parts]),
         torch.stack([part.mean(0) for part in parts]).float(),
         torch.stack([_even(torch.cov(part.T, correction=0)) for part in parts]).float(),
     )
+
+
+def _clusters(pairs: torch.Tensor, count: int, seed: int) -> list[torch.Tensor]:
+    """Returns pairs in at most `count` clusters by their states (k-means++)."""
+    from scipy.cluster.vq import kmeans2
+
+    if len(pairs) == 0:
+        return []
+    states, generator = pairs[:, : pairs.shape[1] // 2].numpy(), np.random.default_rng(seed)
+    centers = states[generator.integers(len(states), size=1)]
+    while len(centers) < count:
+        squares = np.square(states[:, None] - centers).sum(-1).min(1)
+        if not squares.sum() > 0:
+            break
+        drawn = generator.choice(len(states), p=squares / squares.sum())
+        centers = np.concatenate([centers, states[drawn : drawn + 1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of clusters that become empty
+        _, found = kmeans2(states, centers, minit="matrix")
+    return [pairs[found == index] for index in np.unique(found)]
 
 
 def _root(covariance: torch.Tensor) -> torch.Tensor:

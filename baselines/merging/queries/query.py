@@ -101,7 +101,7 @@ class MixtureQuery:
     """A query for Gaussians of consecutive states, whose answer is a `StateMixture`.
 
     Attributes:
-        components: Largest number of Gaussians.
+        components: Largest number of Gaussians of pairs with which episodes begin, and of others.
         seed: Seed of the clusters of states, at least 0.
     """
 
@@ -202,13 +202,15 @@ def checked_mixture(answer: object, query: MixtureQuery) -> StateMixture:
     shapes = [tuple(each.shape) for each in (weights, means, covariances)]
     if (
         shapes != [(count,), (count, size), (count, size, size)]
-        or not 1 <= count <= query.components
+        or not 1 <= answer.starts <= min(count, query.components)
+        or count - answer.starts > query.components
         or not 2 <= size == 2 * (size // 2)
         or any(each.dtype != torch.float32 for each in (weights, means, covariances))
     ):
         raise MessageError(
-            f"An answer holds Gaussians of the shapes {shapes}; expected: (K,), (K, 2 n) and "
-            f"(K, 2 n, 2 n) in float32, with K from 1 to {query.components}."
+            f"An answer holds {answer.starts} Gaussians of first states and others, of the shapes "
+            f"{shapes}; expected: (K,), (K, 2 n) and (K, 2 n, 2 n) in float32, of 1 to "
+            f"{query.components} and at most as many."
         )
     finite = all(bool(torch.isfinite(each).all()) for each in (weights, means, covariances))
     if (

@@ -303,27 +303,32 @@ def _unpack_mixture_query(tensors: Tensors) -> MixtureQuery:
     components, seed = (
         int(take_scalar(tensors, name, torch.int64)) for name in ("components", "seed")
     )
-    if not 2 <= components <= MAX_COMPONENTS or seed < 0:
+    if not 1 <= components <= MAX_COMPONENTS or seed < 0:
         raise MessageError(
-            f"A message asks for {components} Gaussians with the seed {seed}; expected: 2 to "
+            f"A message asks for {components} Gaussians with the seed {seed}; expected: 1 to "
             f"{MAX_COMPONENTS}, and at least 0."
         )
     return MixtureQuery(components, seed)
 
 
 def _pack_mixture(mixture: StateMixture) -> Tensors:
-    triangles = _triangles(mixture.covariances)
-    return {"weights": mixture.weights, "means": mixture.means, "covariances": triangles}
+    return {
+        "starts": torch.tensor(mixture.starts),
+        "weights": mixture.weights,
+        "means": mixture.means,
+        "covariances": _triangles(mixture.covariances),
+    }
 
 
 def _unpack_mixture(tensors: Tensors) -> StateMixture:
+    starts = int(take_scalar(tensors, "starts", torch.int64))
     try:
         weights, means, triangles = (
             tensors.pop(name) for name in ("weights", "means", "covariances")
         )
     except KeyError as error:
         raise MessageError(f"A message holds no {error} of a mixture.") from None
-    return StateMixture(weights, means, _symmetric(triangles, "covariances"))
+    return StateMixture(starts, weights, means, _symmetric(triangles, "covariances"))
 
 
 QUERY_CODECS = (

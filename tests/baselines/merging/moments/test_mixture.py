@@ -57,6 +57,19 @@ def test_drawn_sequences_move_as_the_data_step_by_step(count):
     np.testing.assert_allclose(found, expected, atol=0.15)
 
 
+def test_a_rare_task_keeps_its_name_in_all_of_a_sequence():
+    """As one-hots and masks say which task it is: no sequence is of something between tasks."""
+    names = 4 * torch.eye(3)[[0] * 40 + [1] * 8 + [2] * 2]  # scaled, as policies read them
+    episodes = [
+        torch.cat([name.expand(20, 3), each[:20]], 1)
+        for name, each in zip(names, linear_episodes(50), strict=True)
+    ]
+    drawn = measure_mixture(episodes, 4, 0).sequences(500, 40, torch.Generator().manual_seed(0))
+    named = drawn[..., :3].argmax(-1)
+    assert (named == named[:, :1]).all() and set(named.unique().tolist()) == {0, 1, 2}
+    torch.testing.assert_close(drawn[..., :3], 4 * torch.eye(3)[named], rtol=0, atol=1e-3)
+
+
 def test_sequences_stay_where_the_data_were_although_their_changes_grow():
     """Each state is 1.2 times the one before; and so it would go on."""
     growing = [1.2 ** torch.arange(8.0)[:, None] * (1 + 0.1 * k) for k in range(20)]
@@ -77,9 +90,9 @@ def test_the_same_question_has_the_same_answer_and_more_gaussians_than_states_ar
     one, again = (measure_mixture(episodes, 50, 3) for _ in range(2))
     for name in ("weights", "means", "covariances"):
         assert torch.equal(getattr(one, name), getattr(again, name))
-    assert len(one.weights) <= 3 and float(one.weights.sum()) == pytest.approx(1)
+    assert len(one.weights) <= 4 and float(one.weights.sum()) == pytest.approx(1)
     two_steps = measure_mixture([each[:2] for each in episodes], 50, 3)
-    assert len(two_steps.weights) == 1 and two_steps.steps == 2
+    assert len(two_steps.weights) == 2 == two_steps.steps
     assert two_steps.sequences(2, 5, torch.Generator()).shape == (2, 5, 3)
 
 
@@ -114,7 +127,7 @@ def test_who_has_none_or_adds_noise_gives_none(fields):
         replace(holder(), **fields).answer(MixtureQuery(4, 0))
 
 
-@pytest.mark.parametrize("query", [(1, 0), (4, -1), (10**6, 0)])
+@pytest.mark.parametrize("query", [(0, 0), (4, -1), (10**6, 0)])
 def test_impossible_questions_are_refused_where_they_arrive(query):
     with pytest.raises(MessageError, match="Gaussians"):
         wire.decode(wire.encode(MixtureQuery(*query)))
@@ -127,6 +140,8 @@ HONEST = measure_mixture(linear_episodes(9), 4, 0)
     "lie",
     [
         "not a mixture",
+        replace(HONEST, starts=0),
+        replace(HONEST, starts=9),
         replace(HONEST, weights=HONEST.weights * 2),
         replace(HONEST, weights=-HONEST.weights),
         replace(HONEST, weights=HONEST.weights[:2]),
@@ -136,7 +151,7 @@ HONEST = measure_mixture(linear_episodes(9), 4, 0)
         replace(HONEST, means=HONEST.means[:, :5], covariances=HONEST.covariances[:, :5, :5]),
         replace(HONEST, covariances=-HONEST.covariances),
         replace(HONEST, covariances=HONEST.covariances[:, :3]),
-        StateMixture(torch.full((9,), 1 / 9), torch.zeros(9, 6), torch.zeros(9, 6, 6)),
+        StateMixture(1, torch.full((9,), 1 / 9), torch.zeros(9, 6), torch.zeros(9, 6, 6)),
     ],
 )
 def test_liars_are_refused_by_name(lie):
