@@ -47,6 +47,7 @@ TABLE = {
     "concatenation": "five networks: `concatenation`",
     "oracle_routing": "five networks: oracle of the task",
     "compress": "one network: `compress`",
+    "distillation": "one network: `distillation`",
     "compress_then_fed_sgd": "one network: `compress`, then 100 gradients",
     "compress_narrow": "one network: `compress` of narrow ones",
     "least_squares": "one network: `least_squares`",

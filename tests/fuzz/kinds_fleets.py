@@ -30,10 +30,13 @@ from fleet_tools.baselines.flower.protection import Task, read_task
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
+from fleet_tools.baselines.merging.moments.mixture import StateMixture
 from fleet_tools.baselines.merging.queries.query import (
     LossQuery,
+    MixtureQuery,
     MomentQuery,
     checked_loss,
+    checked_mixture,
     checked_moments,
 )
 from fuzz.kernel import Subject, require, require_same_after_json
@@ -64,12 +67,14 @@ class _Fleet:
         model = self.assignment.blueprint.create()
         self.maps = list(affine_maps(model).values())
         self.moments = MomentQuery(self.weights, tuple(each.name for each in self.maps[:2]))
+        self.mixture = MixtureQuery(3, 1)
         messages: dict[str, Message] = {
             "train": training,
             "change": ChangeRequest(training, None, 1),
             "aligned": ChangeRequest(training, self.weights, 1),
             "loss": self.query,
             "moments": self.moments,
+            "mixture": self.mixture,
         }
         self.requests = {name: encode(each) for name, each in messages.items()}
         answers = {name: self.robot.answer(each) for name, each in messages.items()}
@@ -114,6 +119,7 @@ def robot_answers(folder: Path) -> Subject:
         "aligned": lambda answer: checked_change(answer, 1, counts, _BITS),
         "loss": lambda answer: checked_loss(answer, fleet.query),
         "moments": lambda answer: checked_moments(answer, fleet.moments, fleet.maps),
+        "mixture": lambda answer: checked_mixture(answer, fleet.mixture),
     }
 
     def make(generator: np.random.Generator) -> tuple[str, bytes]:
@@ -127,6 +133,9 @@ def robot_answers(folder: Path) -> Subject:
         if isinstance(answer, dict):
             for each in answer.values():
                 require(torch.isfinite(each.inputs).all(), "a moment is not finite")
+        elif isinstance(answer, StateMixture):
+            drawn = answer.sequences(4, 30, torch.Generator().manual_seed(0))
+            require(drawn.shape == (4, 30, answer.size), "sequences of another shape")
         else:
             require(np.isfinite(answer.loss), "the loss is not finite")
             if isinstance(answer, LocalUpdate):

@@ -1,9 +1,9 @@
 """Gaussians of consecutive states, which a data holder measures, and from which states are drawn.
 
 States are clustered, and each cluster has the mean and covariance of its states together with those
-that followed them. So a mixture says where states lie, and how they change: a Gaussian of a pair
-gives, where its first half is known, a Gaussian of the second (a switching linear-Gaussian model,
-as in Ghahramani and Hinton 2000, whose component is the likeliest one in each state).
+that followed them. So a mixture says where states lie, and how they change: given a state, the
+Gaussian of its pair with the next one is a Gaussian of the next. This is a switching linear model
+with Gaussian noise (Ghahramani and Hinton 2000), which switches to what is likeliest in each state.
 """
 
 import warnings

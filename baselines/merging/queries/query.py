@@ -193,7 +193,7 @@ def checked_mixture(answer: object, query: MixtureQuery) -> StateMixture:
     """Returns an answer to a query for a mixture.
 
     Raises:
-        MessageError: It is no such answer, of more Gaussians, or its numbers are those of no data.
+        MessageError: It is no such answer, has more Gaussians, or is not one of any data.
     """
     if not isinstance(answer, StateMixture):
         raise MessageError(f"A data holder was asked for a mixture, and answers {_kind(answer)}.")

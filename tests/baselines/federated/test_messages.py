@@ -42,7 +42,13 @@ from fleet_tools.baselines.federated.messages import (
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.query import LossAnswer, LossQuery, MomentQuery
+from fleet_tools.baselines.merging.moments.mixture import StateMixture
+from fleet_tools.baselines.merging.queries.query import (
+    LossAnswer,
+    LossQuery,
+    MixtureQuery,
+    MomentQuery,
+)
 from fleet_tools.dataset.samples import Samples
 
 STATE = {"b": torch.arange(3.0), "a": torch.ones(2, 2), "count": torch.tensor(7)}
@@ -61,6 +67,8 @@ VALUES = [
     LossQuery(STATE, 4),
     LossAnswer(0.5, {"a": STATE["a"]}),
     MomentQuery(STATE, ("0",)),
+    MixtureQuery(8, 3),
+    StateMixture(1, torch.ones(1), torch.ones(1, 4), torch.ones(1, 4, 4)),
     {},
 ]
 

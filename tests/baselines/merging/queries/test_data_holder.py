@@ -184,7 +184,7 @@ def test_gradients_that_were_not_requested_are_refused():
 
 @pytest.mark.parametrize("query", [b"", None, LossAnswer(0.0, {})])
 def test_a_data_holder_answers_queries_alone(query):
-    with pytest.raises(MessageError, match="it answers a LossQuery or a MomentQuery"):
+    with pytest.raises(MessageError, match="it answers a LossQuery, a MomentQuery"):
         make_data_holder(MLP, torch.ones(40, 2)).answer(query)
 
 
