@@ -217,7 +217,7 @@ def memory_figure(results: Mapping[str, Sequence[Stored]]) -> Figure:
 
 
 def label_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
-    """Writes names beside points, and further down where several lie at one place."""
+    """Writes names beside points; where several lie at one place, further down with a line."""
     taken: list[tuple[float, float]] = []
     for name, x, y in sorted(points, key=lambda each: -each[2]):
         place = y
@@ -225,7 +225,12 @@ def label_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None
             place -= 0.055
         taken.append((x, place))
         axes.annotate(
-            name.replace("_", " "), (x, place), (5, -3), textcoords="offset points", fontsize=6.5
+            name.replace("_", " "),
+            (x, y),
+            (1.2 * x, place),
+            verticalalignment="center",
+            fontsize=6.5,
+            arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": "0.5", "shrinkA": 0},
         )
 
 
