@@ -168,16 +168,14 @@ def _clusters(pairs: torch.Tensor, count: int, seed: int) -> list[torch.Tensor]:
     if len(pairs) == 0:
         return []
     states, generator = pairs[:, : pairs.shape[1] // 2].numpy(), np.random.default_rng(seed)
-    centers = states[generator.integers(len(states), size=1)]
-    while len(centers) < count:
-        squares = np.square(states[:, None] - centers).sum(-1).min(1)
-        if not squares.sum() > 0:
-            break
-        drawn = generator.choice(len(states), p=squares / squares.sum())
-        centers = np.concatenate([centers, states[drawn : drawn + 1]])
+    drawn = [int(generator.integers(len(states)))]
+    squares = np.square(states - states[drawn[0]]).sum(-1)  # distances to the next center
+    while len(drawn) < count and squares.sum() > 0:
+        drawn.append(int(generator.choice(len(states), p=squares / squares.sum())))
+        squares = np.minimum(squares, np.square(states - states[drawn[-1]]).sum(-1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of clusters that become empty
-        _, found = kmeans2(states, centers, minit="matrix")
+        _, found = kmeans2(states, states[drawn], minit="matrix")
     return [pairs[found == index] for index in np.unique(found)]
 
 

@@ -92,8 +92,11 @@ class MomentQuery:
             raise MessageError(f"A gate for {shape[0]} models is sent with {1 + len(self.beside)}.")
 
 
-MAX_COMPONENTS = 10**4
+MAX_COMPONENTS = 256
 """Largest number of Gaussians that is asked for."""
+
+_LONGEST = 10**4
+"""Mean number of states of episodes above which a mixture is not one of any data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,11 +220,12 @@ def checked_mixture(answer: object, query: MixtureQuery) -> StateMixture:
         not finite
         or not bool((weights > 0).all())
         or abs(float(weights.sum()) - 1) > 1e-3
+        or float(weights[: answer.starts].sum()) * _LONGEST < 1
         or bool((covariances.diagonal(dim1=1, dim2=2) < 0).any())
     ):
         raise MessageError(
             "In an answer, Gaussians hold NaN, infinity, negative variances, or weights that do "
-            "not sum to 1: they are those of no data."
+            "not sum to 1 or are of endless episodes: they are those of no data."
         )
     return answer
 

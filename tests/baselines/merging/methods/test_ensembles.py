@@ -257,7 +257,7 @@ def test_states_of_a_gate_are_no_trajectories():
         ("concatenation", {"ridge": -1.0}, "above 0"),
         ("distillation", {"teacher": "nobody"}, "known are"),
         ("distillation", {"rate": 0.0}, "above 0"),
-        ("distillation", {"mixtures": -1}, "at most 10000 Gaussians"),
+        ("distillation", {"mixtures": -1}, "at most 256 Gaussians"),
     ],
 )
 def test_options_out_of_range_are_named(method, options, message):

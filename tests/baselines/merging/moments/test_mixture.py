@@ -142,6 +142,7 @@ HONEST = measure_mixture(linear_episodes(9), 4, 0)
         "not a mixture",
         replace(HONEST, starts=0),
         replace(HONEST, starts=9),
+        replace(HONEST, weights=torch.eye(len(HONEST.weights))[-1].clamp(min=1e-30)),
         replace(HONEST, weights=HONEST.weights * 2),
         replace(HONEST, weights=-HONEST.weights),
         replace(HONEST, weights=HONEST.weights[:2]),
