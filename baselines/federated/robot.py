@@ -25,6 +25,7 @@ from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.policies.merged_checkpoints import network_like
+from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.training.demonstrations import Trajectories, content_digest
 from fleet_tools.baselines.training.loop import draws, imitation_losses, train
 from fleet_tools.baselines.training.state import Tensors, TrainingState
@@ -201,16 +202,15 @@ def local_data_holder(
             )
 
     like, network = partial(network_like, blueprint), blueprint.create().eval()
-    reads_states = not blueprint.config.encoders
-    episodes = partial(_states, blueprint, trajectories) if reads_states else None
+    episodes = None
+    if isinstance(network, PolicyNetwork) and not blueprint.config.encoders:
+        episodes = partial(_states, network, trajectories)
     return LocalDataHolder(network, loss, batches, resized=like, episodes=episodes)
 
 
-def _states(blueprint: Blueprint, trajectories: Trajectories) -> list[torch.Tensor]:
-    """Returns the scaled states of each episode, (steps, n)."""
-    names = blueprint.names("state")
-    offset, divisor = map(torch.from_numpy, blueprint.scaling.arrays(names))
+def _states(network: PolicyNetwork, trajectories: Trajectories) -> list[torch.Tensor]:
+    """Returns the states of each episode as a policy reads them, (steps, n)."""
     return [
-        (torch.cat([observed[name].flatten(1) for name in names], 1) - offset) / divisor
+        network.scaled_state({name: each[None] for name, each in observed.items()})[0]
         for observed in trajectories.episodes()
     ]

@@ -14,7 +14,7 @@ from fleet_tools.baselines.merging.queries.data_holder import DataHolder, LocalD
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
-from fleet_tools.baselines.policies.config import GateConfig, MLPConfig
+from fleet_tools.baselines.policies.config import GateConfig
 
 _GATED = ("density_gate", "gated_refit", "distillation")
 
@@ -69,9 +69,9 @@ def checkpoint_problem(
         example=(blueprint.example(),),
         output=_actions,
         state_size=sum(len(blueprint.scaling.mean[name]) for name in states) or None,
-        with_memory=_with_memory(blueprint),
+        with_memory=blueprint.with_memory,
         arguments_of=partial(_observations, blueprint),
-        inputs=partial(_read, shared) if shared is not None and _with_memory(blueprint) else None,
+        inputs=partial(_read, shared) if shared is not None and blueprint.with_memory else None,
         resized=None if wide is None else wide.create().eval(),
         at_width=partial(_network_of_width, blueprint),
         unitwise=blueprint.unitwise(),
@@ -157,10 +157,6 @@ def _side_by_side(blueprint: Blueprint, times: int) -> Blueprint | None:
     if blueprint.config.encoders or blueprint.config.conditioned_on_task:
         return None
     return blueprint.with_width(times * body.width) if hasattr(body, "width") else None
-
-
-def _with_memory(blueprint: Blueprint) -> bool:
-    return not isinstance(blueprint.config.body, MLPConfig)
 
 
 def _actions(outputs: Any) -> torch.Tensor:

@@ -70,7 +70,7 @@ class StateMixture:
             (count, steps, n) float32.
         """
         first, chosen = self._states_of(self.weights[: self.starts], count, generator)
-        states, (low, high) = [first], self._range()
+        states, (low, high), axes = [first], self._range(), self._axes()
         changes = [self._change(index) for index in range(len(self.weights))]
         for _ in range(1, steps):
             now = states[-1]
@@ -80,13 +80,13 @@ class StateMixture:
                 rows = chosen == index
                 after[rows] = now[rows] @ matrix.T + offset + noise[rows] @ root.T
             states.append(torch.minimum(torch.maximum(after, low), high))
-            chosen = self._likeliest(states[-1])
+            chosen = self._likeliest(states[-1], axes)
         return torch.stack(states, 1).float()
 
     def _states_of(
         self, weights: torch.Tensor, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns states of the first Gaussians, (count, n), and which each is of, (count,)."""
+        """Returns states of as many first Gaussians, (count, n), and whose each is, (count,)."""
         chosen = torch.multinomial(weights, count, replacement=True, generator=generator)
         noise = torch.randn(count, self.size, generator=generator).double()
         drawn = torch.zeros(count, self.size, dtype=torch.float64)
@@ -107,13 +107,21 @@ class StateMixture:
         reach = _REACH * variances.clamp(min=0).sqrt()
         return (means - reach).amin(0), (means + reach).amax(0)
 
-    def _likeliest(self, states: torch.Tensor) -> torch.Tensor:
-        """Returns the Gaussian that most probably has each state, (n,)."""
-        scores = []
-        for index, weight in enumerate(self.weights.double()):
+    def _axes(self) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Returns the mean of each Gaussian's states, and variances and directions of its axes."""
+        axes = []
+        for index in range(len(self.weights)):
             mean, covariance = self._of_states(index)
             values, vectors = torch.linalg.eigh(covariance)
-            values = values.clamp(min=0) + _SPREAD
+            axes.append((mean, values.clamp(min=0) + _SPREAD, vectors))
+        return axes
+
+    def _likeliest(
+        self, states: torch.Tensor, axes: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+    ) -> torch.Tensor:
+        """Returns the Gaussian to which each state belongs most probably, (count,)."""
+        scores = []
+        for weight, (mean, values, vectors) in zip(self.weights.double(), axes, strict=True):
             distances = ((states - mean) @ vectors).square() / values
             scores.append(weight.log() - (distances.sum(-1) + values.log().sum()) / 2)
         return torch.stack(scores).argmax(0)
