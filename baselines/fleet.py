@@ -84,7 +84,11 @@ def _fleet(options: FleetOptions) -> int:
         if not options.quiet and (note := precision_note(plan.blueprint, config.training, "cpu")):
             print(note.strip(), file=sys.stderr)
         measure_success = make_success_measure(
-            config.data, config.rollouts, plan.blueprint, options.workers.workers
+            config.data,
+            config.rollouts,
+            plan.blueprint,
+            options.workers.workers,
+            reader=config.reader,
         )
         if options.restart and (former := restart(options.output)):
             print(f"The former fleet is kept in {former}.", file=sys.stderr)

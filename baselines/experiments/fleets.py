@@ -149,7 +149,11 @@ class Fleets:
                 return loads((writer.folder / REPORT).read_text())
             config = plan.config
             measure_success = make_success_measure(
-                config.data, config.rollouts, fleet.blueprint, first=plan.first_scene
+                config.data,
+                config.rollouts,
+                fleet.blueprint,
+                first=plan.first_scene,
+                reader=config.reader,
             )
             transport = CachingTransport(
                 LocalTransport(fleet.assignments), fleet.assignments, folder / FIRST_REPLIES

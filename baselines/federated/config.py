@@ -121,6 +121,8 @@ class FleetConfig(Value):
             none.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
         rollouts: Number of validation scenes of each task in which merged policies are evaluated.
+        reader: Checkpoint of a reader of keypoints: policies learn and are merged on exact
+            keypoints, and are evaluated on those that it reads in clouds. None for none.
         rollout_every: Number of rounds from one evaluation to the next; after the last round, the
             merged policy is evaluated, or what the last method and `distillation` make.
         try_robots: Whether to evaluate robots' own policies before the last merge, too: in all
@@ -152,6 +154,7 @@ class FleetConfig(Value):
     distillation: DistillationConfig | None = None
     fine_tuning: FineTuningConfig | None = None
     rollouts: CountOrZero = 0
+    reader: Annotated[str | None, STORED_IF_SET] = None
     rollout_every: Count = 1
     try_robots: bool | Literal["own_tasks"] = False
     streaming: StreamingConfig | None = None

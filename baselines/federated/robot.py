@@ -203,14 +203,36 @@ def local_data_holder(
 
     like, network = partial(network_like, blueprint), blueprint.create().eval()
     episodes = None
-    if isinstance(network, PolicyNetwork) and not blueprint.config.encoders:
-        episodes = partial(_states, network, trajectories)
+    if isinstance(network, PolicyNetwork) and blueprint.reading is None:
+        episodes = partial(_states, blueprint, trajectories)
     return LocalDataHolder(network, loss, batches, resized=like, episodes=episodes)
 
 
-def _states(network: PolicyNetwork, trajectories: Trajectories) -> list[torch.Tensor]:
-    """Returns the states of each episode as a policy reads them, (steps, n)."""
+@torch.no_grad()
+def _states(
+    blueprint: Blueprint, trajectories: Trajectories, model: Tensors | None
+) -> list[torch.Tensor]:
+    """Returns the states of each episode as a policy's body reads them, (steps, n).
+
+    Args:
+        blueprint: Blueprint of the policies.
+        trajectories: The episodes.
+        model: Weights of the policy whose encoders compute features; None without encoders.
+
+    Raises:
+        MessageError: The one is given without the other.
+    """
+    if bool(blueprint.config.encoders) != (model is not None):
+        raise MessageError(
+            "Gaussians are asked of features of a model that has encoders, and of the states of "
+            "one that has none."
+        )
+    network: Any = blueprint.create().eval()
+    read = network.scaled_state
+    if model is not None:
+        network.load_state_dict(model)
+        read = network.features
     return [
-        network.scaled_state({name: each[None] for name, each in observed.items()})[0]
+        read({name: each[None] for name, each in observed.items()})[0]
         for observed in trajectories.episodes()
     ]

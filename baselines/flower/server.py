@@ -78,7 +78,9 @@ def run_fleet(grid: Any, context: Any) -> dict[str, Any]:
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
     config = load_yaml(FleetConfig, Path(options.fleet))
     plan = FleetPlan.of(config)
-    measure_success = make_success_measure(config.data, config.rollouts, plan.blueprint)
+    measure_success = make_success_measure(
+        config.data, config.rollouts, plan.blueprint, reader=config.reader
+    )
     roster = Roster(grid, DataQuestion(blueprint=plan.blueprint, by=config.split.by))
     plan = with_data_of_nodes(plan, roster.await_all(options.wait_s))
     if options.protection != "none":

@@ -56,7 +56,8 @@ class MergeProblem:
         with_memory: Whether models remember what they read before in an episode.
         arguments_of: Returns the arguments with which models read states, (n, size), or sequences
             of them, (n, steps, size), if they have a memory, for `distillation`; None if the models
-            read them as they are.
+            read them as they are. Of models with encoders, states are the features.
+        encoders: What of the models encodes what they read; None if nothing does.
         resized: An architecture of the models' kind with other numbers of hidden units, which the
             result has: for `partition`, as many as all models together; for `compress`, at most.
         at_width: Returns such an architecture of a given width, for the option `width` of
@@ -90,6 +91,7 @@ class MergeProblem:
     inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
     with_memory: bool = False
     arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
+    encoders: "Encoders | None" = None
     resized: torch.nn.Module | None = None
     at_width: Callable[[int], torch.nn.Module] | None = None
     finish: Callable[[State], State] = dict
@@ -150,6 +152,20 @@ class MergeProblem:
         load_tensors(network, state)
         with torch.no_grad(), uncompiled():
             return self.output(network(*self.example))
+
+
+@dataclass(frozen=True)
+class Encoders:
+    """Encoders of models, which turn each observation into features.
+
+    Attributes:
+        parameters: Names of their tensors.
+        reader: Name of the affine map whose first inputs are all features, and other numbers of the
+            same step.
+    """
+
+    parameters: tuple[str, ...]
+    reader: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,14 +9,16 @@ import torch
 from fleet_tools.baselines.merging.average import AveragingWeights
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.modules import keeps_statistics, recompute
-from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.problem import Encoders, MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig
+from fleet_tools.baselines.policies.network import FEATURES
 
-_GATED = ("density_gate", "gated_refit", "distillation")
+_GATED = ("density_gate", "gated_refit")
 
 
 def checkpoint_problem(
@@ -55,22 +57,24 @@ def checkpoint_problem(
     network = blueprint.create().eval()
     wide = _side_by_side(blueprint, len(models)) if method == "partition" else None
     has_norms = any(map(keeps_statistics, network.modules()))
-    states = blueprint.names("state")
+    maps = blueprint.affine_maps()
+    encoders = _encoders(blueprint, maps)
     return MergeProblem(
         blueprint.symmetry(),
         models,
         averaging_weights,
         data_holders,
         shared,
-        blueprint.affine_maps(),
+        maps,
         seed=seed,
         base=base,
         module=network,
         example=(blueprint.example(),),
         output=_actions,
-        state_size=sum(len(blueprint.scaling.mean[name]) for name in states) or None,
+        state_size=None if encoders is not None else _state_size(blueprint),
         with_memory=blueprint.with_memory,
-        arguments_of=partial(_observations, blueprint),
+        arguments_of=_features if encoders is not None else partial(_observations, blueprint),
+        encoders=encoders,
         inputs=partial(_read, shared) if shared is not None and blueprint.with_memory else None,
         resized=None if wide is None else wide.create().eval(),
         at_width=partial(_network_of_width, blueprint),
@@ -161,6 +165,27 @@ def _side_by_side(blueprint: Blueprint, times: int) -> Blueprint | None:
 
 def _actions(outputs: Any) -> torch.Tensor:
     return outputs[0]  # without the hidden state
+
+
+def _state_size(blueprint: Blueprint) -> int | None:
+    return sum(len(blueprint.scaling.mean[name]) for name in blueprint.names("state")) or None
+
+
+def _encoders(blueprint: Blueprint, maps: Sequence[AffineMap]) -> Encoders | None:
+    """Returns a policy's encoders; None if it has none, or a body whose maps are not known."""
+    if not blueprint.config.encoders or blueprint.config.own_classes or blueprint.reading:
+        return None
+    parameters = tuple(
+        name
+        for name in blueprint.create_empty().state_dict()
+        if name.startswith(("clouds.", "images."))
+    )
+    return Encoders(parameters, next(each.name for each in maps if each.name.startswith("body.")))
+
+
+def _features(features: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:
+    """Returns features, (n, size) or (n, steps, size), as observations of trajectories."""
+    return ({FEATURES: features if features.dim() == 3 else features[:, None]},)
 
 
 def _observations(blueprint: Blueprint, scaled: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:

@@ -15,6 +15,9 @@ from fleet_tools.baselines.policies.encoders import Encoder
 from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
 from fleet_tools.baselines.policies.layout import entries_with_masks, numbers_read
 
+FEATURES = "features"
+"""Name by which a network is given features, see `PolicyNetwork.features`, as its only entry."""
+
 _MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 """Names of the encoders in state dicts, which checkpoints contain."""
 
@@ -82,7 +85,7 @@ class PolicyNetwork(nn.Module):
 
         Args:
             observations: The entries that the policy reads by name, (B, T, *shape), in their own
-                dtypes or, except for images, in the weights'.
+                dtypes or, except for images, in the weights'; or the `FEATURES` alone.
             hidden: Hidden state after the steps before; None at the beginning of episodes.
             noisy: What a head that is not linear also reads, see `DenoisingHead.forward`. It is the
                 noise from which it begins, (B, T, chunk * 6), zeros if it is not given; and times
@@ -92,7 +95,8 @@ class PolicyNetwork(nn.Module):
             Actions (B, T, chunk * 6), the step's own first, not clipped, and the hidden
             state after the last step.
         """
-        return self.decide(self.features(observations), hidden, *noisy)
+        given = observations.get(FEATURES)
+        return self.decide(self.features(observations) if given is None else given, hidden, *noisy)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Returns the features that the body reads, (B, T, n); each step's depend on it alone.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from typing_extensions import TypedDict  # pydantic reads typing's from Python 3.12 on
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
-from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.header import Header
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
@@ -66,6 +66,7 @@ def make_success_measure(
     worker_count: int | None = 0,
     *,
     first: int = 0,
+    reader: str | None = None,
 ) -> SuccessMeasure:
     """Returns a function that evaluates policies, after checking that they can act.
 
@@ -75,17 +76,32 @@ def make_success_measure(
         blueprint: Blueprint of the policies.
         worker_count: See `count_successes`.
         first: See `count_successes`.
+        reader: Checkpoint of a reader of keypoints, on which the policies then act; None for none.
 
     Raises:
-        LayoutError: The policies cannot act in the environments of the datasets.
-        FleetToolsError: A dataset cannot be read, or its environment cannot be made here.
+        LayoutError: The policies cannot act in the environments of the datasets, or on what the
+            reader reads.
+        FleetToolsError: A dataset or the reader cannot be read, or an environment cannot be made
+            here.
     """
     if episodes == 0:
         return lambda checkpoint, /, tasks=None: None
     headers = [Dataset(folder).header for folder in folders]
+    count = partial(count_successes, headers, episodes, worker_count=worker_count, first=first)
+    if reader is None:
+        _require_envs(headers, blueprint)
+        return count
+
+    from fleet_tools.baselines.policies.reader import attached, behind
+
+    eyes = load_checkpoint(Path(reader))
+    _require_envs(headers, behind(blueprint, eyes.blueprint))
+    return lambda checkpoint, /, tasks=None: count(attached(checkpoint, eyes), tasks)
+
+
+def _require_envs(headers: Sequence[Header], blueprint: Blueprint) -> None:
     for env in make_envs(headers, blueprint).values():
         env.close()
-    return partial(count_successes, headers, episodes, worker_count=worker_count, first=first)
 
 
 def count_successes(
@@ -166,14 +182,17 @@ def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable
 def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "RecordedEnv"]:
     """Makes the environments of datasets, one for each task, by the task's name.
 
+    They give what the datasets have, or to a policy with a reader what the reader has learned from.
+
     Raises:
         LayoutError: A policy of the blueprint cannot act in them.
         FleetToolsError: They cannot be made here.
     """
     envs: dict[str, RecordedEnv] = {}
+    others = {} if blueprint.reader is None else blueprint.env_kwargs
     for header in headers:
         if header.task.name not in envs:
-            envs[header.task.name] = env = header.make_env()
+            envs[header.task.name] = env = header.make_env(**others)
             blueprint.require_environment(env)
     return envs
 

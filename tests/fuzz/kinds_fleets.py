@@ -67,7 +67,7 @@ class _Fleet:
         model = self.assignment.blueprint.create()
         self.maps = list(affine_maps(model).values())
         self.moments = MomentQuery(self.weights, tuple(each.name for each in self.maps[:2]))
-        self.mixture = MixtureQuery(3, 1)
+        self.mixture = MixtureQuery(3, 1, 2)
         messages: dict[str, Message] = {
             "train": training,
             "change": ChangeRequest(training, None, 1),

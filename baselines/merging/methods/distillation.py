@@ -10,6 +10,7 @@ import torch
 
 from fleet_tools.baselines.merging.ensembles import Ensemble
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.common_encoders import with_common_encoders
 from fleet_tools.baselines.merging.methods.compression import compress
 from fleet_tools.baselines.merging.methods.ensembles import (
     concatenation,
@@ -36,6 +37,7 @@ from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolderError, TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MAX_COMPONENTS, MixtureQuery
+from fleet_tools.baselines.merging.symmetry.table import State
 
 _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
     "density_gate": density_gate,
@@ -56,6 +58,7 @@ def distillation(
     teacher: str = "density_gate",
     start: str = "average",
     mixtures: int = 0,
+    rank: int = 96,
     states: int = 4096,
     steps: int = 1000,
     rate: float = 1e-3,
@@ -70,12 +73,16 @@ def distillation(
     `moments.mixture`. Adam descends, with a rate that falls to zero along a cosine. The result does
     not depend on the order of the models.
 
+    Of models with encoders, states are features: all models, and the student, first get the start's
+    encoders, see `common_encoders`, which stay as they are.
+
     Args:
         problem: The models with their `module`, and what the teacher and the start need.
         teacher: "density_gate", "gated_refit", "concatenation", or the "mean" of the outputs.
         start: "average" of the weights, or that after their "matching", or "compress".
         mixtures: Largest number of Gaussians with which episodes of a data holder begin, and of
             others; 0 asks for none.
+        rank: Number of principal axes of the features of encoders along which Gaussians lie.
         states: Number of states that are drawn if there are no inputs.
         steps: Number of steps.
         rate: Learning rate of the first step.
@@ -84,7 +91,8 @@ def distillation(
     Raises:
         MergeError: `teacher` or `start` is unknown, the module is missing, or there are no inputs
             and no gate to draw them from. Or the models read something else than the states that
-            are drawn, numbers are too small, or see the teacher and the start.
+            are drawn, or have encoders and a teacher with a gate; numbers are too small, or see the
+            teacher and the start.
         MessageError: A data holder's answer is invalid.
         UnsoundMergeError: The student's weights are not finite: the rate is too large.
     """
@@ -94,28 +102,36 @@ def distillation(
             f"{', '.join(_TEACHERS)} and the starts {', '.join(_STARTS)}."
         )
     if (
-        min(states, batch, steps + 1) < 1
+        min(states, batch, rank, steps + 1) < 1
         or not 0 < rate < math.inf
         or not 0 <= mixtures <= MAX_COMPONENTS
     ):
         raise MergeError(
-            f"{states} states of {mixtures} Gaussians in batches of {batch}, {steps} steps and the "
-            f"rate {rate} train nothing. Give at least one state, batches of at least 1, a rate "
-            f"above 0, and at most {MAX_COMPONENTS} Gaussians."
+            f"{states} states of {mixtures} Gaussians along {rank} axes in batches of {batch}, "
+            f"{steps} steps and the rate {rate} train nothing. Give at least one state and axis, "
+            f"batches of at least 1, a rate above 0, and at most {MAX_COMPONENTS} Gaussians."
+        )
+    if problem.encoders is not None and teacher in ("density_gate", "gated_refit"):
+        raise MergeError(
+            f"{teacher} weighs policies by the states that they read, and these have encoders. "
+            "Give the teacher concatenation, with `mixtures`."
         )
     module: torch.nn.Module = required(problem, "module")
     order = content_order(problem.models)
     problem = reordered(problem, order)
+    first, meter = _first(problem, start), TrafficMeter()
+    if mixtures and problem.encoders is not None:
+        models = with_common_encoders(problem, first.state, meter)
+        problem = replace(problem, models=models)
     taught = _TEACHERS[teacher](problem)
     ensemble = Ensemble(module, taught.members, taught.gate, problem.output)
-    meter = TrafficMeter()
     if mixtures:
-        read = _drawn(problem, _measured(problem, mixtures, meter), states, batch)
+        found = _measured(problem, mixtures, rank, first.state, meter)
+        read = _drawn(problem, found, states, batch)
     else:
         read = _inputs(problem, taught.gate, states, batch)
     with torch.no_grad(), uncompiled():
         pairs = [(arguments, ensemble(*arguments)) for arguments in read]
-    first = _first(problem, start)
     student = copied(module)
     load_tensors(student, first.state)
     _train(problem, student, pairs, steps, rate)
@@ -135,11 +151,14 @@ def _first(problem: MergeProblem, start: str) -> MergeResult:
     return MergeResult.network(problem.mean(permutations), permutations)
 
 
-def _measured(problem: MergeProblem, count: int, meter: TrafficMeter) -> list[StateMixture]:
-    """Asks each data holder for a mixture of its states."""
+def _measured(
+    problem: MergeProblem, count: int, rank: int, encoding: State, meter: TrafficMeter
+) -> list[StateMixture]:
+    """Asks each data holder for a mixture of its states, or of features of a model's encoders."""
     holders = required(problem, "data_holders")
+    of_features = (0, None) if problem.encoders is None else (rank, encoding)
     queries = [
-        MixtureQuery(count, content_seed(problem.seed, 3, digest(model)))
+        MixtureQuery(count, content_seed(problem.seed, 3, digest(model)), *of_features)
         for model in problem.models
     ]
     found = list(meter.ask_mixtures(holders, queries))

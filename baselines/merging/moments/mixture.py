@@ -4,6 +4,7 @@ States are clustered, and each cluster has the mean and covariance of its states
 that followed them. So a mixture says where states lie, and how they change: given a state, the
 Gaussian of its pair with the next one is a Gaussian of the next. This is a switching linear model
 with Gaussian noise (Ghahramani and Hinton 2000), which switches to what is likeliest in each state.
+States of many numbers, such as an encoder's features, are described along their principal axes.
 """
 
 import warnings
@@ -24,29 +25,38 @@ _SPREAD = 0.01
 _RIDGE = 0.1
 """Variance that is added to a state's where the next one is predicted from it, relative to the mean
 of its numbers': in directions in which states hardly differ, no change follows from them."""
+_LEAST_SPREAD = 0.1
+"""Standard deviation to which a number's counts at least where principal axes are chosen, relative
+to the mean of all numbers'."""
 _REACH = 3.0
 """Standard deviations of a Gaussian, beyond which from all of them drawn sequences do not go."""
 
 
 @dataclass(frozen=True, eq=False)
 class StateMixture:
-    """A mixture of K Gaussians of pairs of a state of n numbers and the next one.
+    """A mixture of K Gaussians of pairs of a state and the next one, by n coordinates of each.
 
     Attributes:
         starts: The number of first ones that are of pairs with which episodes begin.
         weights: Fraction of the pairs that each Gaussian has, (K,) float32.
         means: Means of the pairs, (K, 2 n) float32.
         covariances: Their covariances, (K, 2 n, 2 n) float32.
+        axes: The state of coordinates c is axes @ c, (size, n) float32; None if it is c.
     """
 
     starts: int
     weights: torch.Tensor
     means: torch.Tensor
     covariances: torch.Tensor
+    axes: torch.Tensor | None = None
 
     @property
     def size(self) -> int:
         """Number of numbers of a state."""
+        return self._coordinates if self.axes is None else len(self.axes)
+
+    @property
+    def _coordinates(self) -> int:
         return self.means.shape[1] // 2
 
     @property
@@ -55,8 +65,8 @@ class StateMixture:
         return 1 + round(1 / float(self.weights[: self.starts].sum()))
 
     def states(self, count: int, generator: torch.Generator) -> torch.Tensor:
-        """Returns states that are drawn independently, (count, n) float32."""
-        return self._states_of(self.weights, count, generator)[0].float()
+        """Returns states that are drawn independently, (count, size) float32."""
+        return self._whole(self._states_of(self.weights, count, generator)[0])
 
     def sequences(self, count: int, steps: int, generator: torch.Generator) -> torch.Tensor:
         """Returns sequences of states, each from the beginning of an episode on.
@@ -67,29 +77,33 @@ class StateMixture:
             generator: Draws.
 
         Returns:
-            (count, steps, n) float32.
+            (count, steps, size) float32.
         """
         first, chosen = self._states_of(self.weights[: self.starts], count, generator)
-        states, (low, high), axes = [first], self._range(), self._axes()
+        states, (low, high), ellipsoids = [first], self._range(), self._ellipsoids()
         changes = [self._change(index) for index in range(len(self.weights))]
         for _ in range(1, steps):
             now = states[-1]
-            noise = torch.randn(count, self.size, generator=generator).double()
+            noise = torch.randn(count, self._coordinates, generator=generator).double()
             after = torch.zeros_like(now)
             for index, (offset, matrix, root) in enumerate(changes):
                 rows = chosen == index
                 after[rows] = now[rows] @ matrix.T + offset + noise[rows] @ root.T
             states.append(torch.minimum(torch.maximum(after, low), high))
-            chosen = self._likeliest(states[-1], axes)
-        return torch.stack(states, 1).float()
+            chosen = self._likeliest(states[-1], ellipsoids)
+        return self._whole(torch.stack(states, 1))
+
+    def _whole(self, coordinates: torch.Tensor) -> torch.Tensor:
+        """Returns states of some coordinates, (..., n) -> (..., size) float32."""
+        return coordinates.float() if self.axes is None else coordinates.float() @ self.axes.T
 
     def _states_of(
         self, weights: torch.Tensor, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns states of as many first Gaussians, (count, n), and whose each is, (count,)."""
+        """Returns coordinates of first states of Gaussians, (count, n), and whose each is."""
         chosen = torch.multinomial(weights, count, replacement=True, generator=generator)
-        noise = torch.randn(count, self.size, generator=generator).double()
-        drawn = torch.zeros(count, self.size, dtype=torch.float64)
+        noise = torch.randn(count, self._coordinates, generator=generator).double()
+        drawn = torch.zeros(count, self._coordinates, dtype=torch.float64)
         for index in range(len(weights)):
             rows = chosen == index
             mean, covariance = self._of_states(index)
@@ -97,38 +111,41 @@ class StateMixture:
         return drawn, chosen
 
     def _of_states(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        n = self.size
+        n = self._coordinates
         return self.means[index, :n].double(), self.covariances[index, :n, :n].double()
 
     def _range(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns the least and the largest numbers of states within reach of any Gaussian."""
-        means = self.means[:, : self.size].double()
-        variances = self.covariances.diagonal(dim1=1, dim2=2)[:, : self.size].double()
+        n = self._coordinates
+        means = self.means[:, :n].double()
+        variances = self.covariances.diagonal(dim1=1, dim2=2)[:, :n].double()
         reach = _REACH * variances.clamp(min=0).sqrt()
         return (means - reach).amin(0), (means + reach).amax(0)
 
-    def _axes(self) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    def _ellipsoids(self) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Returns the mean of each Gaussian's states, and variances and directions of its axes."""
-        axes = []
+        found = []
         for index in range(len(self.weights)):
             mean, covariance = self._of_states(index)
             values, vectors = torch.linalg.eigh(covariance)
-            axes.append((mean, values.clamp(min=0) + _SPREAD, vectors))
-        return axes
+            found.append((mean, values.clamp(min=0) + _SPREAD, vectors))
+        return found
 
     def _likeliest(
-        self, states: torch.Tensor, axes: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+        self,
+        states: torch.Tensor,
+        ellipsoids: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]],
     ) -> torch.Tensor:
         """Returns the Gaussian to which each state belongs most probably, (count,)."""
-        scores = []
-        for weight, (mean, values, vectors) in zip(self.weights.double(), axes, strict=True):
+        scores, weights = [], self.weights.double()
+        for weight, (mean, values, vectors) in zip(weights, ellipsoids, strict=True):
             distances = ((states - mean) @ vectors).square() / values
             scores.append(weight.log() - (distances.sum(-1) + values.log().sum()) / 2)
         return torch.stack(scores).argmax(0)
 
     def _change(self, index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Returns b, A and F of the next state A x + b + F noise of a Gaussian."""
-        n, covariance = self.size, self.covariances[index].double()
+        n, covariance = self._coordinates, self.covariances[index].double()
         now, both = covariance[:n, :n], covariance[:n, n:]
         change = both - now
         ridge = _RIDGE * float(now.diagonal().mean()) + 1e-9
@@ -140,13 +157,16 @@ class StateMixture:
         return means[n:] - matrix @ means[:n], matrix, _root(left)
 
 
-def measure_mixture(episodes: Sequence[torch.Tensor], count: int, seed: int) -> StateMixture:
+def measure_mixture(
+    episodes: Sequence[torch.Tensor], count: int, seed: int, rank: int = 0
+) -> StateMixture:
     """Returns the mixture of the states of episodes.
 
     Args:
-        episodes: States of each episode, (steps, n).
+        episodes: States of each episode, (steps, size).
         count: Largest number of Gaussians of pairs with which episodes begin, and of the others.
         seed: Seed of the clusters.
+        rank: Number of principal axes along which states are described; 0 takes their numbers.
 
     Raises:
         MergeError: No episode has two states, or a number is not finite.
@@ -157,6 +177,9 @@ def measure_mixture(episodes: Sequence[torch.Tensor], count: int, seed: int) -> 
             "A mixture of states is measured on episodes of at least two states, of finite "
             f"numbers; there are {len(clipped)} of at least two. Give the states of each episode."
         )
+    axes = None
+    if 0 < rank < clipped[0].shape[1]:
+        clipped, axes = _along_axes(clipped, rank)
     pairs = [torch.cat([each[:-1], each[1:]], 1) for each in clipped]
     first = _clusters(torch.stack([each[0] for each in pairs]), count, seed)
     parts = [*first, *_clusters(torch.cat([each[1:] for each in pairs]), count, seed)]
@@ -166,7 +189,25 @@ def measure_mixture(episodes: Sequence[torch.Tensor], count: int, seed: int) -> 
         torch.tensor([len(part) / total for part in parts]),
         torch.stack([part.mean(0) for part in parts]).float(),
         torch.stack([_even(torch.cov(part.T, correction=0)) for part in parts]).float(),
+        axes,
     )
+
+
+def _along_axes(
+    episodes: Sequence[torch.Tensor], rank: int
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Returns coordinates of states along their principal axes, and the axes.
+
+    Numbers count by their standard deviations, and the axes are those of second moments about 0.
+    """
+    rows = torch.cat(list(episodes))
+    spread = rows.std(0, correction=0)
+    scale = spread.clamp(min=float(_LEAST_SPREAD * spread.mean()) or 1.0)
+    scaled = rows / scale
+    _, vectors = torch.linalg.eigh(_even(scaled.T @ scaled / len(rows)))
+    vectors = vectors[:, -rank:]
+    found = [(each / scale) @ vectors for each in episodes]
+    return found, (scale[:, None] * vectors).float()
 
 
 def _clusters(pairs: torch.Tensor, count: int, seed: int) -> list[torch.Tensor]:

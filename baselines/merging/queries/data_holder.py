@@ -73,7 +73,8 @@ class LocalDataHolder:
         resized: Returns an architecture with the sizes of a model of other sizes, about whose
             inputs moments are asked; None if there is none.
         episodes: Returns the states that models read in each episode, (steps, n), for queries about
-            mixtures; None refuses these.
+            mixtures; of models with encoders, these are the features that a given one computes.
+            None refuses these.
     """
 
     model: torch.nn.Module
@@ -82,7 +83,7 @@ class LocalDataHolder:
     noise: float = 0.0
     noise_seed: int = 0
     resized: Callable[[State], torch.nn.Module | None] = lambda state: None
-    episodes: Callable[[], Sequence[torch.Tensor]] | None = None
+    episodes: Callable[[State | None], Sequence[torch.Tensor]] | None = None
 
     def answer(self, query: DataQuery) -> DataAnswer:
         """Returns the answer to a query, whose tensors it does not change; see `DataHolder`.
@@ -165,7 +166,11 @@ class LocalDataHolder:
                 f"This data holder gives no mixture of its states: {lacks}. Use a method that asks "
                 "for moments, such as compress."
             )
-        return measure_mixture(self.episodes(), query.components, query.seed)
+        query.require_possible()
+        if query.model is not None:
+            _require_known(query.model, self.model)
+        states = self.episodes(query.model)
+        return measure_mixture(states, query.components, query.seed, query.rank)
 
 
 def _require_known(state: State, model: torch.nn.Module) -> None:

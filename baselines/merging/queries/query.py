@@ -106,10 +106,26 @@ class MixtureQuery:
     Attributes:
         components: Largest number of Gaussians of pairs with which episodes begin, and of others.
         seed: Seed of the clusters of states, at least 0.
+        rank: Number of principal axes along which states are described; 0 for their numbers.
+        model: The model whose encoders' features states are; None for models without encoders.
     """
 
     components: int
     seed: int
+    rank: int = 0
+    model: State | None = None
+
+    def require_possible(self) -> None:
+        """Checks the numbers.
+
+        Raises:
+            MessageError: They are not those of any mixture.
+        """
+        if not 1 <= self.components <= MAX_COMPONENTS or min(self.seed, self.rank) < 0:
+            raise MessageError(
+                f"A message asks for {self.components} Gaussians along {self.rank} axes with the "
+                f"seed {self.seed}; expected: 1 to {MAX_COMPONENTS}, and at least 0."
+            )
 
 
 DataQuery = LossQuery | MomentQuery | MixtureQuery
@@ -202,20 +218,25 @@ def checked_mixture(answer: object, query: MixtureQuery) -> StateMixture:
         raise MessageError(f"A data holder was asked for a mixture, and answers {_kind(answer)}.")
     weights, means, covariances = answer.weights, answer.means, answer.covariances
     count, size = (*means.shape, 0, 0)[:2]
+    axes = torch.ones(1, size // 2) if answer.axes is None else answer.axes
     shapes = [tuple(each.shape) for each in (weights, means, covariances)]
     if (
         shapes != [(count,), (count, size), (count, size, size)]
         or not 1 <= answer.starts <= min(count, query.components)
         or count - answer.starts > query.components
         or not 2 <= size == 2 * (size // 2)
-        or any(each.dtype != torch.float32 for each in (weights, means, covariances))
+        or axes.dim() != 2
+        or axes.shape[1] != size // 2
+        or (answer.axes is not None and axes.shape[1] != query.rank)
+        or any(each.dtype != torch.float32 for each in (weights, means, covariances, axes))
     ):
         raise MessageError(
             f"An answer holds {answer.starts} Gaussians of first states and others, of the shapes "
-            f"{shapes}; expected: (K,), (K, 2 n) and (K, 2 n, 2 n) in float32, of 1 to "
-            f"{query.components} and at most as many."
+            f"{shapes}, with axes {tuple(axes.shape)}; expected: (K,), (K, 2 n), (K, 2 n, 2 n) and "
+            f"perhaps (size, {query.rank}) in float32, of 1 to {query.components} and at most as "
+            "many."
         )
-    finite = all(bool(torch.isfinite(each).all()) for each in (weights, means, covariances))
+    finite = all(bool(torch.isfinite(each).all()) for each in (weights, means, covariances, axes))
     if (
         not finite
         or not bool((weights > 0).all())

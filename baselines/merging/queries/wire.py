@@ -19,7 +19,6 @@ from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target
 from fleet_tools.baselines.merging.moments.mixture import StateMixture
 from fleet_tools.baselines.merging.queries.query import (
-    MAX_COMPONENTS,
     LossAnswer,
     LossQuery,
     MixtureQuery,
@@ -296,28 +295,31 @@ def _symmetric(triangles: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def _pack_mixture_query(query: MixtureQuery) -> Tensors:
-    return {"components": torch.tensor(query.components), "seed": torch.tensor(query.seed)}
+    numbers = {"components": query.components, "seed": query.seed}
+    if query.rank:
+        numbers["rank"] = query.rank
+    tensors = {name: torch.tensor(number) for name, number in numbers.items()}
+    return tensors | named(_MODEL, query.model or {})
 
 
 def _unpack_mixture_query(tensors: Tensors) -> MixtureQuery:
     components, seed = (
         int(take_scalar(tensors, name, torch.int64)) for name in ("components", "seed")
     )
-    if not 1 <= components <= MAX_COMPONENTS or seed < 0:
-        raise MessageError(
-            f"A message asks for {components} Gaussians with the seed {seed}; expected: 1 to "
-            f"{MAX_COMPONENTS}, and at least 0."
-        )
-    return MixtureQuery(components, seed)
+    rank = int(take_scalar(tensors, "rank", torch.int64)) if "rank" in tensors else 0
+    query = MixtureQuery(components, seed, rank, take_named(tensors, _MODEL) or None)
+    query.require_possible()
+    return query
 
 
 def _pack_mixture(mixture: StateMixture) -> Tensors:
-    return {
+    tensors = {
         "starts": torch.tensor(mixture.starts),
         "weights": mixture.weights,
         "means": mixture.means,
         "covariances": _triangles(mixture.covariances),
     }
+    return tensors if mixture.axes is None else tensors | {"axes": mixture.axes}
 
 
 def _unpack_mixture(tensors: Tensors) -> StateMixture:
@@ -328,7 +330,8 @@ def _unpack_mixture(tensors: Tensors) -> StateMixture:
         )
     except KeyError as error:
         raise MessageError(f"A message holds no {error} of a mixture.") from None
-    return StateMixture(starts, weights, means, _symmetric(triangles, "covariances"))
+    covariances, axes = _symmetric(triangles, "covariances"), tensors.pop("axes", None)
+    return StateMixture(starts, weights, means, covariances, axes)
 
 
 QUERY_CODECS = (

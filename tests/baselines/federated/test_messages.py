@@ -68,7 +68,9 @@ VALUES = [
     LossAnswer(0.5, {"a": STATE["a"]}),
     MomentQuery(STATE, ("0",)),
     MixtureQuery(8, 3),
+    MixtureQuery(8, 3, 2, STATE),
     StateMixture(1, torch.ones(1), torch.ones(1, 4), torch.ones(1, 4, 4)),
+    StateMixture(1, torch.ones(1), torch.ones(1, 4), torch.ones(1, 4, 4), torch.ones(7, 2)),
     {},
 ]
 

@@ -214,7 +214,7 @@ def test_a_student_learns_from_mixtures_what_its_teacher_does_whatever_the_order
     problem = problem_of(kind, with_memory=kind == "gru")
     given: Any = problem.data_holders
     holders = [
-        replace(holder, episodes=lambda robot=robot: seen_by(kind, robot))
+        replace(holder, episodes=lambda model, robot=robot: seen_by(kind, robot))
         for robot, holder in enumerate(given)
     ]
     problem = replace(problem, data_holders=holders)
@@ -238,7 +238,7 @@ def test_mixtures_of_other_states_are_refused_by_their_holder():
     problem = problem_of("mlp")
     given: Any = problem.data_holders
     holders = [
-        replace(holder, episodes=lambda size=size: [torch.rand(5, size)])
+        replace(holder, episodes=lambda model, size=size: [torch.rand(5, size)])
         for size, holder in zip((3, 3, 4), given, strict=True)
     ]
     with pytest.raises(DataHolderError, match="states of 4 numbers"):

@@ -96,6 +96,58 @@ def test_the_same_question_has_the_same_answer_and_more_gaussians_than_states_ar
     assert two_steps.sequences(2, 5, torch.Generator()).shape == (2, 5, 3)
 
 
+def test_along_axes_states_are_what_they_are_in_fewer_numbers():
+    """Twelve numbers, of very different sizes, that three determine; and three that none does."""
+    generator = torch.Generator().manual_seed(5)
+    mixing = torch.randn(3, 12, generator=generator) * 10.0 ** torch.linspace(-3, 0, 12)
+    seen = [each @ mixing for each in linear_episodes(300)]
+    mixture = measure_mixture(seen, 6, 0, rank=3)
+    assert mixture.means.shape[1] == 6 and mixture.size == 12
+    drawn = mixture.sequences(2000, 25, torch.Generator().manual_seed(1))
+    found, data = (each.reshape(-1, 12) / mixing.norm(dim=0) for each in (drawn, torch.stack(seen)))
+    np.testing.assert_allclose(found.mean(0), data.mean(0), atol=0.15)
+    np.testing.assert_allclose(covariance(found), covariance(data), atol=0.15)
+    inside = drawn.reshape(-1, 12) @ torch.linalg.pinv(mixing) @ mixing
+    torch.testing.assert_close(inside, drawn.reshape(-1, 12), rtol=1e-3, atol=1e-3)
+    constant = [torch.cat([each, torch.zeros(len(each), 3)], 1) for each in linear_episodes(20)]
+    still = measure_mixture(constant, 4, 0, rank=3).states(50, torch.Generator().manual_seed(0))
+    assert torch.isfinite(still).all() and still[:, 3:].abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("rank", [3, 0, 7])
+def test_as_many_axes_as_numbers_are_the_numbers(rank):
+    episodes = linear_episodes(9)
+    one, whole = measure_mixture(episodes, 4, 0, rank), measure_mixture(episodes, 4, 0)
+    assert one.axes is None and torch.equal(one.covariances, whole.covariances)
+
+
+AXES = measure_mixture(linear_episodes(9), 4, 0, rank=2)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        replace(AXES, axes=AXES.axes[:, :1]),
+        replace(AXES, axes=AXES.axes[0]),
+        replace(AXES, axes=AXES.axes.double()),
+        replace(AXES, axes=AXES.axes * torch.inf),
+        measure_mixture(linear_episodes(9), 4, 0, rank=1),
+    ],
+)
+def test_liars_about_axes_are_refused_by_name(lie):
+    (honest,) = TrafficMeter().ask_mixtures([Answering(AXES)], [MixtureQuery(4, 0, 2)])
+    assert honest is AXES
+    with pytest.raises(DataHolderError):
+        list(TrafficMeter().ask_mixtures([Answering(lie)], [MixtureQuery(4, 0, 2)]))
+
+
+class Answering:
+    """A data holder that always answers the same."""
+
+    def __init__(self, answer):
+        self.answer = lambda query: answer
+
+
 @pytest.mark.parametrize("episodes", [[], [torch.zeros(1, 3)], [torch.full((4, 3), torch.nan)]])
 def test_no_mixture_of_no_data(episodes):
     with pytest.raises(MergeError, match="at least two states"):
@@ -104,12 +156,13 @@ def test_no_mixture_of_no_data(episodes):
 
 def holder(**fields):
     local = make_data_holder(WIDE["mlp"], torch.zeros(40, 2))
-    return replace(local, episodes=lambda: linear_episodes(5), **fields)
+    return replace(local, episodes=lambda model: linear_episodes(5), **fields)
 
 
 def test_a_mixture_arrives_as_it_was_sent():
     mixture = measure_mixture(linear_episodes(9), 4, 0)
-    for value in (mixture, MixtureQuery(4, 7)):
+    along_axes = measure_mixture(linear_episodes(9), 4, 0, rank=2)
+    for value in (mixture, along_axes, MixtureQuery(4, 7), MixtureQuery(4, 7, 2)):
         message = wire.encode(value)
         assert wire.size(value) == len(message)
         arrived = wire.decode(message)
@@ -127,7 +180,7 @@ def test_who_has_none_or_adds_noise_gives_none(fields):
         replace(holder(), **fields).answer(MixtureQuery(4, 0))
 
 
-@pytest.mark.parametrize("query", [(0, 0), (4, -1), (10**6, 0)])
+@pytest.mark.parametrize("query", [(0, 0), (4, -1), (10**6, 0), (4, 0, -1)])
 def test_impossible_questions_are_refused_where_they_arrive(query):
     with pytest.raises(MessageError, match="Gaussians"):
         wire.decode(wire.encode(MixtureQuery(*query)))
@@ -152,15 +205,12 @@ HONEST = measure_mixture(linear_episodes(9), 4, 0)
         replace(HONEST, means=HONEST.means[:, :5], covariances=HONEST.covariances[:, :5, :5]),
         replace(HONEST, covariances=-HONEST.covariances),
         replace(HONEST, covariances=HONEST.covariances[:, :3]),
+        replace(HONEST, axes=torch.ones(5, 3)),  # none were asked for
         StateMixture(1, torch.full((9,), 1 / 9), torch.zeros(9, 6), torch.zeros(9, 6, 6)),
     ],
 )
 def test_liars_are_refused_by_name(lie):
-    class Liar:
-        def answer(self, query):
-            return lie
-
-    liar = Liar()
+    liar = Answering(lie)
     with pytest.raises(DataHolderError) as error:
         list(TrafficMeter().ask_mixtures([liar], [MixtureQuery(4, 0)]))
     assert error.value.holder is liar
