@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import torch
 
     from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-    from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Traffic
+    from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
+    from fleet_tools.baselines.merging.queries.traffic import Traffic
     from fleet_tools.baselines.merging.symmetry.check import CheckReport
     from fleet_tools.baselines.merging.symmetry.table import State
     from fleet_tools.baselines.policies.blueprint import Blueprint

@@ -12,12 +12,9 @@ from typing import Any, Protocol
 from fleet_tools.baselines.federated.messages import Answer, Message, Trained, size_of
 from fleet_tools.baselines.federated.transport import LostRobot, Transport
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.data_holder import (
-    DataHolder,
-    DataHolderError,
-    Traffic,
-)
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.merging.queries.query import DataAnswer, DataQuery
+from fleet_tools.baselines.merging.queries.traffic import DataHolderError, Traffic
 from fleet_tools.config.values import Value
 
 LATE = "it had not answered when the round closed"
@@ -189,7 +186,7 @@ class RobotDataHolder:
 
 @dataclass(frozen=True, eq=False)
 class RobotGroup:
-    """The robots of a merge, a `merging.queries.data_holder.DataHolderGroup`.
+    """The robots of a merge, a `merging.queries.traffic.DataHolderGroup`.
 
     Attributes:
         exchanges: Exchanges of the round.

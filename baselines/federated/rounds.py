@@ -33,7 +33,8 @@ from fleet_tools.baselines.federated.vectors import displaced, sizes
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.modules import recompute
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, DataHolderError
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder
+from fleet_tools.baselines.merging.queries.traffic import DataHolderError
 from fleet_tools.baselines.merging.robust import rule_of
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError

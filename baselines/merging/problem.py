@@ -18,7 +18,8 @@ from fleet_tools.baselines.merging.errors import MergeError, ModelMismatchError
 from fleet_tools.baselines.merging.modules import copied, load_tensors, misfits, uncompiled
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.gate import RowGate
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, Traffic
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder
+from fleet_tools.baselines.merging.queries.traffic import Traffic
 from fleet_tools.baselines.merging.symmetry.group import Permutation, PermutationGroup
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry, require_alike
 

@@ -10,8 +10,9 @@ from fleet_tools.baselines.merging.average import average, flatten
 from fleet_tools.baselines.merging.barrier import Measure, loss_barrier
 from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.queries.query import LossQuery
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 

@@ -32,7 +32,7 @@ from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.rebasin import align
 from fleet_tools.baselines.merging.moments.measurement import Moments, combine
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.errors import UnknownNameError

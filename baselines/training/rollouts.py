@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import TypedDict  # pydantic reads typing's from Python 3.12 on
 
@@ -189,7 +189,7 @@ def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "Rec
         FleetToolsError: They cannot be made here.
     """
     envs: dict[str, RecordedEnv] = {}
-    others = {} if blueprint.reader is None else blueprint.env_kwargs
+    others: dict[str, Any] = {} if blueprint.reader is None else blueprint.env_kwargs
     for header in headers:
         if header.task.name not in envs:
             envs[header.task.name] = env = header.make_env(**others)

@@ -7,8 +7,8 @@ from fleet_tools.baselines.merging.methods.needs import required
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Moments, solve
 from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
 
 _RIDGE = 1e-3

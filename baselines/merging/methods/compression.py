@@ -31,8 +31,8 @@ from fleet_tools.baselines.merging.methods.widths import Place, ResultForm, numb
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target, solve
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.axes import Axis
 from fleet_tools.baselines.merging.symmetry.table import State
 

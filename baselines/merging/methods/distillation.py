@@ -35,8 +35,8 @@ from fleet_tools.baselines.merging.moments.gate import RowGate
 from fleet_tools.baselines.merging.moments.mixture import StateMixture
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolderError, TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MAX_COMPONENTS, MixtureQuery
+from fleet_tools.baselines.merging.queries.traffic import DataHolderError, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
 
 _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {

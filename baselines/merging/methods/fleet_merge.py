@@ -34,12 +34,9 @@ from fleet_tools.baselines.merging.methods.needs import require
 from fleet_tools.baselines.merging.methods.rebasin import match_models, require_start
 from fleet_tools.baselines.merging.methods.seeded_draws import content_order, reordered
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import (
-    AT_ONCE,
-    DataHolder,
-    TrafficMeter,
-)
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.merging.queries.query import LossQuery
+from fleet_tools.baselines.merging.queries.traffic import AT_ONCE, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 

@@ -17,7 +17,7 @@ from fleet_tools.baselines.merging.methods.seeded_draws import (
     reordered,
 )
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import Traffic
+from fleet_tools.baselines.merging.queries.traffic import Traffic
 from fleet_tools.baselines.merging.symmetry.table import State
 
 ALIGNMENTS = ("none", "weights")

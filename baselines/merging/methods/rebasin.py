@@ -29,8 +29,9 @@ from fleet_tools.baselines.merging.matching.soft_descent import Descent, Gradien
 from fleet_tools.baselines.merging.matching.weights import match_weights
 from fleet_tools.baselines.merging.methods.needs import require, require_moments
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, TrafficMeter
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.merging.queries.query import MomentQuery
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.group import Permutation
 from fleet_tools.baselines.merging.symmetry.table import State
 

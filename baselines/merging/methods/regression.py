@@ -17,8 +17,8 @@ from fleet_tools.baselines.merging.methods.rebasin import align
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.measurement import Moments, Target, combine, solve
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.robust import robust_moments, robust_state
 from fleet_tools.baselines.merging.symmetry.table import State
 

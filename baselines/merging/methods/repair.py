@@ -15,8 +15,8 @@ from fleet_tools.baselines.merging.modules import (
 )
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
 
 Statistics = tuple[torch.Tensor, torch.Tensor]

@@ -14,8 +14,8 @@ import torch
 from fleet_tools.baselines.merging.average import floating_tensors
 from fleet_tools.baselines.merging.methods.needs import require
 from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.query import LossQuery
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
 
 

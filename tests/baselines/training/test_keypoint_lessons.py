@@ -12,15 +12,22 @@ from support.collected import ONE_PAIR, options
 
 from fleet_tools import collect
 from fleet_tools.baselines import attach_reader, train
-from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import policy_config, read_policy_config
+from fleet_tools.baselines.policies.layout import LayoutError
+from fleet_tools.baselines.policies.policy import NetworkPolicy
+from fleet_tools.baselines.policies.reader import attached
 from fleet_tools.baselines.policies.reading import NAMES
 from fleet_tools.baselines.training.config import SymmetryOption
+from fleet_tools.baselines.training.demonstrations import blueprint_of
 from fleet_tools.baselines.training.lessons import keypoint_reading
+from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.policies.sources import find_policy
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.splits import VALIDATION
 
 SEEN = ("cloud_size=[12,10]", "camera_size=[80,60]")
 SMALL = [
@@ -106,6 +113,27 @@ def test_a_reader_is_trained_and_resumed_and_acts_with_a_policy(data, tmp_path, 
         observation, *_ = env.step(acting.act(observation))
     env.close()
     assert load_checkpoint(seeing).blueprint.with_memory
+
+
+def test_policies_on_keypoints_are_judged_behind_a_reader(data, tmp_path):
+    """As fleets with a `reader` are: the same end as of the attached policy in an environment."""
+    reading = lesson(data).blueprint
+    eyes = Checkpoint(reading, reading.create(0).state_dict())
+    save_checkpoint(tmp_path / "reader.safetensors", eyes)
+    samples = Samples(data[:1], observations=[*NAMES, "end_effector_pose"])
+    of_policy = blueprint_of(policy_config("elman"), samples)
+    policy = Checkpoint(of_policy, of_policy.create(0).state_dict())
+    reader = str(tmp_path / "reader.safetensors")
+    measure = make_success_measure(data[:1], 1, of_policy, first=3, reader=reader)
+    found = measure(policy)
+    seeing = attached(policy, eyes)
+    env = EnvSpec.of("hammer", **seeing.blueprint.env_kwargs).make_tool_use()
+    alone = rollout(env, NetworkPolicy(seeing), seed=VALIDATION[3])
+    env.close()
+    assert found is not None and found["hammer"]["outcomes"] == {alone.outcome: 1}
+    save_checkpoint(tmp_path / "reader.safetensors", policy)
+    with pytest.raises(LayoutError, match="checkpoint is a policy's"):
+        make_success_measure(data[:1], 1, of_policy, reader=reader)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.partition import block_diagonal
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolderError
+from fleet_tools.baselines.merging.queries.traffic import DataHolderError
 
 ENSEMBLES = ("ensemble", "density_gate", "gated_refit", "concatenation", "partition")
 KINDS = sorted(WIDE)

@@ -19,7 +19,7 @@ from fleet_tools.baselines.merging.methods import fleet_merge as fleet_merge_mod
 from fleet_tools.baselines.merging.methods.fleet_merge import LISTING, fleet_merge
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 
 
 @pytest.mark.parametrize("kind", WIDE)

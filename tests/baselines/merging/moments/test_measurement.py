@@ -27,8 +27,8 @@ from fleet_tools.baselines.merging.moments.measurement import (
     solve,
 )
 from fleet_tools.baselines.merging.moments.rows import input_rows
-from fleet_tools.baselines.merging.queries.data_holder import TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MomentQuery, checked_moments
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.queries.wire import decode, encode, size
 
 MLP = WIDE["mlp"]

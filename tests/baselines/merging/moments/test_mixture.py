@@ -1,6 +1,7 @@
 """Mixtures of consecutive states: what is drawn from them, and who gives and takes them."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from support.merging_cases import WIDE, make_data_holder
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.moments.mixture import LIMIT, StateMixture, measure_mixture
 from fleet_tools.baselines.merging.queries import wire
-from fleet_tools.baselines.merging.queries.data_holder import DataHolderError, TrafficMeter
 from fleet_tools.baselines.merging.queries.query import MixtureQuery
+from fleet_tools.baselines.merging.queries.traffic import DataHolderError, TrafficMeter
 
 A = torch.tensor([[0.9, 0.3, 0.0], [-0.3, 0.9, 0.0], [0.0, 0.0, 0.5]], dtype=torch.float64)
 OFFSET = torch.tensor([0.1, 0.0, 1.0], dtype=torch.float64)
@@ -121,7 +122,7 @@ def test_as_many_axes_as_numbers_are_the_numbers(rank):
     assert one.axes is None and torch.equal(one.covariances, whole.covariances)
 
 
-AXES = measure_mixture(linear_episodes(9), 4, 0, rank=2)
+AXES: Any = measure_mixture(linear_episodes(9), 4, 0, rank=2)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ torch = pytest.importorskip("torch")
 from support.merging_cases import WIDE, make_data_holder
 
 from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.data_holder import (
-    LocalDataHolder,
-    TrafficMeter,
-)
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 
 MLP = WIDE["mlp"]
 

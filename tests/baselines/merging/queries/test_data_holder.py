@@ -18,13 +18,9 @@ from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.matching.soft_descent import Descent
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.queries.data_holder import (
-    AT_ONCE,
-    DataHolderError,
-    LocalDataHolder,
-    TrafficMeter,
-)
+from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.queries.query import LossAnswer, LossQuery, MomentQuery
+from fleet_tools.baselines.merging.queries.traffic import AT_ONCE, DataHolderError, TrafficMeter
 from fleet_tools.baselines.merging.queries.wire import QUERY_CODECS, Codec, decode, encode, size
 
 MLP = WIDE["mlp"]

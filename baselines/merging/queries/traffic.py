@@ -1,0 +1,204 @@
+"""Asking data holders: each answer is checked, and what is sent is counted."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.moments.measurement import Moments, combine
+from fleet_tools.baselines.merging.moments.mixture import StateMixture
+from fleet_tools.baselines.merging.queries import wire
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder
+from fleet_tools.baselines.merging.queries.query import (
+    DataAnswer,
+    DataQuery,
+    LossAnswer,
+    LossQuery,
+    MixtureQuery,
+    MomentQuery,
+    checked_loss,
+    checked_mixture,
+    checked_moments,
+)
+from fleet_tools.baselines.merging.symmetry.table import State
+
+AT_ONCE = 16
+"""Number of data holders that are asked at the same time: their answers are in memory."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Traffic between merging and data holders.
+
+    Attributes:
+        calls: Number of queries.
+        bytes_to_robots: Total size of the queries.
+        bytes_from_robots: Total size of the answers.
+    """
+
+    calls: int = 0
+    bytes_to_robots: int = 0
+    bytes_from_robots: int = 0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        """Returns the sum of two traffics."""
+        return Traffic(
+            self.calls + other.calls,
+            self.bytes_to_robots + other.bytes_to_robots,
+            self.bytes_from_robots + other.bytes_from_robots,
+        )
+
+
+class DataHolderError(MessageError):
+    """A data holder gives no valid answer.
+
+    Attributes:
+        holder: The data holder.
+    """
+
+    def __init__(self, holder: DataHolder, reason: str) -> None:
+        super().__init__(reason)
+        self.holder = holder
+
+
+class DataHolderGroup(Protocol):
+    """Data holders that answer at the same time, such as the robots of a fleet."""
+
+    def answer_all(
+        self, queries: Sequence[tuple[DataHolder, DataQuery]]
+    ) -> tuple[list[DataAnswer], Traffic]:
+        """Returns the answers in the order of the queries, and what was sent.
+
+        Raises:
+            DataHolderError: A data holder does not answer.
+        """
+        ...
+
+
+class TrafficMeter:
+    """Asks data holders, checks each answer, and adds up the traffic.
+
+    Data holders that have a `group`, a `DataHolderGroup`, are asked through it, all at once.
+
+    Attributes:
+        traffic: Traffic so far.
+    """
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+    def ask(
+        self, data_holder: DataHolder, model: State, seed: int | None, gradient: bool = True
+    ) -> LossAnswer:
+        """Asks a data holder for the loss of a model on its data, and for the gradient.
+
+        Args:
+            data_holder: The data holder.
+            model: The model.
+            seed: Seed of the data holder's draw; None requests all its data.
+            gradient: Whether to request the gradient.
+
+        Raises:
+            DataHolderError: It answers something else.
+        """
+        return next(self.ask_losses([data_holder], [LossQuery(model, seed, gradient)]))
+
+    def ask_losses(
+        self, data_holders: Sequence[DataHolder], queries: Sequence[LossQuery]
+    ) -> Iterator[LossAnswer]:
+        """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask`."""
+        return self._answers(data_holders, queries, checked_loss)
+
+    def ask_moments(
+        self, data_holder: DataHolder, query: MomentQuery, maps: Sequence[AffineMap]
+    ) -> dict[str, Moments]:
+        """Asks a data holder for moments.
+
+        Args:
+            data_holder: The data holder.
+            query: The query.
+            maps: The affine maps of the model.
+
+        Raises:
+            DataHolderError: It answers something else.
+        """
+        return next(self.ask_all_moments([data_holder], [query], maps))
+
+    def ask_all_moments(
+        self,
+        data_holders: Sequence[DataHolder],
+        queries: Sequence[MomentQuery],
+        maps: Sequence[AffineMap],
+    ) -> Iterator[dict[str, Moments]]:
+        """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask_moments`."""
+        return self._answers(data_holders, queries, partial(checked_moments, maps=maps))
+
+    def ask_pooled(
+        self,
+        data_holders: Sequence[DataHolder],
+        query: MomentQuery,
+        maps: Sequence[AffineMap],
+        shares: Sequence[float],
+    ) -> dict[str, Moments]:
+        """Asks all data holders the same, and returns the moments of their pooled data, by map.
+
+        Args:
+            data_holders: The data holders.
+            query: The query.
+            maps: The affine maps of the model.
+            shares: Weight of each data holder's moments; 1 in all.
+
+        Raises:
+            DataHolderError: One answers something else.
+        """
+        pooled: dict[str, Moments] = {}
+        queries = [query] * len(data_holders)
+        answers = self.ask_all_moments(data_holders, queries, maps)
+        for answer, share in zip(answers, shares, strict=True):
+            for name, each in answer.items():  # the sums alone are in memory
+                sums, weights = ([pooled[name]], [1.0]) if name in pooled else ([], [])
+                pooled[name] = combine([*sums, each], [*weights, share])
+        return pooled
+
+    def ask_mixtures(
+        self, data_holders: Sequence[DataHolder], queries: Sequence[MixtureQuery]
+    ) -> Iterator[StateMixture]:
+        """Asks data holders, `AT_ONCE` at the same time, for mixtures of their states.
+
+        Raises:
+            DataHolderError: One answers something else.
+        """
+        return self._answers(data_holders, queries, checked_mixture)
+
+    def _answers(
+        self,
+        data_holders: Sequence[DataHolder],
+        queries: Sequence[Any],
+        check: Callable[[object, Any], Any],
+    ) -> Iterator[Any]:
+        pairs = list(zip(data_holders, queries, strict=True))
+        groups = {getattr(holder, "group", None) for holder in data_holders}
+        group = groups.pop() if len(groups) == 1 else None
+        for begin in range(0, len(pairs), AT_ONCE):
+            asked = pairs[begin : begin + AT_ONCE]
+            if group is not None:
+                answers, traffic = group.answer_all(asked)
+                self.traffic += traffic
+                for each, answer in zip(asked, answers, strict=True):
+                    yield _checked(check, answer, *each)
+                continue
+            for holder, query in asked:
+                answer = _checked(check, holder.answer(query), holder, query)
+                self.traffic += Traffic(1, wire.size(query), wire.size(answer))
+                yield answer
+
+
+def _checked(
+    check: Callable[[object, Any], Any], answer: object, holder: DataHolder, query: DataQuery
+) -> Any:
+    try:
+        return check(answer, query)
+    except MessageError as error:
+        raise DataHolderError(holder, str(error)) from None
