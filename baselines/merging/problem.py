@@ -51,7 +51,8 @@ class MergeProblem:
         example: Arguments of the module, a tuple; one that is given by itself becomes one.
         output: Selects the outputs from what the module returns: what permutations must not change.
         state_size: Number of first inputs of the first affine map that gates read; None for all
-            that come from outside (not a recurrent layer's own state).
+            that come from outside (not a recurrent layer's own state). Of models with encoders, the
+            number of features.
         inputs: Returns a pass over unlabelled inputs, each a tuple of arguments, for
             `distillation`.
         with_memory: Whether models remember what they read before in an episode.

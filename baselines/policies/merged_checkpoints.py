@@ -71,7 +71,7 @@ def checkpoint_problem(
         module=network,
         example=(blueprint.example(),),
         output=_actions,
-        state_size=None if encoders is not None else _state_size(blueprint),
+        state_size=_state_size(blueprint) if encoders is None else _feature_size(blueprint),
         with_memory=blueprint.with_memory,
         arguments_of=_features if encoders is not None else partial(_observations, blueprint),
         encoders=encoders,
@@ -169,6 +169,12 @@ def _actions(outputs: Any) -> torch.Tensor:
 
 def _state_size(blueprint: Blueprint) -> int | None:
     return sum(len(blueprint.scaling.mean[name]) for name in blueprint.names("state")) or None
+
+
+def _feature_size(blueprint: Blueprint) -> int:
+    network: Any = blueprint.create().eval()
+    with torch.no_grad():
+        return network.features(blueprint.example()).shape[-1]
 
 
 def _encoders(blueprint: Blueprint, maps: Sequence[AffineMap]) -> Encoders | None:

@@ -17,10 +17,11 @@ from fleet_tools.baselines.merging.errors import MergeError, MessageError
 from fleet_tools.baselines.merging.methods.common_encoders import with_common_encoders
 from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
+from fleet_tools.baselines.merging.moments.mixture import StateMixture
 from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.queries.query import MixtureQuery
-from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
+from fleet_tools.baselines.merging.queries.traffic import DataHolderError, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.baselines.policies.merged_checkpoints import checkpoint_problem, merged_checkpoint
 from fleet_tools.baselines.policies.network import FEATURES
@@ -133,6 +134,22 @@ def test_who_sees_is_asked_about_a_model_and_who_does_not_is_not():
     blind, own = holder("mlp on state", 0), made("mlp on state").state_dict()
     with pytest.raises(MessageError, match="features of a model"):
         blind.answer(MixtureQuery(3, 1, 5, own))
+
+
+def test_features_of_other_encoders_are_refused_by_their_holder():
+    class Lying:
+        def answer(self, query):
+            honest = holder("mlp on clouds", 0).answer(query)
+            if isinstance(query, MixtureQuery) and isinstance(honest, StateMixture):
+                return replace(honest, axes=torch.ones(5, query.rank))
+            return honest
+
+    liar: Any = Lying()
+    options: Any = {"teacher": "concatenation", "mixtures": 2, "rank": 4}
+    problem = replace(problem_of("mlp on clouds"), data_holders=[liar, holder("mlp on clouds", 1)])
+    with pytest.raises(DataHolderError, match="states of 5 numbers") as error:
+        merge("distillation", problem, **options)
+    assert error.value.holder is liar
 
 
 def test_gates_do_not_teach_who_sees():
