@@ -186,7 +186,15 @@ def bytes_figure(results: Mapping[str, Stored]) -> Figure:
 
 def memory_figure(results: Mapping[str, Sequence[Stored]]) -> Figure:
     """Returns success rates of the same methods by what policies read and are: a panel by arena."""
-    names = ("least_squares", "partition", "compress", "concatenation", "density_gate", "joint")
+    names = (
+        "least_squares",
+        "partition",
+        "compress",
+        "distillation",
+        "concatenation",
+        "density_gate",
+        "joint",
+    )
     figure = Figure((11.0, 3.4), layout="constrained")
     arenas = ("Fleet-Tools", "Meta-World MT10")
     panels = figure.subplots(1, len(arenas), sharey=True, squeeze=False)[0]
@@ -199,14 +207,14 @@ def memory_figure(results: Mapping[str, Sequence[Stored]]) -> Figure:
             for place, name in enumerate(names):
                 if rate := rows.get(name):
                     errors = [[rate["rate"] - rate["low"]], [rate["high"] - rate["rate"]]]
-                    place += 0.22 * (number - 1)
+                    place += 0.2 * (number - (len(results) - 1) / 2)
                     axes.errorbar(
                         place, rate["rate"], yerr=errors, fmt="o", color=color, markersize=5
                     )
     for title, axes in zip(arenas, panels, strict=True):
         axes.set_title(title, fontsize="medium")
         axes.set_xticks(
-            range(len(names)), [name.replace("_", "\n") for name in names], fontsize="small"
+            range(len(names)), [name.replace("_", "\n") for name in names], fontsize="x-small"
         )
         axes.set_ylim(-0.03, 1.03)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))

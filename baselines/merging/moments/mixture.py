@@ -198,7 +198,7 @@ def _along_axes(
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Returns coordinates of states along their principal axes, and the axes.
 
-    Numbers count by their standard deviations, and the axes are those of second moments about 0.
+    Numbers count by their standard deviations, and second moments are about 0.
     """
     rows = torch.cat(list(episodes))
     spread = rows.std(0, correction=0)

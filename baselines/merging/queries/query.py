@@ -119,7 +119,7 @@ class MixtureQuery:
         """Checks the numbers.
 
         Raises:
-            MessageError: They are not those of any mixture.
+            MessageError: No mixture has them.
         """
         if not 1 <= self.components <= MAX_COMPONENTS or min(self.seed, self.rank) < 0:
             raise MessageError(
