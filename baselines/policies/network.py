@@ -15,8 +15,9 @@ from fleet_tools.baselines.policies.encoders import Encoder
 from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
 from fleet_tools.baselines.policies.layout import entries_with_masks, numbers_read
 
-FEATURES = "features"
-"""Name by which a network is given features, see `PolicyNetwork.features`, as its only entry."""
+FEATURES = "<features>"
+"""Name by which a network is given what `PolicyNetwork.features` returns, as its only entry; no
+entry of an observation has such a name."""
 
 _MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 """Names of the encoders in state dicts, which checkpoints contain."""
