@@ -100,7 +100,9 @@ def fleet_lines(
             "line requires two. Give a fleet with more `robots`, or a larger `participation`."
         )
     first, count = scenes
-    success = make_success_measure(plan.config.data, count, plan.blueprint, first=first)
+    success = make_success_measure(
+        plan.config.data, count, plan.blueprint, first=first, reader=plan.config.reader
+    )
     of_fleet = {"fleet": folder.name, "data": plan.content_digest, "first_scene": first}
     run = {**of_fleet, "scenes": count}
 

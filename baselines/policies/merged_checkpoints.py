@@ -16,7 +16,7 @@ from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig
-from fleet_tools.baselines.policies.network import FEATURES
+from fleet_tools.baselines.policies.network import ENCODER_MODULES, FEATURES
 
 _GATED = ("density_gate", "gated_refit")
 
@@ -45,8 +45,8 @@ def checkpoint_problem(
         method: The method, for what cannot be merged by it.
 
     Raises:
-        MergeError: The policies have encoders, and the method weighs them by the states they read;
-            or they are gated, and themselves made of several.
+        MergeError: The policies have encoders, and the method weighs them by the states they read,
+            or draws features of others; or they are gated, and themselves made of several.
         FleetToolsError: See `MergeProblem`.
     """
     if method in _GATED and blueprint.config.encoders:
@@ -54,13 +54,18 @@ def checkpoint_problem(
             f"{method} weighs policies by the states that they read, and these have encoders. "
             "Choose concatenation, which does not ask what they read."
         )
-    network = blueprint.create().eval()
-    wide = _side_by_side(blueprint, len(models)) if method == "partition" else None
-    has_norms = any(map(keeps_statistics, network.modules()))
+    symmetry, network = blueprint.symmetry(), blueprint.create().eval()
     maps = blueprint.affine_maps()
     encoders = _encoders(blueprint, maps)
+    if method == "distillation" and encoders is None and blueprint.config.encoders:
+        raise MergeError(
+            "distillation knows the encoders of this package's policies, and neither classes of a "
+            "user's own nor readers of keypoints. Choose concatenation."
+        )
+    wide = _side_by_side(blueprint, len(models)) if method == "partition" else None
+    has_norms = any(map(keeps_statistics, network.modules()))
     return MergeProblem(
-        blueprint.symmetry(),
+        symmetry,
         models,
         averaging_weights,
         data_holders,
@@ -71,7 +76,7 @@ def checkpoint_problem(
         module=network,
         example=(blueprint.example(),),
         output=_actions,
-        state_size=_state_size(blueprint) if encoders is None else _feature_size(blueprint),
+        state_size=_state_size(blueprint, network if encoders is not None else None),
         with_memory=blueprint.with_memory,
         arguments_of=_features if encoders is not None else partial(_observations, blueprint),
         encoders=encoders,
@@ -167,25 +172,21 @@ def _actions(outputs: Any) -> torch.Tensor:
     return outputs[0]  # without the hidden state
 
 
-def _state_size(blueprint: Blueprint) -> int | None:
+def _state_size(blueprint: Blueprint, encoding: Any) -> int | None:
+    """Returns the number of numbers of a state, or of features of a network with encoders."""
+    if encoding is not None:
+        with torch.no_grad():
+            return encoding.features(blueprint.example()).shape[-1]
     return sum(len(blueprint.scaling.mean[name]) for name in blueprint.names("state")) or None
-
-
-def _feature_size(blueprint: Blueprint) -> int:
-    network: Any = blueprint.create().eval()
-    with torch.no_grad():
-        return network.features(blueprint.example()).shape[-1]
 
 
 def _encoders(blueprint: Blueprint, maps: Sequence[AffineMap]) -> Encoders | None:
     """Returns a policy's encoders; None if it has none, or a body whose maps are not known."""
     if not blueprint.config.encoders or blueprint.config.own_classes or blueprint.reading:
         return None
-    parameters = tuple(
-        name
-        for name in blueprint.create_empty().state_dict()
-        if name.startswith(("clouds.", "images."))
-    )
+    prefixes = tuple(f"{module}." for module in ENCODER_MODULES.values())
+    names = blueprint.create_empty().state_dict()
+    parameters = tuple(name for name in names if name.startswith(prefixes))
     return Encoders(parameters, next(each.name for each in maps if each.name.startswith("body.")))
 
 

@@ -19,7 +19,7 @@ FEATURES = "<features>"
 """Name by which a network is given what `PolicyNetwork.features` returns, as its only entry; no
 entry of an observation has such a name."""
 
-_MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
+ENCODER_MODULES: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 """Names of the encoders in state dicts, which checkpoints contain."""
 
 
@@ -64,7 +64,7 @@ class PolicyNetwork(nn.Module):
         inputs = len(mean)
         self._encodings: list[_Encoding] = []
         for kind, config in blueprint.config.encoders.items():
-            encoding = _Encoding(_MODULES[kind], config.create(), blueprint.names(kind))
+            encoding = _Encoding(ENCODER_MODULES[kind], config.create(), blueprint.names(kind))
             self.add_module(encoding.module, encoding.encoder)
             self._encodings.append(encoding)
             inputs += len(encoding.entries) * encoding.encoder.width

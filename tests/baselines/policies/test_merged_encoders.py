@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from support.policy_cases import BLUEPRINTS, made, observations
+from support.policy_cases import ACTION, BLUEPRINTS, BODIES, CLOUD, made, observations
 
 from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
@@ -23,8 +23,12 @@ from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.queries.query import MixtureQuery
 from fleet_tools.baselines.merging.queries.traffic import DataHolderError, TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.merged_checkpoints import checkpoint_problem, merged_checkpoint
 from fleet_tools.baselines.policies.network import FEATURES
+from fleet_tools.baselines.policies.part_configs import OwnClassConfig
+from fleet_tools.utils.imports import TRUSTED_MODULES
 
 EPISODES, STEPS = 12, 9
 SEEING = ["mlp on clouds", "elman on clouds", "gru on clouds", "transformer on clouds"]
@@ -150,6 +154,19 @@ def test_features_of_other_encoders_are_refused_by_their_holder():
     with pytest.raises(DataHolderError, match="states of 5 numbers") as error:
         merge("distillation", problem, **options)
     assert error.value.holder is liar
+
+
+def test_ensembles_and_own_classes_that_see_are_refused_with_a_reason(monkeypatch):
+    blueprint = BLUEPRINTS["mlp on clouds"]
+    several = merged_checkpoint(blueprint, merge("ensemble", problem_of("mlp on clouds")))
+    with pytest.raises(MergeError, match="gate"):
+        checkpoint_problem(several.blueprint, [several.weights] * 2)
+    monkeypatch.setenv(TRUSTED_MODULES, "support.own_parts")
+    encoder = OwnClassConfig(name="support.own_parts:MeanOfPoints", arguments={"width": 5})
+    own = Blueprint.of(PolicyConfig(body=BODIES["mlp"], clouds=encoder), CLOUD, ACTION)
+    models = [own.create(seed).state_dict() for seed in range(2)]
+    with pytest.raises(MergeError, match="classes of a user's own"):
+        checkpoint_problem(own, models, method="distillation")
 
 
 def test_gates_do_not_teach_who_sees():
