@@ -23,7 +23,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.exchange import RobotSummary
@@ -45,12 +45,14 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import (
     Checkpoint,
     CheckpointError,
+    load_checkpoint,
     require_weights,
     save_checkpoint,
 )
 from fleet_tools.baselines.training.run import packages
 from fleet_tools.baselines.training.state import Tensors, TrainingError
-from fleet_tools.config.values import parse
+from fleet_tools.config.values import STORED_IF_SET, parse
+from fleet_tools.dataset.stored_episode import file_digest
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.record_folder import Document
 from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
@@ -77,6 +79,7 @@ class FleetRunSpec(Document):
         version: `VERSION`.
         config: Configuration of the fleet.
         content_digest: Hash of all episodes of the datasets.
+        reader_digest: Hash of the file of the configuration's reader; None if it has none.
         blueprint: Blueprint of all policies.
         packages: Versions of the packages on which the bits of the result depend.
     """
@@ -84,15 +87,24 @@ class FleetRunSpec(Document):
     version: Literal[1] = VERSION
     config: FleetConfig
     content_digest: str
+    reader_digest: Annotated[str | None, STORED_IF_SET] = None
     blueprint: Blueprint
     packages: dict[str, str]
 
     @classmethod
     def of(cls, plan: FleetPlan) -> Self:
-        """Describes the run of a fleet on this machine."""
+        """Describes the run of a fleet on this machine.
+
+        Raises:
+            CheckpointError: The reader cannot be read.
+        """
+        reader = plan.config.reader
+        if reader is not None:
+            load_checkpoint(reader)
         return cls(
             config=plan.config,
             content_digest=plan.content_digest,
+            reader_digest=None if reader is None else file_digest(Path(reader)),
             blueprint=plan.blueprint,
             packages=packages(),
         )

@@ -1,6 +1,7 @@
 """`python -m fleet_tools.baselines.fleet` runs a fleet, and refuses what it cannot run."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,21 @@ def test_what_cannot_be_run_is_refused_before_anything_is_written(
     assert main(arguments(data, output, **changes)) == 2
     assert message in capsys.readouterr().err
     assert not output.exists()
+
+
+def test_a_fleet_goes_on_with_the_reader_that_it_began_with(
+    data: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, output = tmp_path / "reader.safetensors", tmp_path / "fleet"
+    given = arguments(data, output, merge_every=None, reader=str(reader))
+    assert main(given) == 2  # there is none
+    assert "reader.safetensors" in capsys.readouterr().err and not output.exists()
+    shutil.copy(whole / "merged.safetensors", reader)
+    assert main(given) == 0 and main(given) == 0
+    before = content(output)
+    shutil.copy(whole / "robots" / "0.safetensors", reader)  # another file of this name
+    assert main(given) == 2
+    assert "reader_digest is" in capsys.readouterr().err and content(output) == before
 
 
 def test_an_unknown_reference_is_refused(
