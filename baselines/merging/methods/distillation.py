@@ -16,9 +16,11 @@ from fleet_tools.baselines.merging.methods.ensembles import (
     concatenation,
     density_gate,
     gated_refit,
+    require_head,
 )
 from fleet_tools.baselines.merging.methods.needs import required
 from fleet_tools.baselines.merging.methods.rebasin import match_models
+from fleet_tools.baselines.merging.methods.regression import fitted
 from fleet_tools.baselines.merging.methods.seeded_draws import (
     content_order,
     content_seed,
@@ -32,6 +34,7 @@ from fleet_tools.baselines.merging.modules import (
     uncompiled,
 )
 from fleet_tools.baselines.merging.moments.gate import RowGate
+from fleet_tools.baselines.merging.moments.measurement import combine
 from fleet_tools.baselines.merging.moments.mixture import StateMixture
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
@@ -63,6 +66,7 @@ def distillation(
     steps: int = 1000,
     rate: float = 1e-3,
     batch: int = 256,
+    refit: float = 0.0,
 ) -> MergeResult:
     """Trains a merge of the models to act as an ensemble of them, by squared errors.
 
@@ -87,6 +91,8 @@ def distillation(
         steps: Number of steps.
         rate: Learning rate of the first step.
         batch: Number of drawn states in a step; inputs are taken batch by batch as they are given.
+        refit: Ridge with which the student's last layer is fitted to the data holders' labels at
+            last, see `head_refit`; 0 for no such fit.
 
     Raises:
         MergeError: `teacher` or `start` is unknown, the module is missing, or there are no inputs
@@ -104,18 +110,22 @@ def distillation(
     if (
         min(states, batch, rank, steps + 1) < 1
         or not 0 < rate < math.inf
+        or not 0 <= refit < math.inf
         or not 0 <= mixtures <= MAX_COMPONENTS
     ):
         raise MergeError(
             f"{states} states of {mixtures} Gaussians along {rank} axes in batches of {batch}, "
-            f"{steps} steps and the rate {rate} train nothing. Give at least one state and axis, "
-            f"batches of at least 1, a rate above 0, and at most {MAX_COMPONENTS} Gaussians."
+            f"{steps} steps, the rate {rate} and the ridge {refit} train nothing. Give at least "
+            "one state and axis, batches of at least 1, a rate above 0, a ridge of at least 0, and "
+            f"at most {MAX_COMPONENTS} Gaussians."
         )
     if problem.encoders is not None and teacher in ("density_gate", "gated_refit"):
         raise MergeError(
             f"{teacher} weighs policies by the states that they read, and these have encoders. "
             "Give the teacher concatenation, with `mixtures`."
         )
+    if refit:
+        require_head(problem)
     module: torch.nn.Module = required(problem, "module")
     order = content_order(problem.models)
     problem = reordered(problem, order)
@@ -137,6 +147,9 @@ def distillation(
     _train(problem, student, pairs, steps, rate)
     own = tuple(first.permutations[position] for position in np.argsort(order))
     state = {name: tensor.detach().clone() for name, tensor in tensors_of(student).items()}
+    if refit:
+        last = problem.affine_maps[-1]
+        state = fitted(problem, last, state, "labels", (), refit, meter, combine)
     return MergeResult.network(state, own, taught.traffic + first.traffic + meter.traffic)
 
 

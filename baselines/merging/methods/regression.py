@@ -160,9 +160,9 @@ def least_squares(
     pool = partial(robust_moments, rule=rule, byzantine=byzantine)
     *hidden, last = problem.affine_maps
     for each in hidden:
-        merged = _fitted(problem, each, merged, "outputs", models, ridge, meter, pool)
+        merged = fitted(problem, each, merged, "outputs", models, ridge, meter, pool)
     target: Target = "labels" if labels else "outputs"
-    merged = _fitted(problem, last, merged, target, models, ridge, meter, pool)
+    merged = fitted(problem, last, merged, target, models, ridge, meter, pool)
     return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
@@ -200,7 +200,7 @@ def head_refit(
     begin = robust_state(problem, permutations, rule, byzantine) if base is None else base
     pool = partial(robust_moments, rule=rule, byzantine=byzantine)
     last = problem.affine_maps[-1]
-    merged = _fitted(problem, last, begin, "labels", (), ridge, meter, pool)
+    merged = fitted(problem, last, begin, "labels", (), ridge, meter, pool)
     return MergeResult.network(merged, permutations, meter.traffic)
 
 
@@ -210,7 +210,7 @@ def _own_outputs(G: torch.Tensor, each: AffineMap, model: State, off_diagonal: f
     return Moments(G, G @ each.matrix(model))
 
 
-def _fitted(
+def fitted(
     problem: MergeProblem,
     each: AffineMap,
     merged: State,
@@ -220,7 +220,18 @@ def _fitted(
     meter: TrafficMeter,
     pool: Pool,
 ) -> dict[str, torch.Tensor]:
-    """Returns the merged model with one map fitted on the data of all holders."""
+    """Returns the merged model with one map fitted on the data of all holders.
+
+    Args:
+        problem: The models, whose data holders are asked.
+        each: The map.
+        merged: The merged model, in which the map's inputs are measured.
+        target: What the map is to return, see `MomentQuery`.
+        teachers: Models whose outputs the holders take, one each; none takes the merged model's.
+        ridge: Weight of the former matrix, relative to the mean square of the inputs.
+        meter: Counts the messages.
+        pool: Makes one of all robots' moments.
+    """
     queries = [
         MomentQuery(merged, (each.name,), target, teacher)
         for teacher in teachers or [None] * len(problem.models)

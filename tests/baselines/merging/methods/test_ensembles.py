@@ -46,6 +46,11 @@ def problem_of(kind: str, count: int = 3, same: bool = False, **fields) -> Merge
 
 
 @torch.no_grad()
+def labels_of(kind: str, robot: int) -> torch.Tensor:
+    return WIDE[kind].build(10 + robot).eval()(inputs_of(WIDE[kind], robot))
+
+
+@torch.no_grad()
 def computed(result: MergeResult, inputs: torch.Tensor) -> torch.Tensor:
     return result.model(inputs)
 
@@ -232,6 +237,38 @@ def test_a_student_learns_from_mixtures_what_its_teacher_does_whatever_the_order
     assert after < 0.7 * before
     once = merge("distillation", problem, **{**options, "steps": 0})
     assert once.traffic == result.traffic
+
+
+@pytest.mark.parametrize("kind", ["mlp", "gru"])
+def test_a_student_whose_last_layer_is_refitted_has_the_least_loss_that_this_layer_allows(kind):
+    problem = problem_of(
+        kind,
+        with_memory=kind == "gru",
+        inputs=lambda: [(inputs_of(WIDE[kind], robot),) for robot in range(3)],
+    )
+    options: Any = {"teacher": "concatenation", "steps": 100}
+    before = merge("distillation", problem, **options)
+    after = merge("distillation", problem, **options, refit=1e-9)
+    last = problem.affine_maps[-1].name
+    changed = {name for name, each in after.state.items() if not each.equal(before.state[name])}
+    assert (
+        changed == {f"{last}.weight", f"{last}.bias"} and after.traffic.calls > before.traffic.calls
+    )
+    module = WIDE[kind].build(0).eval()
+    module.load_state_dict(after.state)
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    head = module.get_submodule(last).requires_grad_(True)
+    loss = torch.stack(
+        [
+            (module(inputs_of(WIDE[kind], robot)) - labels_of(kind, robot)).square().mean()
+            for robot in range(3)
+        ]
+    ).mean()
+    gradients = torch.autograd.grad(loss, list(head.parameters()))
+    assert max(float(each.abs().max()) for each in gradients) < 1e-4
+    with pytest.raises(MergeError, match="at least 0"):
+        merge("distillation", problem, refit=-1.0)
 
 
 def test_mixtures_of_other_states_are_refused_by_their_holder():
