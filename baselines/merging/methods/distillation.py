@@ -91,8 +91,8 @@ def distillation(
         steps: Number of steps.
         rate: Learning rate of the first step.
         batch: Number of drawn states in a step; inputs are taken batch by batch as they are given.
-        refit: Ridge with which the student's last layer is fitted to the data holders' labels at
-            last, see `head_refit`; 0 for no such fit.
+        refit: Ridge with which the student's last layer is fitted to the data holders' labels in
+            the end, see `head_refit`; 0 for no such fit.
 
     Raises:
         MergeError: `teacher` or `start` is unknown, the module is missing, or there are no inputs
