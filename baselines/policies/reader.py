@@ -13,11 +13,15 @@ from fleet_tools.baselines.policies.bodies import Hidden
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.encoders import part_means
 from fleet_tools.baselines.policies.gated import GatedNetwork
+from fleet_tools.baselines.policies.held_tool import HeldTool
 from fleet_tools.baselines.policies.layout import LayoutError
 from fleet_tools.baselines.policies.network import PolicyNetwork
-from fleet_tools.baselines.policies.reading import CLOUD, NAMES, Reading
+from fleet_tools.baselines.policies.reading import CLOUD, HAND, NAMES, Reading
 from fleet_tools.config.values import parse
 from fleet_tools.envs.array_spec import layout_differences
+
+_MEMORY = 2 + len(HeldTool._fields)
+"""Number of tensors that a reading network remembers beside its policy's."""
 
 
 class KeypointReader(PolicyNetwork):
@@ -52,7 +56,8 @@ class ReadingNetwork(nn.Module):
     """A reader of keypoints, and a policy that acts on what it reads.
 
     Its hidden state has, before the policy's, the sum of the numbers for the tasks since the
-    beginning of the episode, by which it decides for one, and the angles of parts with a symmetry.
+    beginning of the episode, by which it decides for one; the angles of parts with a symmetry; and
+    the entries of a `HeldTool`, by which the tool is put where the hand holds it.
 
     Args:
         reader: Network of the reader.
@@ -70,7 +75,7 @@ class ReadingNetwork(nn.Module):
         *noisy: torch.Tensor,
     ) -> tuple[torch.Tensor, Hidden]:
         """Computes chunks of actions; see `PolicyNetwork.forward`."""
-        memory, state = (None, None) if hidden is None else (hidden[:2], hidden[2:])
+        memory, state = (None, None) if hidden is None else (hidden[:_MEMORY], hidden[_MEMORY:])
         keypoints, memory = self.read(observations, memory)
         actions, state = self.policy({**observations, **keypoints}, state, *noisy)
         return actions, (*memory, *state)
@@ -89,23 +94,30 @@ class ReadingNetwork(nn.Module):
         """
         answers, _ = self.reader(observations)
         numbers = answers.detach().float().cpu().numpy()
+        X_WE = observations[HAND].double().cpu().numpy()
         batch, steps, _ = numbers.shape
-        scores, angles = (
-            (np.zeros((batch, len(self._reading.tasks))), None)
-            if memory is None
-            else (each.cpu().numpy() for each in memory)
-        )
-        followed = np.zeros((batch, 2)) if angles is None else angles.copy()
+        scores, followed, held = np.zeros((batch, len(self._reading.tasks))), None, None
+        if memory is not None:
+            scores, followed, *entries = (each.cpu().numpy() for each in memory)
+            held = HeldTool(*entries)
         read = np.zeros((batch, steps, 2, self._reading.rows, 4), np.float32)
         for step in range(steps):
             scores = scores + numbers[:, step, self._reading.coordinates + 8 :]
+            angles = np.zeros((batch, 2))
             for row in range(batch):
-                former = None if memory is None and step == 0 else followed[row]
-                read[row, step], followed[row] = self._reading.keypoints(
+                former = None if followed is None else followed[row]
+                read[row, step], angles[row] = self._reading.keypoints(
                     numbers[row, step], int(scores[row].argmax()), former
                 )
+            tool, followed = read[:, step, 0], angles
+            shown = tool[..., :3].astype(float)
+            held = held or HeldTool.begin(shown, X_WE[:, step])
+            points, held = held.follow(shown, X_WE[:, step])
+            tool[..., :3] = tool[..., 3:] * points
         given = torch.from_numpy(read).to(answers.device)
-        kept = tuple(torch.from_numpy(each).to(answers.device) for each in (scores, followed))
+        kept = tuple(
+            torch.from_numpy(each).to(answers.device) for each in (scores, followed, *held)
+        )
         return {name: given[:, :, number] for number, name in enumerate(NAMES)}, kept
 
     def symmetry(self) -> Symmetry:
@@ -156,6 +168,11 @@ def behind(policy: Blueprint, reader: Blueprint) -> Blueprint:
             f"Train it with obs_mode=multitask_state, keypoint_rows={reader.reading.rows}."
         )
     others = {name: each for name, each in policy.observation.items() if name not in NAMES}
+    if HAND not in others:
+        raise LayoutError(
+            f"The policy does not observe {HAND}, by which a tool that delayed cameras show is put "
+            f"into the hand. It observes {', '.join(policy.observation)}: train it on {HAND}, too."
+        )
     observation = dict(sorted({**others, **reader.observation}.items()))
     update = {"observation": observation, "env_kwargs": reader.env_kwargs, "reader": reader}
     return parse(Blueprint, {**dict(policy), **update}, "The blueprint of the policy")

@@ -19,6 +19,8 @@ NAMES: tuple[str, str] = ("tool_keypoints", "object_keypoints")
 """Entries of the observation with the keypoints of the parts, which a reader gives."""
 CLOUD = "point_cloud"
 """Entry of the observation that a reader reads."""
+HAND = "end_effector_pose"
+"""Entry of the observation by which the tool is put where the hand holds it."""
 TURN_WEIGHT = 0.3
 """Factor of numbers that only have to tell cases apart: a named turn, and the task."""
 
@@ -77,7 +79,8 @@ class Reading(Value):
     """The row of numbers that stands for the keypoints of tool and object, and for the task.
 
     First come coordinates of `rows` keypoints of the tool, and of the object, in the end effector's
-    frame, by `unit_m`, before the part is turned. Rows beyond a part's keypoints are the first.
+    frame, by `unit_m`, before the part is turned. Rows beyond a part's keypoints are the first. The
+    tool's are where the cloud shows them, which a delay displaces, see `HeldTool`.
     Then comes (cos a, sin a, cos fold a, sin fold a) of the turn's angle a of each part, zeros
     without a symmetry; and last the task's one-hot. The one-hot, cos a and sin a are multiplied by
     `TURN_WEIGHT`.

@@ -11,9 +11,11 @@ import numpy as np
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.held_tool import in_other_frame
 from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.reading import (
     CLOUD,
+    HAND,
     NAMES,
     PARTS,
     Reading,
@@ -28,6 +30,7 @@ from fleet_tools.baselines.training.demonstrations import (
     split,
 )
 from fleet_tools.baselines.training.distillation import teacher_actions
+from fleet_tools.config.cameras import IDEAL
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
@@ -137,7 +140,7 @@ def keypoint_reading(
             "A reader of keypoints sees one cloud at a time, and gives one row of numbers: choose "
             "--architecture pointnet_mlp, with the linear head and without chunks."
         )
-    samples = Samples(folders, observations=[CLOUD, *NAMES], check=check)
+    samples = Samples(folders, observations=[CLOUD, HAND, *NAMES], check=check)
     reading = _reading(samples, symmetries)
     training, validation = _parts(samples, fraction, seed)
     action = ArraySpec(
@@ -260,8 +263,24 @@ def _targets(reading: Reading, samples: Samples) -> np.ndarray:
     """Returns what is to be read in all steps of samples, (steps, n)."""
     numbers = [task.name for task in reading.tasks]
     tasks = np.repeat([numbers.index(each.task) for each in samples.episodes], samples.lengths)
+    delayed = np.repeat(_delayed(samples.episodes), samples.lengths)
+    delayed[samples.starts] = False  # cameras begin with the present
     targets = [np.zeros((0, reading.size), np.float32)]
     for rows in np.split(np.arange(len(tasks)), range(_ROWS, len(tasks), _ROWS)):
-        observed = samples.read(rows)["observation"]
-        targets.append(reading.targets((observed[NAMES[0]], observed[NAMES[1]]), tasks[rows]))
+        first = max(rows[0] - 1, 0)
+        observed = samples.read(np.arange(first, rows[-1] + 1))["observation"]
+        now, then = rows - first, rows - delayed[rows] - first
+        tool, object = (observed[name][..., :3].astype(float) for name in NAMES)
+        X_WE = observed[HAND].astype(float)
+        shown = in_other_frame(tool[then], X_WE[then], X_WE[now])
+        targets.append(reading.targets((shown, object[now]), tasks[rows]))
     return np.concatenate(targets)
+
+
+def _delayed(episodes: Sequence[StoredEpisode]) -> list[bool]:
+    """Returns whether cameras show the step before, for each of the episodes."""
+    cameras = [
+        (each.header.task, each.header.env_spec.kwargs.get("sensors", IDEAL)) for each in episodes
+    ]
+    sensors = {(task, name): task.content().sensors.named(name) for task, name in set(cameras)}
+    return [(sensor := sensors[each]) is not None and sensor.delay_steps == 1 for each in cameras]

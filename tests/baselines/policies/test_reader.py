@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
+from scipy.spatial.transform import Rotation
 from support.policy_cases import ACTION, BODIES, CLOUD, STATE
 from torch import Tensor, nn
 
@@ -19,8 +20,15 @@ from fleet_tools.baselines.policies.layout import LayoutError, Scaling
 from fleet_tools.baselines.policies.part_configs import MLPConfig, PointNetConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
 from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork, attached, behind
-from fleet_tools.baselines.policies.reading import NAMES, Reading, RotationalSymmetry, TaskReading
+from fleet_tools.baselines.policies.reading import (
+    HAND,
+    NAMES,
+    Reading,
+    RotationalSymmetry,
+    TaskReading,
+)
 from fleet_tools.config.values import parse
+from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.errors import ConfigError
 
 TURNS = RotationalSymmetry(part="object", fold=6, axis=(0, 1), marker=2)
@@ -31,7 +39,9 @@ READING = Reading(
     ),
     rows=3,
 )
-OBSERVED = {"joint_position": STATE["joint_position"], **CLOUD}
+POSE = ArraySpec(kind="state", shape=(3, 4), dtype="float32", unit="m, 1", frame="world")
+OWN = {HAND: POSE, "joint_position": STATE["joint_position"]}
+OBSERVED = {**OWN, **CLOUD}
 
 
 def reader(seed: int = 0) -> Checkpoint:
@@ -47,7 +57,7 @@ def reader(seed: int = 0) -> Checkpoint:
 
 
 def policy(body: str = "elman", **settings) -> Checkpoint:
-    layout = dict.fromkeys(NAMES, READING.layout) | {"joint_position": STATE["joint_position"]}
+    layout = dict.fromkeys(NAMES, READING.layout) | OWN
     config = PolicyConfig(body=BODIES[body], **settings)
     rng = np.random.default_rng(0)
     sizes = {name: int(np.prod(each.shape)) for name, each in layout.items()}
@@ -70,7 +80,10 @@ def seen(batch: int, steps: int, seed: int = 0) -> dict[str, Tensor]:
     clouds = rng.normal(size=(batch, steps, 20, 4)) * 0.1
     clouds[..., 3] = rng.choice([-1, 0, 1], (batch, steps, 20))
     joints = rng.normal(size=(batch, steps, 7))
+    turns = Rotation.random(batch * steps, rng).as_matrix().reshape(batch, steps, 3, 3)
+    X_WE = np.concatenate([turns, rng.normal(size=(batch, steps, 3, 1))], -1)
     return {
+        HAND: torch.tensor(X_WE, dtype=torch.float32),
         "point_cloud": torch.tensor(clouds, dtype=torch.float32),
         "joint_position": torch.tensor(joints, dtype=torch.float32),
     }
@@ -145,6 +158,7 @@ def test_what_is_read_is_what_its_numbers_stand_for():
     made = network(attached(policy(), reader()))
     assert isinstance(made, ReadingNetwork)
     observed = seen(1, 6)
+    observed[HAND][:] = observed[HAND][:, :1].clone()  # the hand rests
     with torch.no_grad():
         numbers = made.reader(observed)[0][0].numpy()
         keypoints, memory = made.read(observed)
@@ -157,6 +171,28 @@ def test_what_is_read_is_what_its_numbers_stand_for():
             np.testing.assert_allclose(keypoints[name][0, t], expected[part], atol=1e-6)
     assert former is not None
     np.testing.assert_allclose(memory[1][0], former)
+
+
+def test_a_tool_in_late_clouds_is_put_where_the_hand_holds_it():
+    """By a reader that gives the means of the parts: the object stays where the cloud shows it."""
+    made = network(attached(policy(), reader()))
+    assert isinstance(made, ReadingNetwork)
+    observed = seen(1, 6)
+    cloud, X_WE = observed["point_cloud"], observed[HAND].double()
+    present = cloud[:, :1].expand_as(cloud).clone()
+    late = present.double()
+    for t in range(1, 6):
+        then, now = X_WE[0, t - 1], X_WE[0, t]
+        world = late[0, t, :, :3] @ then[:, :3].T + then[:, 3]
+        moved = (world - now[:, 3]) @ now[:, :3]
+        late[0, t, :, :3] = torch.where(late[0, t, :, 3:] > 0, moved, late[0, t, :, :3])
+    with torch.no_grad():
+        for each in made.reader.head.parameters():
+            each.zero_()
+        found, _ = made.read({**observed, "point_cloud": late.float()})
+        expected, _ = made.read({**observed, "point_cloud": present})
+    for name in NAMES:
+        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-5)
 
 
 def test_a_gated_policy_acts_behind_a_reader():
@@ -190,6 +226,8 @@ def test_what_does_not_fit_is_refused():
         attached(attached(policy(), reader()), reader())
     with pytest.raises(LayoutError, match="there are none"):
         attached(policy(reads=("joint_position",)), reader())
+    with pytest.raises(LayoutError, match="does not observe end_effector_pose"):
+        attached(policy(reads=NAMES), reader())
     more = READING.model_copy(update={"rows": 4})
     wide = reader().blueprint.model_copy(
         update={

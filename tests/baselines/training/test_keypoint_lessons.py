@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
+from pydrake.math import RigidTransform
 from support.collected import ONE_PAIR, options
 
 from fleet_tools import collect
@@ -74,6 +75,30 @@ def test_what_is_to_be_learned_stands_for_the_keypoints_of_every_step(data):
         task = int(row[-2:].argmax())
         read, _ = reading.keypoints(row, task, None)
         assert (abs(keypoints - read).reshape(len(keypoints), -1).max(1) < 1e-5).any()
+
+
+def test_a_tool_is_to_be_read_where_delayed_cameras_show_it(tmp_path):
+    """Its label then keeps its place among the points, which the exact keypoints leave."""
+    given = ["--quiet", "--obs-mode", "cloud_and_keypoints", *ONE_PAIR, *SEEN]
+    late = [*given, "sensors=active_stereo"]
+    assert collect.main(options(tmp_path / "late", *late, task="hammer", episodes=1)) == 0
+    made = keypoint_reading(
+        [tmp_path / "late"], policy_config("pointnet_mlp"), [], fraction=0, seed=0, check=True
+    )
+    reading, labels = made.blueprint.reading, made.labels(made.samples)
+    assert reading is not None and labels is not None
+    observed = made.samples.read(np.arange(len(labels)))["observation"]
+    exact, X_WE = observed["tool_keypoints"][:, 0, :3], observed["end_effector_pose"]
+    labelled = labels[:, :3] * reading.unit_m
+    expected = [exact[0]]
+    for before, now, point in zip(X_WE, X_WE[1:], exact, strict=False):
+        X = RigidTransform(now.astype(float)).inverse() @ RigidTransform(before.astype(float))
+        expected.append(X.multiply(point.astype(float)))
+    np.testing.assert_allclose(labelled, expected, atol=1e-5)
+    cloud = observed["point_cloud"]
+    means = np.stack([each[each[:, 3] > 0, :3].mean(0) for each in cloud])
+    varies = [np.linalg.norm((means - each).std(0)) for each in (labelled, exact)]
+    assert varies[0] < varies[1] / 2
 
 
 def test_a_reader_is_trained_and_resumed_and_acts_with_a_policy(data, tmp_path, capsys):
