@@ -56,8 +56,8 @@ class ReadingNetwork(nn.Module):
     """A reader of keypoints, and a policy that acts on what it reads.
 
     Its hidden state has, before the policy's, the sum of the numbers for the tasks since the
-    beginning of the episode, by which it decides for one; the angles of parts with a symmetry; and
-    the entries of a `HeldTool`, by which the tool is put where the hand holds it.
+    beginning of the episode, by which it decides for one, and the angles of parts with a symmetry.
+    Then come the entries of a `HeldTool`, by which the tool is put where the hand holds it.
 
     Args:
         reader: Network of the reader.
@@ -110,7 +110,8 @@ class ReadingNetwork(nn.Module):
                     numbers[row, step], int(scores[row].argmax()), former
                 )
             tool, followed = read[:, step, 0], angles
-            shown = tool[..., :3].astype(float)
+            # Rows without a keypoint repeat the first: zeros would not lie still in the hand.
+            shown = np.where(tool[..., 3:] > 0, tool, tool[:, :1])[..., :3].astype(float)
             held = held or HeldTool.begin(shown, X_WE[:, step])
             points, held = held.follow(shown, X_WE[:, step])
             tool[..., :3] = tool[..., 3:] * points

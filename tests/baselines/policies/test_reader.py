@@ -44,20 +44,20 @@ OWN = {HAND: POSE, "joint_position": STATE["joint_position"]}
 OBSERVED = {**OWN, **CLOUD}
 
 
-def reader(seed: int = 0) -> Checkpoint:
+def reader(seed: int = 0, reading: Reading = READING) -> Checkpoint:
     config = PolicyConfig(
         body=MLPConfig(layers=1, width=12),
         clouds=PointNetConfig(widths=(8, 16), part_unit_m=0.02),
         reads=("point_cloud",),
     )
-    action = ACTION.model_copy(update={"kind": "state", "shape": (READING.size,), "scale": ()})
+    action = ACTION.model_copy(update={"kind": "state", "shape": (reading.size,), "scale": ()})
     blueprint = Blueprint.of(config, CLOUD, action, None, {"obs_mode": "point_cloud"})
-    blueprint = blueprint.model_copy(update={"reading": READING})
+    blueprint = blueprint.model_copy(update={"reading": reading})
     return Checkpoint(blueprint, blueprint.create(seed).state_dict())
 
 
-def policy(body: str = "elman", **settings) -> Checkpoint:
-    layout = dict.fromkeys(NAMES, READING.layout) | OWN
+def policy(body: str = "elman", rows: ArraySpec = READING.layout, **settings) -> Checkpoint:
+    layout = dict.fromkeys(NAMES, rows) | OWN
     config = PolicyConfig(body=BODIES[body], **settings)
     rng = np.random.default_rng(0)
     sizes = {name: int(np.prod(each.shape)) for name, each in layout.items()}
@@ -173,9 +173,16 @@ def test_what_is_read_is_what_its_numbers_stand_for():
     np.testing.assert_allclose(memory[1][0], former)
 
 
-def test_a_tool_in_late_clouds_is_put_where_the_hand_holds_it():
-    """By a reader that gives the means of the parts: the object stays where the cloud shows it."""
-    made = network(attached(policy(), reader()))
+@pytest.mark.parametrize("task", [0, 1])
+def test_a_tool_in_late_clouds_is_put_where_the_hand_holds_it(task):
+    """By a reader that gives the means of the parts, with one keypoint of the tool or two of six.
+
+    The object stays where the cloud shows it.
+    """
+    tasks = (TaskReading(name="one", tool=1, object=3), TaskReading(name="two", tool=2, object=1))
+    reading = Reading(tasks=tasks, rows=6)
+    eyes, acting = reader(reading=reading), policy(rows=reading.layout)
+    made = network(attached(acting, eyes))
     assert isinstance(made, ReadingNetwork)
     observed = seen(1, 6)
     cloud, X_WE = observed["point_cloud"], observed[HAND].double()
@@ -189,8 +196,11 @@ def test_a_tool_in_late_clouds_is_put_where_the_hand_holds_it():
     with torch.no_grad():
         for each in made.reader.head.parameters():
             each.zero_()
+        bias = next(each for each in made.reader.head.parameters() if each.ndim == 1)
+        bias[reading.coordinates + 8 + task] = 1.0
         found, _ = made.read({**observed, "point_cloud": late.float()})
         expected, _ = made.read({**observed, "point_cloud": present})
+    assert found[NAMES[0]][..., 3].sum() == 6 * (1 + task)
     for name in NAMES:
         torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-5)
 
