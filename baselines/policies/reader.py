@@ -115,6 +115,7 @@ class ReadingNetwork(nn.Module):
             held = held or HeldTool.begin(shown, X_WE[:, step])
             points, held = held.follow(shown, X_WE[:, step])
             tool[..., :3] = tool[..., 3:] * points
+        assert followed is not None and held is not None  # there is a step
         given = torch.from_numpy(read).to(answers.device)
         kept = tuple(
             torch.from_numpy(each).to(answers.device) for each in (scores, followed, *held)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,13 +30,14 @@ from fleet_tools.baselines.training.demonstrations import (
     split,
 )
 from fleet_tools.baselines.training.distillation import teacher_actions
-from fleet_tools.config.cameras import IDEAL
+from fleet_tools.config.cameras import IDEAL, SensorName
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.envs.observation_modes import observation_kwargs
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError, require_name
+from fleet_tools.storage.provenance import TaskFile
 
 Labels = Callable[[Samples], np.ndarray | None]
 """Returns what is to be learned in each step of samples, (steps, n); None for their actions."""
@@ -279,8 +280,9 @@ def _targets(reading: Reading, samples: Samples) -> np.ndarray:
 
 def _delayed(episodes: Sequence[StoredEpisode]) -> list[bool]:
     """Returns whether cameras show the step before, for each of the episodes."""
-    cameras = [
-        (each.header.task, each.header.env_spec.kwargs.get("sensors", IDEAL)) for each in episodes
+    cameras: list[tuple[TaskFile, SensorName]] = [
+        (each.header.task, cast(SensorName, each.header.env_spec.kwargs.get("sensors", IDEAL)))
+        for each in episodes
     ]
     sensors = {(task, name): task.content().sensors.named(name) for task, name in set(cameras)}
     return [(sensor := sensors[each]) is not None and sensor.delay_steps == 1 for each in cameras]
