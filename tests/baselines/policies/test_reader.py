@@ -16,6 +16,7 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
 from fleet_tools.baselines.policies.encoders import PointNetEncoder, part_means
+from fleet_tools.baselines.policies.held_tool import in_other_frame
 from fleet_tools.baselines.policies.layout import LayoutError, Scaling
 from fleet_tools.baselines.policies.part_configs import MLPConfig, PointNetConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
@@ -185,20 +186,17 @@ def test_a_tool_in_late_clouds_is_put_where_the_hand_holds_it(task):
     made = network(attached(acting, eyes))
     assert isinstance(made, ReadingNetwork)
     observed = seen(1, 6)
-    cloud, X_WE = observed["point_cloud"], observed[HAND].double()
-    present = cloud[:, :1].expand_as(cloud).clone()
-    late = present.double()
-    for t in range(1, 6):
-        then, now = X_WE[0, t - 1], X_WE[0, t]
-        world = late[0, t, :, :3] @ then[:, :3].T + then[:, 3]
-        moved = (world - now[:, 3]) @ now[:, :3]
-        late[0, t, :, :3] = torch.where(late[0, t, :, 3:] > 0, moved, late[0, t, :, :3])
+    cloud, X_WE = observed["point_cloud"], observed[HAND][0].double().numpy()
+    present = cloud[:, :1].expand_as(cloud)
+    moved = in_other_frame(present[0, ..., :3].double().numpy(), X_WE[[0, 0, 1, 2, 3, 4]], X_WE)
+    late = present.clone()
+    late[..., :3] = torch.where(cloud[:, :1, :, 3:] > 0, torch.tensor(moved), late[..., :3])
     with torch.no_grad():
         for each in made.reader.head.parameters():
             each.zero_()
         bias = next(each for each in made.reader.head.parameters() if each.ndim == 1)
         bias[reading.coordinates + 8 + task] = 1.0
-        found, _ = made.read({**observed, "point_cloud": late.float()})
+        found, _ = made.read({**observed, "point_cloud": late})
         expected, _ = made.read({**observed, "point_cloud": present})
     assert found[NAMES[0]][..., 3].sum() == 6 * (1 + task)
     for name in NAMES:
