@@ -113,7 +113,7 @@ CATALOGUE = {
     ),
     "rye_bread": PairParams(
         length=0.086, left=0.060, right=0.050, height=0.042, draft_deg=3.0,
-        chamfer=0.010, bevel=0.004, material=RYE_BREAD,
+        chamfer=0.012, bevel=0.004, material=RYE_BREAD,
     ),
     "tofu": PairParams(
         length=0.066, left=0.052, right=0.052, height=0.036, draft_deg=0.5,

@@ -1,7 +1,7 @@
 """Slabs: flat objects that are turned or served with a spatula, such as patties and pucks.
 
-A slab lies on z = 0 of its model frame. The collision geometry is a prism, so that the whole base
-rests on the table, and a thin edge meets the slab at its rim.
+A slab lies on z = 0 of its model frame. The collision geometry is a prism with a slight draft, so
+that the whole base rests on the table, and a thin edge meets the slab at its rim.
 """
 
 import math
@@ -33,7 +33,16 @@ VULCANIZED = replace(BEEF, density=1150.0, friction=0.6).coloured(0.09, 0.09, 0.
 FELT = replace(BEEF, density=350.0).coloured(0.20, 0.36, 0.33)
 
 ROUND, OCTAGONAL, SQUARE = 8, 2, 1
-"""Corner points of sections."""
+"""Corner points of sections; contact geometry is octagonal."""
+
+DRAFT = 3e-6
+"""Width by which each side of the collision geometry leans inwards, m. With upright sides, Drake's
+contact solver would stop too early (`fleet_tools.sim.resting_faces`)."""
+
+LEAST_RADIUS = 0.002
+"""Least radius of the corners of the collision geometry, m. Sides that meet are then not at right
+angles, either, and a slab does not rock on the two triangles of a rectangle, which are one contact
+point each."""
 
 MASS_BOUNDS = (0.025, 0.25)
 """Least and greatest mass, kg: heavy enough to rest, and not too heavy for a blade."""
@@ -93,8 +102,11 @@ def _slab(p: SlabParams) -> PartDescription:
     if p.dome:
         visual.append((rim + 0.7 * (p.height - rim), p.section(0.25 * p.half_y)))
         visual.append((p.height, p.section(0.6 * p.half_y)))
-    corners = SQUARE if p.roundness == 0 else OCTAGONAL
-    collision = frusta([(0.0, p.section()), (p.height, p.section())], corners)
+    outline = p.section()
+    base = replace(outline, radius=max(outline.radius, LEAST_RADIUS))
+    # Sections with the same radius of corners have parallel sides.
+    top = replace(base, half_x=base.half_x - DRAFT, half_y=base.half_y - DRAFT)
+    collision = frusta([(0.0, base), (p.height, top)], OCTAGONAL)
     solid = section_loft(visual, SQUARE if p.roundness == 0 else ROUND)
     return PartDescription("slab", solid, p.material, collision)
 

@@ -28,19 +28,31 @@ class Pose(Value):
         return RigidTransform(RollPitchYaw(roll, pitch, yaw), self.translation_m)
 
 
-class Workspace(Value):
-    """A box of the world, m; an object that leaves it is lost.
+TABLE_LOWER_M, TABLE_UPPER_M = (-0.2, -0.8), (1.0, 0.8)
+"""Corners of the table's top, z = 0, in x and y, m; the arm's base stands at the origin."""
 
-    The default has the arm's base at its middle. Arm, hand and tool reach 1.4 m at most (0.86 m,
-    0.21 m and 0.3 m) about the shoulder, which is 0.33 m above the table. What is farther away can
-    no longer be brought back. Nothing is beside or below the table, so that what is 0.1 m below
-    its top, z = 0, falls for ever.
+
+class Workspace(Value):
+    """A box of the world, m; an object is lost once a link's centre of mass leaves it.
+
+    The default is the space over the table, up to 2 m. Contact does not know the table's edge: it
+    goes on beyond, where a real object would fall. So no box may reach beyond the table.
     """
 
-    lower_m: Vector3 = (-1.5, -1.5, -0.1)
+    lower_m: Vector3 = (*TABLE_LOWER_M, -0.1)
     """Corner of the box with the least coordinates, in the world."""
-    upper_m: Vector3 = (1.5, 1.5, 2.0)
+    upper_m: Vector3 = (*TABLE_UPPER_M, 2.0)
     """The opposite corner."""
+
+    @pydantic.model_validator(mode="after")
+    def _on_the_table(self) -> Self:
+        table = zip(TABLE_LOWER_M, self.lower_m, self.upper_m, TABLE_UPPER_M, strict=False)
+        if not all(edge <= low and high <= far for edge, low, high, far in table):
+            raise ValueError(
+                f"the workspace must not reach beyond the table, which ends at {TABLE_LOWER_M} and "
+                f"{TABLE_UPPER_M} in x and y; given are {self.lower_m} and {self.upper_m}"
+            )
+        return self
 
     @pydantic.model_validator(mode="after")
     def _has_an_inside(self) -> Self:

@@ -21,12 +21,18 @@ from fleet_tools.robot.osc import (
     operational_space_acceleration,
     tracking_acceleration,
 )
+from fleet_tools.robot.pose_delta import displace, displacement
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
 from fleet_tools.utils.straight_line import pack, straight_line
 
 _AT_REST = np.zeros(6)
 _AT_THE_END = 1.0 + 1e-9  # as far as rounding of times goes
 _ROUNDING = 1e-6  # of times, in periods
+
+NEAR_M, NEAR_RAD = 1e-3, 5e-3
+"""Distance and angle up to which the hand counts as being where it was commanded to be. A load that
+the controller does not know, such as a slab on the blade, deflects the hand by less; contact with
+what does not yield deflects it by more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +54,24 @@ class Reference:
     duration: float
     posture: np.ndarray
     scale: float = 1.0
+
+    @cached_property
+    def end(self) -> RigidTransform:
+        """Its final pose, X_WE."""
+        return displace(self.X_WE, self.scale * self.delta)
+
+    def continued_from(self, X_WE: RigidTransform) -> RigidTransform:
+        """Returns where the next motion starts: at this one's end, if the end effector is near it.
+
+        A start at the present pose would let a loaded hand sink a little in every control step. A
+        start at the end, wherever the hand is, would let the force on an obstacle grow.
+
+        Args:
+            X_WE: Present pose of the end effector.
+        """
+        gap = displacement(X_WE, self.end)
+        near = math.hypot(*gap[:3]) <= NEAR_M and math.hypot(*gap[3:]) <= NEAR_RAD
+        return self.end if near else X_WE
 
     @cached_property
     def path(self) -> Path:
@@ -184,7 +208,7 @@ def within_limits(reference: Reference, model: ArmModel, q: np.ndarray) -> Refer
     """Returns a reference with as much of its motion as the joints' limits allow in its duration.
 
     Args:
-        reference: The whole motion, which begins at the arm's present pose.
+        reference: The whole motion, which begins near the arm's present pose.
         model: Model of the arm.
         q: (n,), joint positions, rad.
     """

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 from pydrake.geometry import (
     AddCompliantHydroelasticProperties,
     Convex,
@@ -17,13 +18,15 @@ from pydrake.geometry import (
     RoleAssign,
     SceneGraph,
     SourceId,
+    VolumeMesh,
 )
 from pydrake.multibody.plant import MultibodyPlant
-from pydrake.multibody.tree import ModelInstanceIndex
+from pydrake.multibody.tree import ModelInstanceIndex, RigidBody
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.contact_meshes import MendedShape, mend_alone, mend_shape, shape_name
 from fleet_tools.sim.model_xml import path_of
+from fleet_tools.sim.resting_faces import RestingSide, resting_sides
 
 MODULUS = 1e8
 """Hydroelastic modulus of a shape that gives none, Pa."""
@@ -42,23 +45,33 @@ IMPORT = "`python -m fleet_tools.assets import MESH`"
 
 
 def complete_contact(
-    plant: MultibodyPlant, scene_graph: SceneGraph, instance: ModelInstanceIndex, file: Path
+    plant: MultibodyPlant,
+    scene_graph: SceneGraph,
+    instance: ModelInstanceIndex,
+    file: Path,
+    *,
+    free: bool = False,
 ) -> None:
     """Makes every collision shape of a model compliant that has no hydroelastic type.
 
     Then it repairs the hydroelastic meshes with which contact could fail (`contact_meshes`).
 
+    Args:
+        plant: Plant with the model, not finalized yet.
+        scene_graph: Its scene graph.
+        instance: Model instance of the model.
+        file: File of the model.
+        free: Whether its links can lie on the table by themselves.
+
     Warns:
-        UserWarning: Shapes had no type, were mended, or make contact slow; the message names them.
+        UserWarning: Shapes had no type, were mended, make contact slow, or have upright sides on
+            which Drake's solver stops too early (`resting_faces`); the message names them.
 
     Raises:
         ConfigError: The model has no collision shape, or contact with one could fail.
     """
-    shapes = [
-        shape
-        for body in plant.GetBodyIndices(instance)
-        for shape in plant.GetCollisionGeometriesForBody(plant.get_body(body))
-    ]
+    bodies = [plant.get_body(index) for index in plant.GetBodyIndices(instance)]
+    shapes = [shape for body in bodies for shape in plant.GetCollisionGeometriesForBody(body)]
     if not shapes:
         raise ConfigError(
             f"{file} has no <collision>, so that nothing could touch it. Add convex shapes; "
@@ -78,6 +91,25 @@ def complete_contact(
     mended = [mend_shape(scene_graph, source, shape) for shape in shapes]
     _check_mended(mended, file)
     _warn_of_cost(mended, file)
+    if free:
+        of_bodies = (_sides_with_margin(plant, scene_graph, body) for body in bodies)
+        _warn_of_upright([each for sides in of_bodies for each in sides if each.upright], file)
+
+
+def _sides_with_margin(
+    plant: MultibodyPlant, scene_graph: SceneGraph, body: RigidBody
+) -> tuple[RestingSide, ...]:
+    """Returns the sides of a free body's compliant shapes with a hydroelastic margin."""
+    inspector, shapes = scene_graph.model_inspector(), {}
+    default = scene_graph.get_config().default_proximity_properties.margin or 0.0
+    for shape in plant.GetCollisionGeometriesForBody(body):
+        mesh = inspector.maybe_get_hydroelastic_mesh(shape)
+        properties = inspector.GetProximityProperties(shape)
+        margin = properties.GetPropertyOrDefault("hydroelastic", "margin", default)
+        if isinstance(mesh, VolumeMesh) and margin > 0.0:
+            X_BS = inspector.GetPoseInFrame(shape)
+            shapes[shape_name(scene_graph, shape)] = X_BS.multiply(np.array(mesh.vertices()).T).T
+    return resting_sides(shapes, body.default_com()) if shapes else ()
 
 
 def contact_surface_error(error: BaseException, files: Sequence[Path]) -> ConfigError:
@@ -160,6 +192,17 @@ def _warn_of_cost(shapes: Sequence[MendedShape], file: Path) -> None:
             f"{file}: contact with the collision shapes {names} is slow, for the number of "
             f"elements in parentheses: a step takes up to about {ratio:.0f} times as long as with "
             f"the package's models. Simplify them; {IMPORT} makes pieces of few elements."
+        )
+
+
+def _warn_of_upright(sides: Sequence[RestingSide], file: Path) -> None:
+    if sides:
+        names = ", ".join(dict.fromkeys(side.shape for side in sides))
+        _warn(
+            f"{file}: when the object lies flat, sides of the collision shapes {names} are "
+            f"upright, such as {sides[0]}. Drake's contact solver then stops too early, and all "
+            f"forces and motions are wrong. {IMPORT} makes pieces whose sides lean by "
+            "micrometres."
         )
 
 

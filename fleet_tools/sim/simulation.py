@@ -92,7 +92,7 @@ class Simulation:
         try:
             apply_scene(scene, self.world, self._defaults, self._root)
             self._push_on(NO_FORCES)
-            self._start_motion(np.zeros(6))
+            self._start_motion(self.end_effector_pose(), np.zeros(6))
             self._simulator.Initialize()
             self._start = self.world.plant.GetPositionsAndVelocities(self._context)
         except RuntimeError as error:
@@ -104,7 +104,8 @@ class Simulation:
         """Simulates one control step, in which the end effector is to move by a pose delta.
 
         Args:
-            delta: (6,), translation (m), then rotation vector (rad), in the end effector's frame.
+            delta: (6,), translation (m), then rotation vector (rad), in the frame of the pose from
+                which it moves (`Reference.continued_from`).
             watcher: Receives this simulation at each of its times within the step, the last one
                 included. It only looks: the trajectory is the same with and without it.
 
@@ -117,7 +118,7 @@ class Simulation:
         if push is not None and self._step_of(push) == self._step:
             self._push(push)
         self._push_on_in(self._step)
-        self._start_motion(delta)
+        self._start_motion(self._reference.continued_from(self.end_effector_pose()), delta)
         self._object.contact.set_impulse(0.0)
         self._set_limit_times(np.zeros(3 * self.world.robot.num_joints))
         if watcher is not None:
@@ -218,7 +219,7 @@ class Simulation:
         # Initializing logs contact forces: some states have none that can be found, the start has.
         self.world.plant.SetPositionsAndVelocities(self._context, self._start)
         self._push_on(NO_FORCES)
-        self._start_motion(np.zeros(6))
+        self._start_motion(self.end_effector_pose(), np.zeros(6))
         self._simulator.Initialize()
         self._use(snapshot.objects_done)
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
@@ -320,11 +321,11 @@ class Simulation:
             return OTHER
         return {self.world.arm: "robot", self.world.tool: "tool"}.get(instance, "table")
 
-    def _start_motion(self, delta: np.ndarray) -> None:
+    def _start_motion(self, X_WE: RigidTransform, delta: np.ndarray) -> None:
         rate = self.world.control_rate_hz
         start, duration = max(self._step - 1, 0) / rate, 1.0 / rate
         posture = np.array(self.scene.initial_joints_rad)
-        whole = Reference(self.end_effector_pose(), np.array(delta), start, duration, posture)
+        whole = Reference(X_WE, np.array(delta), start, duration, posture)
         q = self.world.plant.GetPositions(self._context, self.world.arm)
         self._follow(within_limits(whole, self.world.adjustable.arm_model, q))
 

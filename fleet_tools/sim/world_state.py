@@ -148,10 +148,11 @@ class Snapshot:
     objects_done: int = 0
 
     def digest(self) -> int:
-        """Returns a 64-bit hash of the exact bits of step, x, attribution and objects done.
+        """Returns a 64-bit hash of the exact bits on which the next step depends.
 
-        The rest tells how the state was reached; the next step replaces them.
+        These are step, x, the end of the reference, attribution and objects done.
         """
         content = self.step.to_bytes(8, "little") + self.x.tobytes() + self.attribution.tobytes()
+        content += self.reference.end.GetAsMatrix34().tobytes()
         content += bytes(self.objects_done)  # nothing for the first
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")

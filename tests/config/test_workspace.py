@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.config.geometry import Workspace
+from fleet_tools.config.geometry import TABLE_LOWER_M, TABLE_UPPER_M, Workspace
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 
-NUMBERS = st.floats(-5, 5)
-POINTS = st.tuples(NUMBERS, NUMBERS, NUMBERS)
+POINTS = st.tuples(st.floats(-0.2, 0.9), st.floats(-0.8, 0.7), st.floats(-5, 5))
 SHARES = st.tuples(*[st.floats(0, 1)] * 3)
 
 
@@ -19,7 +18,8 @@ SHARES = st.tuples(*[st.floats(0, 1)] * 3)
 def workspaces(draw: st.DrawFn) -> Workspace:
     lower = draw(POINTS)
     sizes = [draw(st.floats(0.01, 3)) for _ in range(3)]
-    upper = tuple(low + size for low, size in zip(lower, sizes, strict=True))
+    ends = (*TABLE_UPPER_M, math.inf)
+    upper = tuple(min(low + d, end) for low, d, end in zip(lower, sizes, ends, strict=True))
     return parse(Workspace, {"lower_m": lower, "upper_m": upper}, "drawn")
 
 

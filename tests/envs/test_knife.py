@@ -149,10 +149,6 @@ PLACED = {
         {PARTED, CAUSED},
     ),
     "in the air": (lambda b: {"left": over(b, [0, 0, 0.03])}, {STANDING}),
-    "off the table": (
-        lambda b: {"left": over(b, [0, 0.85 - over(b, [0, 0, 0]).translation()[1], 0])},
-        {STANDING},
-    ),
     "fallen through the table": (lambda b: {"left": over(b, [0, 0, -0.10])}, {STANDING}),
     "toppled": (lambda b: {"left": over(b, [0, 0, 0.031]) @ LYING}, {UPRIGHT}),
 }

@@ -1,5 +1,6 @@
 """An object that leaves the workspace ends the episode, as a failure of the policy."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 from support.processes import run_program
 from support.task_files import own_task
 
-from fleet_tools.config.geometry import Workspace
+from fleet_tools.config.geometry import TABLE_LOWER_M, TABLE_UPPER_M, Workspace
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -78,11 +79,26 @@ def test_one_lost_block_is_enough(knife: ToolUseEnv):
         assert_lost(knife, knife.step(STAY))
 
 
-def test_an_object_at_the_edge_of_the_table_is_not_lost(env: ToolUseEnv):
-    env.reset(seed=0)
-    env.set_state(moved(env, {P: [0.9, -0.7, 0.0]}))
-    *_, terminated, truncated, info = env.step(STAY)
-    assert (terminated, truncated, info["outcome"]) == (False, False, "running")
+CORNERS = [*itertools.product(*zip(TABLE_LOWER_M, TABLE_UPPER_M, strict=True))]
+
+
+@pytest.mark.parametrize("corner", CORNERS, ids=str)
+def test_an_object_is_lost_where_the_table_ends(env: ToolUseEnv, corner: tuple[float, float]):
+    middle = np.add(TABLE_LOWER_M, TABLE_UPPER_M) / 2
+    inwards = 2e-3 * np.sign(middle - corner)
+    for axis in (0, 1):
+        for side, outcome in ((1, "running"), (-1, "object_lost")):
+            place = corner + inwards
+            place[axis] = corner[axis] + side * inwards[axis]
+            env.reset(seed=0)
+            env.set_state(moved(env, {P: [*place, 0.0]}))
+            assert env.step(STAY)[4]["outcome"] == outcome
+
+
+def test_a_workspace_beyond_the_table_is_refused(tmp_path):
+    file = own_task(tmp_path, "spatula", workspace={"upper_m": [1.5, 0.8, 0.3]})
+    with pytest.raises(ConfigError, match=r"not reach beyond the table, which ends at .*\(1\.0"):
+        EnvSpec.of(task=file).make_tool_use()
 
 
 def test_a_lost_object_is_no_success_whatever_the_predicates_say(env: ToolUseEnv, tmp_path):
@@ -97,9 +113,9 @@ def test_a_lost_object_is_no_success_whatever_the_predicates_say(env: ToolUseEnv
 
 
 def test_the_task_file_may_set_the_workspace(tmp_path):
-    file = own_task(tmp_path, "spatula", workspace={"upper_m": [1.5, 1.5, 0.3]})
+    file = own_task(tmp_path, "spatula", workspace={"upper_m": [1.0, 0.8, 0.3]})
     env = EnvSpec.of(task=file, tool="turner", object="patty").make_tool_use()
-    assert env.task.workspace == Workspace(upper_m=(1.5, 1.5, 0.3))
+    assert env.task.workspace == Workspace(upper_m=(1.0, 0.8, 0.3))
     env.reset(seed=0)
     env.set_state(moved(env, {P: [0.5, 0.0, 1.0]}))
     assert_lost(env, env.step(STAY))
@@ -107,7 +123,7 @@ def test_the_task_file_may_set_the_workspace(tmp_path):
 
 def test_a_scene_that_begins_outside_is_refused(tmp_path):
     env = EnvSpec.of(
-        task=own_task(tmp_path, "spatula", workspace={"upper_m": [1.5, 1.5, -0.01]})
+        task=own_task(tmp_path, "spatula", workspace={"upper_m": [1.0, 0.8, -0.01]})
     ).make_tool_use()
     with pytest.raises(ConfigError, match=r"outside the workspace.*slab.*`workspace`"):
         env.reset(seed=0)

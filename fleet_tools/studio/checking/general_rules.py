@@ -32,10 +32,12 @@ from fleet_tools.assets.model_geometry import (
 )
 from fleet_tools.assets.rules import Rule, Values, of_links, thickness
 from fleet_tools.config.control import TIME_STEP
+from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import PARSER_ERRORS
 from fleet_tools.sim.add_models import add_model, model_frame
 from fleet_tools.sim.catalog import Kind, Model
+from fleet_tools.sim.resting_faces import LEAST_LEAN, resting_sides
 
 
 def measure_model(model: Model) -> ModelGeometry:
@@ -169,6 +171,16 @@ def height_of_base(geometry: ModelGeometry) -> Values:
     return {"": min(float(piece.vertices[:, 2].min()) for piece in geometry.pieces)}
 
 
+def least_lean(geometry: ModelGeometry) -> Values:
+    """Returns the least angle of each link's sides from upright while it lies on a face, rad."""
+    found = {}
+    for name, link in geometry.links.items():
+        pieces = {f"piece {k}": piece.vertices for k, piece in enumerate(link.pieces, 1)}
+        for side in resting_sides(pieces, link.p_MCom)[:1]:
+            found[f"{name}, {side}"] = side.lean
+    return found
+
+
 def _bounds(link: LinkGeometry) -> tuple[np.ndarray, np.ndarray]:
     vertices = np.concatenate([piece.vertices for piece in link.pieces])
     return vertices.min(axis=0), vertices.max(axis=0)
@@ -246,8 +258,28 @@ OBJECT_RULES = (
 )
 
 
+FREE_OBJECT_RULES = (
+    Rule(
+        "angle from upright",
+        least_lean,
+        "deg",
+        low=LEAST_LEAN,
+        reason="where an object lies flat between upright sides, Drake's contact solver stops too "
+        "early, and all forces and motions are wrong",
+        remedy="Let the sides lean inwards by some micrometres; `python -m fleet_tools.assets "
+        "import MESH` makes such pieces.",
+    ),
+)
+
+
 def find_rules(kind: Kind, family: str) -> tuple[Rule, ...]:
-    """Returns the rules of a family: the general ones, and its own if it is of the package."""
-    general = RULES + (TOOL_RULES if kind == "tool" else OBJECT_RULES)
+    """Returns the rules of a family: the general ones, and its own if it is of the package.
+
+    Objects are free, unless tasks of the package fix those of their family to the table.
+    """
+    tasks = map(load_task, task_names())
+    fixed = any(t.object_family == family and t.object_mount == "fixed" for t in tasks)
+    of_objects = OBJECT_RULES if fixed else OBJECT_RULES + FREE_OBJECT_RULES
+    general = RULES + (TOOL_RULES if kind == "tool" else of_objects)
     found = known_family(family)
     return general + (found.rules if found is not None and found.kind == kind else ())
