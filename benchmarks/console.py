@@ -29,13 +29,16 @@ def table_row(cells: Iterable[str]) -> str:
 
 def report_rows(
     options: cli.Options, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
-) -> None:
+) -> list[Mapping[str, Any]]:
     """Prints a table, each row as soon as it is measured; or all of them as JSON at the end.
 
     Args:
         options: Options of the program.
         columns: Names of the columns.
         rows: Cells by column; None shows nothing.
+
+    Returns:
+        The rows.
     """
     print_now(options, table_head(columns))
     measured = []
@@ -44,6 +47,7 @@ def report_rows(
         print_now(options, table_row(["" if each is None else str(each) for each in row.values()]))
     if options.json_output:
         options.report({"rows": measured}, str)
+    return measured
 
 
 AGREEMENT_COLUMNS = ("episodes", "same bits", "same outcome", "within", "largest distance")

@@ -1,7 +1,7 @@
 """How the expert handles tasks, and what follows of it as the limits of gentle success.
 
-`python benchmarks/gentle_limits.py` prints those of `task_configs/handling/gentle.yaml`. With
-`--readings` it prints how well forces are divided between object and table.
+`python benchmarks/gentle_limits.py` prints them as lines of the task files. With `--readings` it
+prints how well forces are divided between object and table.
 """
 
 import math
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from console import report_rows
+from console import print_now, report_rows
 from task_selection import TaskSelection
 
 from fleet_tools.config.values import Count, Seed
@@ -51,7 +51,18 @@ def _measure(options: GentleLimitsOptions) -> int:
     if options.readings:
         report_rows(options, ["task", "value", "episodes", *_ERRORS], _errors(options))
         return cli.OK
-    report_rows(options, ["task", "value", *_HEADS, "limit"], _rows(options))
+    rows = report_rows(options, ["task", "value", *_HEADS, "limit"], _rows(options))
+    seeds, (object_N, _, work_J) = _seeds(options), LEAST.values()
+    print_now(
+        options,
+        f"\n# {FACTOR} times what 95% of the expert's successes stay below, in fresh scenes of all "
+        f"tools and objects\n# (seeds {seeds[0]} to {seeds[-1]}), rounded up to two digits; at "
+        f"least {object_N:g} N, the weight of a kilogram, and {work_J} J",
+    )
+    for task in options.tasks.names_or_paths():
+        limits = {row["value"]: row["limit"] for row in rows if row["task"] == task}
+        line = ", ".join(f"{name}: {limits[name]}" for name in LEAST)
+        print_now(options, f"gentle: {{{line}}}  # {task}")
     return cli.OK
 
 

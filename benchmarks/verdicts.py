@@ -21,6 +21,7 @@ from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
+    from fleet_tools.config.tasks import GentleLimits
     from fleet_tools.evaluation.protocol import Protocol
     from fleet_tools.evaluation.result import EpisodeResult
 
@@ -93,7 +94,7 @@ def _certify(options: VerdictsOptions) -> int:
                 again[substeps] += ends
                 rows.append(
                     {"result": str(folder), "task": task, "substeps": substeps}
-                    | compared(reference, ends)
+                    | compared(reference, ends, protocol.gentle_limits(task))
                 )
                 print_now(options, _as_text(rows[-1]))
         if options.certify is not None:
@@ -180,7 +181,9 @@ def _ends(
 
 
 def compared(
-    reference: Sequence["EpisodeResult"], ends: Sequence["EpisodeResult"]
+    reference: Sequence["EpisodeResult"],
+    ends: Sequence["EpisodeResult"],
+    limits: "GentleLimits | None",
 ) -> dict[str, Any]:
     """Returns how episodes end in comparison with the same ones at the protocol's step."""
     from fleet_tools.rollouts.agreement import distance_of_points
@@ -194,7 +197,7 @@ def compared(
         "other_verdict": len(near),
         "near_the_edge": near,
         "other_steps": sum(one.steps != two.steps for one, two in pairs),
-        "other_gentleness": sum(one.gentle != two.gentle for one, two in pairs),
+        "other_gentleness": sum(one.gentle(limits) != two.gentle(limits) for one, two in pairs),
         "moved_m": _middle_and_largest([d for d in distances if d is not None]),
         "force_changes": {name: _middle_and_largest(_changes(name, pairs)) for name in _FORCES},
     }

@@ -97,6 +97,17 @@ class ToolPart(Value):
     fulcrum, against at least half of its force on moving links; none by default."""
 
 
+class GentleLimits(Value):
+    """Limits within which a success is gentle; scenes and episodes do not depend on them."""
+
+    object_peak_N: Positive
+    """Largest force of the hand (arm and tool) on the object, N."""
+    table_peak_N: Positive
+    """Largest force of the hand on the table, N."""
+    table_work_J: Positive
+    """Largest work of the hand while it touches the table, J."""
+
+
 class HeldOut(Value):
     """Models and pairs absent from the split `train`; see `fleet_tools.sim.splits`."""
 
@@ -171,10 +182,16 @@ class TaskConfig(Value):
     success_duration_s: NonNegative = 0.0
     """How long they must hold: after the number of consecutive control steps nearest to it, at
     least one."""
+    gentle: Annotated[GentleLimits | None, STORED_IF_SET] = None
+    """Limits of a gentle success; without them, gentleness is not reported."""
     expert: Expert
     """Plan of the expert."""
 
     _given: GivenModels = pydantic.PrivateAttr(NO_MODELS)
+
+    def digest(self) -> str:
+        """Returns a hash of the content without `gentle`, on which episodes do not depend."""
+        return Value.digest(self.model_copy(update={"gentle": None}))
 
     @property
     def step_bounds(self) -> StepBounds:

@@ -261,7 +261,7 @@ def _fields_at(annotation: Any, location: list) -> list[str]:
     options = [annotation]
     for part in location:
         options = [inner for option in options for inner in _inside(option, part)]
-    fields = [option.model_fields for option in options if _is_value(option)]
+    fields = [value.model_fields for option in options for value in _alternatives(option)]
     return sorted({name for names in fields for name in names})
 
 

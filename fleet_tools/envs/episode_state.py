@@ -152,7 +152,7 @@ class EpisodeState:
         if objects > 1:
             done = (self.objects_done + verdict.progress) / objects
             verdict = Verdict(verdict.holds and self.is_last_object, done)
-        gentle = is_gentle(self.task.name, verdict.holds, self.handling)
+        gentle = is_gentle(self.task.gentle, verdict.holds, self.handling)
         return {
             "outcome": self.outcome,
             "success": verdict.holds,

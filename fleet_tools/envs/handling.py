@@ -4,15 +4,14 @@ All values follow from the simulation (`fleet_tools.sim.hand_force`) and add up 
 so that an episode that runs again has the same ones.
 """
 
-import functools
-from typing import Annotated, Self
+from typing import Self
 
 import numpy as np
 import pydantic
 
 from fleet_tools.config.control import TIME_STEP
-from fleet_tools.config.file_access import task_configs_root
-from fleet_tools.config.values import NonNegative, Number, Positive, Value, load_yaml
+from fleet_tools.config.tasks import GentleLimits
+from fleet_tools.config.values import NonNegative, Number, Value
 from fleet_tools.sim.hand_force import HandForces
 from fleet_tools.sim.world_state import WorldState
 
@@ -129,48 +128,18 @@ UNTOUCHED = Handling()
 """Handling at the start of an episode."""
 
 
-class GentleLimits(Value):
-    """Up to where an episode of a task is gentle.
-
-    Attributes:
-        object_peak_N: Largest force on the object, N.
-        table_peak_N: Largest force on the table, N.
-        table_work_J: Work while the hand touches the table, J.
-    """
-
-    object_peak_N: Positive
-    table_peak_N: Positive
-    table_work_J: Positive
-
-    def allow(self, handling: Handling) -> bool:
-        """Returns whether no limit is exceeded."""
-        return (
-            handling.object.peak_N <= self.object_peak_N
-            and handling.table.peak_N <= self.table_peak_N
-            and handling.table_work_J <= self.table_work_J
-        )
-
-
-class _GentleFile(Value):
-    tasks: Annotated[dict[str, GentleLimits], pydantic.Field(min_length=1)]
-
-
-@functools.cache
-def gentle_limits() -> dict[str, GentleLimits]:
-    """Returns the published limits of the package's tasks, `task_configs/handling/gentle.yaml`."""
-    return load_yaml(_GentleFile, task_configs_root() / "handling" / "gentle.yaml").tasks
-
-
-def is_gentle(task: str, success: bool, handling: Handling) -> bool | None:
+def is_gentle(limits: GentleLimits | None, success: bool, handling: Handling) -> bool | None:
     """Returns whether an episode is a gentle success.
 
     Args:
-        task: Name of the task.
+        limits: Limits of its task.
         success: Whether it succeeded; without success nothing is gentle.
         handling: How it was handled.
 
     Returns:
-        None if the task has no published limits, as a user's own.
+        None if the task has no limits.
     """
-    limits = gentle_limits().get(task)
-    return None if limits is None else success and limits.allow(handling)
+    if limits is None:
+        return None
+    numbers = handling.numbers()
+    return success and all(numbers[name] <= limit for name, limit in limits)

@@ -52,10 +52,10 @@ class ToolUseEnv(StagedEnv):
     `ToolUseEnv.verdicts`). It has `forces` (contact forces on tool and object, see
     `WorldState.forces`), `limits` (what the limits of the arm's joints did, see
     `WorldState.limits`). Its `handling` has forces, work, time and path so far, see
-    `fleet_tools.envs.handling`, and whether it is `gentle`: a success within the limits that are
-    published for the task, if there are any. After a step there are also `action` (as executed) and
-    `action_clipped`, after a simulation error `error`. With images there is `cameras`, each with
-    its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world.
+    `fleet_tools.envs.handling`, and whether it is `gentle`: a success within the limits of the
+    task, if it has any. After a step there are also `action` (as executed) and `action_clipped`,
+    after a simulation error `error`. With images there is `cameras`, each with its intrinsics `K`
+    (3, 3), in pixels, and pose `X_WC` (4, 4) in the world.
 
     A scene may have further objects (`Scene.next_objects`), all on the table from the start. Once
     the success predicates have held for one, the next is in use: observations, predicates, rewards

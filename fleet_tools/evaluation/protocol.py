@@ -14,13 +14,14 @@ counted separately.
 A published version never changes. When task files or the physics do, there is a new version.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import pydantic
 
 from fleet_tools.config.cameras import SensorName
-from fleet_tools.config.tasks import TaskConfig, load_task, task_names
+from fleet_tools.config.tasks import GentleLimits, TaskConfig, load_task, task_names
 from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
@@ -297,6 +298,14 @@ class Protocol(ProtocolFile):
         file = self.own_file(task)
         return load_task(task) if file is None else file.load()
 
+    def gentle_limits(self, task: str) -> GentleLimits | None:
+        """Returns the limits of a gentle success in one of its tasks; None if it has none.
+
+        Raises:
+            UnknownNameError, ConfigError: See `load_task`.
+        """
+        return _gentle_limits(self.own_file(task) or task)
+
     def make_env(self, task: str, *, trusted: bool = False, **kwargs: Any) -> "ToolUseEnv":
         """Makes an environment of one of its tasks.
 
@@ -314,6 +323,12 @@ class Protocol(ProtocolFile):
         source = f"the protocol {self.title!r}"
         spec = EnvSpec(id=CUSTOM_ID, kwargs={**kwargs, "task": task})
         return spec.make_stored(file, source, ResultError, trusted=trusted)
+
+
+# Scores of many results are of few tasks, and reading YAML takes longer than all their numbers.
+@functools.cache
+def _gentle_limits(task: str | TaskFile) -> GentleLimits | None:
+    return (load_task(task) if isinstance(task, str) else task.content()).gentle
 
 
 def task_digests(protocol: Protocol) -> dict[str, str]:

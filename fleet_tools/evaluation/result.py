@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 import pydantic
 
+from fleet_tools.config.tasks import GentleLimits
 from fleet_tools.config.values import STORED_IF_SET, NonNegative, Number, Value
 from fleet_tools.envs.handling import Handling, is_gentle
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
@@ -61,12 +62,10 @@ class EpisodeResult(Trial):
     final_points_m: dict[str, tuple[tuple[Number, Number, Number], ...]] | None = None
     handling: Annotated[Handling | None, STORED_IF_SET] = None
 
-    @property
-    def gentle(self) -> bool | None:
-        """Whether it is a gentle success; None where this is not known."""
-        if self.handling is None:
-            return None
-        return is_gentle(self.task, self.success, self.handling)
+    def gentle(self, limits: GentleLimits | None) -> bool | None:
+        """Returns whether it is a gentle success by its task's limits; None if unknown."""
+        handling = self.handling
+        return None if handling is None else is_gentle(limits, self.success, handling)
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:

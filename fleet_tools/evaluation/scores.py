@@ -1,9 +1,11 @@
 """Success rates with intervals, from episodes; two results compared by scenes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import pydantic
 
+from fleet_tools.config.tasks import GentleLimits
 from fleet_tools.config.values import Number, Value
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.errors import ResultError
@@ -30,6 +32,7 @@ from fleet_tools.utils.statistics import (
 
 Episodes = Sequence[EpisodeResult]
 Pair = tuple[EpisodeResult, EpisodeResult]
+Limits = Mapping[str, GentleLimits | None]
 
 
 def score(protocol: Protocol, episodes: Episodes) -> Scores:
@@ -45,12 +48,13 @@ def score(protocol: Protocol, episodes: Episodes) -> Scores:
         task: _grouped(protocol.splits, of_task, lambda episode: episode.split)
         for task, of_task in by_task.items()
     }
+    scored = partial(_score, {task: protocol.gentle_limits(task) for task in by_task})
     return Scores(
-        total=_score([stratum for of_task in strata.values() for stratum in of_task.values()]),
-        tasks={task: _score([of_task]) for task, of_task in by_task.items()},
-        splits={split: _score([of_split]) for split, of_split in by_split.items()},
+        total=scored([stratum for of_task in strata.values() for stratum in of_task.values()]),
+        tasks={task: scored([of_task]) for task, of_task in by_task.items()},
+        splits={split: scored([of_split]) for split, of_split in by_split.items()},
         strata={
-            task: {split: _score([stratum]) for split, stratum in of_task.items()}
+            task: {split: scored([stratum]) for split, stratum in of_task.items()}
             for task, of_task in strata.items()
         },
     )
@@ -68,7 +72,7 @@ def _grouped(
     return {name: group for name, group in groups.items() if group}
 
 
-def _score(strata: Sequence[Episodes]) -> Score:
+def _score(limits: Limits, strata: Sequence[Episodes]) -> Score:
     outcomes = [episode.outcome for stratum in strata for episode in stratum]
     trials = [[episode for episode in stratum if is_trial(episode)] for stratum in strata]
     return Score(
@@ -79,13 +83,15 @@ def _score(strata: Sequence[Episodes]) -> Score:
         simulation_errors=outcomes.count(SIMULATION_ERROR),
         policy_errors=outcomes.count(POLICY_ERROR),
         worker_errors=outcomes.count(WORKER_ERROR),
-        gentle=_gentle(trials),
+        gentle=_gentle(limits, trials),
         handling=_mean_handling(trials),
     )
 
 
-def _gentle(strata: Sequence[Episodes]) -> Rate | None:
-    gentle = [[episode.gentle for episode in stratum if episode.steps] for stratum in strata]
+def _gentle(limits: Limits, strata: Sequence[Episodes]) -> Rate | None:
+    gentle = [
+        [each.gentle(limits[each.task]) for each in stratum if each.steps] for stratum in strata
+    ]
     of_all = [each for stratum in gentle for each in stratum]
     if not of_all or None in of_all:
         return None

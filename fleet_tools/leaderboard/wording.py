@@ -159,8 +159,7 @@ def column_names(ranking: Ranking) -> list[str]:
 HANDLING_NOTE = (
     "How they handle the tasks, as means over episodes, failures included. Gentle is the rate "
     "of successes in which the hand's force on object and table, and its work while it touches the "
-    "table, stay within limits that are published for each tool. A dash stands where a result does "
-    "not tell it."
+    "table, stay within the limits of the task. A dash stands where a result does not tell it."
 )
 """What the table of handling shows."""
 

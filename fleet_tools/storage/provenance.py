@@ -26,7 +26,7 @@ class TaskFile(Value):
 
     Attributes:
         name: Name of the task.
-        content_digest: Hash of the content, independent of comments and layout.
+        content_digest: Hash of the content, independent of comments, layout and `gentle`.
         text: The file, verbatim; one that extends others, with all that it takes from them.
         folder: Folder to which the paths of a user's own task are relative; None for the package's.
     """

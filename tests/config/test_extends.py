@@ -100,6 +100,20 @@ def test_a_task_says_only_how_it_differs(tmp_path: Path):
     assert task == HAMMER.model_copy(update=changes)
 
 
+@pytest.mark.parametrize(
+    "own, change",
+    [("", {}), ("{table_peak_N: 7}", {"table_peak_N": 7.0}), ("null", None)],
+)
+def test_gentle_limits_are_inherited_changed_and_removed(tmp_path: Path, own: str, change: Any):
+    file = f"extends: hammer\nname: own\n{own and 'gentle: ' + own}\n"
+    stored, limits = read_task_file(write(tmp_path, "own.yaml", file)), HAMMER.gentle
+    assert limits is not None
+    expected = change if change is None else limits.model_copy(update=change)
+    assert stored.content() == HAMMER.model_copy(update={"name": "own", "gentle": expected})
+    # Recorded episodes are of the same task, whatever the limits.
+    assert stored.content_digest == HAMMER.model_copy(update={"name": "own"}).digest()
+
+
 def test_stored_tasks_hold_all_that_they_take_from_others(tmp_path: Path):
     write(tmp_path, "base.yaml", "extends: hammer\ntime_limit_s: 5\n")
     own = write(tmp_path, "own.yaml", "extends: base.yaml\nname: own\n")

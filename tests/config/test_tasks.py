@@ -123,6 +123,8 @@ UNIFORM = {"uniform": [-1, 1]}
         ("randomization.table_texture", "wod", ["table_texture", "Did you mean 'wood'"]),
         ("randomization.tool_tint", [1, 1], ["tool_tint"]),
         ("randomization.cameras.wrist", {"rpy": 1}, ["Did you mean 'rpy_deg'?"]),
+        ("gentle.table_work_J", 0, ["gentle.table_work_J", "greater than 0"]),
+        ("gentle.object_peak", 9, ["gentle", "Did you mean 'object_peak_N'?"]),
         ("success", [], ["success", "at least 1"]),
         ("success.0.at_lest", 1, ["success.0", "'at_lest'", "Did you mean 'at_least'?"]),
         ("success.0.type", "joint_moved", ["success.0", "'joint_moved'", "'joint_displacement'"]),

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from support.environments import press
 
 from fleet_tools.config.control import TIME_STEP
-from fleet_tools.config.tasks import task_names
-from fleet_tools.envs.handling import UNTOUCHED, GentleLimits, Handling, Load, gentle_limits
+from fleet_tools.config.tasks import GentleLimits, load_task, task_names
+from fleet_tools.envs.handling import UNTOUCHED, Handling, Load, is_gentle
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.robot.osc import external_wrench
@@ -206,8 +207,8 @@ def test_an_episode_that_continues_from_a_state_is_handled_to_the_same_bits(hamm
 
 
 def test_the_expert_is_gentle_and_one_that_slams_the_table_first_is_not(spatula, lifted):
-    limits = gentle_limits()["spatula"]
-    assert limits.allow(lifted.handling)
+    limits = spatula.task.gentle
+    assert limits is not None and is_gentle(limits, True, lifted.handling)
     spatula.reset(seed=1)
     begin = spatula.get_state()
     for _ in range(30):
@@ -215,7 +216,7 @@ def test_the_expert_is_gentle_and_one_that_slams_the_table_first_is_not(spatula,
         if spatula.handling().table_work_J > limits.table_work_J:
             break
     slammed = spatula.handling()
-    assert slammed.table.peak_N > 100.0 and not limits.allow(slammed)
+    assert slammed.table.peak_N > 100.0 and not is_gentle(limits, True, slammed)
     # The task is done as the expert does it, by somebody who slammed before.
     spatula.set_state(replace(begin, handling=slammed))
     info = expert_acts(spatula)
@@ -229,11 +230,18 @@ def test_nothing_is_gentle_without_success(hammer):
         assert not info["success"] and not info["handling"]["gentle"]
 
 
+@pytest.mark.parametrize("limits, told", [("", False), ("gentle: null", None)])
+def test_gentleness_is_told_of_a_users_own_task_with_limits(tmp_path, limits, told):
+    file = tmp_path / "own.yaml"
+    file.write_text(f"extends: hammer\nname: own\n{limits}\n")
+    _, info = EnvSpec.of(task=str(file)).make_tool_use().reset(seed=1)
+    assert info["handling"].get("gentle") is told
+
+
 def test_every_task_of_the_package_has_limits_of_which_none_is_below_what_is_always_gentle():
-    assert sorted(gentle_limits()) == task_names()
-    for limits in gentle_limits().values():
+    for task in map(load_task, task_names()):
         for name, least in LEAST.items():
-            assert getattr(limits, name) >= least
+            assert getattr(task.gentle, name) >= least
 
 
 @given(*[numbers] * 3, st.floats(1, 3))
@@ -244,7 +252,8 @@ def test_who_is_gentler_stays_gentle(peak, table, work, factor):
         load, other = Load(peak_N=scale * peak), Load(peak_N=scale * table)
         return Handling(object=load, table=other, table_work_J=scale * work)
 
-    assert limits.allow(handling(1.0)) >= limits.allow(handling(factor))
+    first, second = (is_gentle(limits, True, handling(scale)) for scale in (1.0, factor))
+    assert first is not None and second is not None and first >= second
 
 
 # --- Values -----------------------------------------------------------------------------------

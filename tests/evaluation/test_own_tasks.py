@@ -13,6 +13,8 @@ from support.processes import ROOT
 
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
+from fleet_tools.envs.handling import Handling, Load
+from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.envs.predicate_functions import TRUSTED_MODULES
 from fleet_tools.errors import ConfigError, FleetToolsError, ResultError, UnknownNameError
 from fleet_tools.evaluation.admission import admission
@@ -27,6 +29,7 @@ from fleet_tools.evaluation.protocol_file import load_levels, load_protocol, wit
 from fleet_tools.evaluation.result import Result
 from fleet_tools.evaluation.result_folder import RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import describe
+from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.trial import make_trials, present_env
 from fleet_tools.leaderboard.submissions import read_submissions
 from fleet_tools.policies.sources import find_policy
@@ -99,6 +102,29 @@ def test_the_digest_depends_on_what_task_files_say_and_not_on_where_they_lie(own
     assert digest(load_protocol(str(elsewhere))) == first
     edit(file.with_name("lift.yml"), "success_duration_s: 0.5", "success_duration_s: 0.3")
     assert digest(load_protocol(str(elsewhere))) != first
+
+
+def test_a_result_is_judged_by_the_limits_of_its_own_task_file(own, tmp_path):
+    handling, found = Handling(object=Load(peak_N=5, contact_s=1), time_s=1), []
+    first = digest(load_protocol(str(own)))
+    for limits in (
+        "",
+        *(f"{{object_peak_N: {n}, table_peak_N: 1, table_work_J: 1}}" for n in "46"),
+    ):
+        text = (BASKET / "task.yaml").read_text()
+        (own.parent / "basket" / "task.yaml").write_text(
+            f"{text}\n{limits and 'gentle: ' + limits}"
+        )
+        # In the same folder: the episodes are the same, and their evaluation may go on.
+        result = load_evaluation(stored(load_protocol(str(own)), tmp_path / "result")).result
+        assert result.protocol_digest == first
+        episodes = [
+            an_episode(trial, SUCCESS).model_copy(update={"handling": handling})
+            for trial in result.protocol.trials("basket")
+        ]
+        gentle = score(result.protocol, episodes).total.gentle
+        found.append(gentle and gentle.rate)
+    assert found == [None, 0.0, 1.0]
 
 
 def test_the_path_of_a_file_of_the_package_is_its_task(tmp_path):

@@ -107,7 +107,6 @@ _VARIABLE = "whether a variable of Python or the desktop, or a path of the user'
 
 NOT_TRIED: dict[str, str] = {
     "fleet_tools/__main__.py": _PACKAGE,
-    "fleet_tools/envs/handling.py": _PACKAGE,
     "fleet_tools/leaderboard/html_parts.py": _PACKAGE,
     "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,

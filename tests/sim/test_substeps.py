@@ -6,6 +6,7 @@ from support.environments import press
 from verdicts import compared
 
 from fleet_tools.config.control import TIME_STEP
+from fleet_tools.config.tasks import load_task
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.evaluation.result import EpisodeResult
@@ -124,7 +125,9 @@ def test_comparison_counts_verdicts_steps_distances_and_forces():
         return EpisodeResult.model_validate(facts | found)
 
     reference = [end(True, 0.0, 10.0), end(True, 0.0, 0.1), end(True, 0.0, 400.0)]
-    found = compared(reference, [end(True, 1e-3, 9.0), end(False, 3e-3, 5.0), end(True, 0.0, 500)])
+    ends = [end(True, 1e-3, 9.0), end(False, 3e-3, 5.0), end(True, 0.0, 500)]
+    limits = load_task("hammer").gentle
+    found = compared(reference, ends, limits)
     assert (found["successes"], found["other_verdict"]) == (2, 1)
     assert found["near_the_edge"] == ["train 0"]
     assert found["other_gentleness"] == 2  # one fails, and one is above the limit
@@ -133,4 +136,4 @@ def test_comparison_counts_verdicts_steps_distances_and_forces():
     assert changes["object_peak_N"] == pytest.approx([0.075, 0.25])  # nobody compares 0.1 N
     assert changes["object_mean_N"] == pytest.approx([0.075, 0.25])
     assert changes["table_peak_N"] is None
-    assert compared(reference, reference)["other_verdict"] == 0
+    assert compared(reference, reference, limits)["other_verdict"] == 0
