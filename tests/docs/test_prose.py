@@ -22,8 +22,8 @@ def test_pages_and_docstrings_are_easy_to_read():
 
 
 def test_the_site_has_at_most_sixty_pages_of_prose():
-    generated = DOCS / "reference"  # from docstrings, options and types
-    assert len([page for page in PAGES if generated not in page.parents]) <= 60
+    without = DOCS / "reference", DOCS / "changelog.md"  # generated; an include of CHANGELOG.md
+    assert len([page for page in PAGES if not {page, *page.parents} & {*without}]) <= 60
 
 
 LONG_SENTENCE = f"{' '.join(['word'] * 36)}."
