@@ -18,26 +18,27 @@ D, MU, STICTION, SIGMA = 200.0, 0.5, 1e-4, 1e-3  # of the scene, and Drake's def
 
 
 def polygons(plant: drake.MultibodyPlant, context: drake.Context) -> list[np.ndarray]:
-    """Pressures (n,), Pa, gradients (n,), Pa/m, areas (n,), m^2, Jacobians (n, 3, 12).
+    """Pressures (n,), Pa, gradients (n,), Pa/m, areas (n,), m^2, Jacobians (n, 3, nv).
 
-    Of the polygons that Drake makes constraints of; the third row is along the normal.
+    Of the polygons that Drake makes constraints of; the third row is along the normal. Then their
+    coefficients of friction (n,), and dissipations (n,), s/m.
     """
     query, W, found = plant.get_geometry_query_input_port().Eval(context), plant.world_frame(), []
     for surface in query.ComputeContactSurfaces(drake.HydroelasticContactRepresentation.kPolygon):
+        shapes = (surface.id_M(), surface.id_N())
         frames = [
-            plant.GetBodyFromFrameId(query.inspector().GetFrameId(geometry)).body_frame()
-            for geometry in (surface.id_M(), surface.id_N())
+            plant.GetBodyFromFrameId(query.inspector().GetFrameId(shape)).body_frame()
+            for shape in shapes
         ]
+        material = combined([query.inspector().GetProximityProperties(s) for s in shapes])
         for face in range(surface.num_faces()):
             normal, p_WC, area = (
                 f(face) for f in (surface.face_normal, surface.centroid, surface.area)
             )
-            gradient = (
-                normal @ surface.EvaluateGradE_M_W(face)
-                if surface.HasGradE_M()
-                else -normal @ surface.EvaluateGradE_N_W(face)
-            )
-            if area < 1e-14 or gradient < 1e-14:  # Drake leaves these out, too
+            M = normal @ surface.EvaluateGradE_M_W(face) if surface.HasGradE_M() else np.inf
+            N = -normal @ surface.EvaluateGradE_N_W(face) if surface.HasGradE_N() else np.inf
+            gradient = 1 / (1 / M + 1 / N) if min(M, N) > 0 else 0.0
+            if area < 1e-14 or min(M, N) < 1e-14:  # Drake leaves these out, too
                 continue
             J_M, J_N = (
                 plant.CalcJacobianTranslationalVelocity(
@@ -47,8 +48,24 @@ def polygons(plant: drake.MultibodyPlant, context: drake.Context) -> list[np.nda
             )  # fmt: skip
             R_WC = drake.RotationMatrix.MakeFromOneVector(-normal, 2).matrix()
             pressure = surface.poly_e_MN().EvaluateCartesian(face, p_WC)
-            found.append((pressure, gradient, area, R_WC.T @ np.subtract(J_N, J_M)))
+            J = R_WC.T @ np.subtract(J_N, J_M)
+            found.append((pressure, gradient, area, J, *material))
     return [np.array(column) for column in zip(*found, strict=True)]
+
+
+def combined(properties: Sequence[drake.ProximityProperties]) -> tuple[float, float]:
+    """Friction and dissipation of two materials, as Drake combines them (its `contact_engine`)."""
+    mu, d, E = (
+        np.array([each.GetPropertyOrDefault(*name, default) for each in properties])
+        for name, default in (
+            (("material", "coulomb_friction"), drake.CoulombFriction()),
+            (("material", "hunt_crossley_dissipation"), 50.0),
+            (("hydroelastic", "hydroelastic_modulus"), np.inf),
+        )
+    )
+    one, other = (each.dynamic_friction() for each in mu)
+    share = 0.0 if np.isinf(E[1]) else 1.0 if np.isinf(E[0]) else E[0] / E.sum()
+    return 2 * one * other / (one + other), d[0] * (1 - share) + d[1] * share
 
 
 class Problem:
@@ -65,7 +82,7 @@ class Problem:
         of: Sequence[np.ndarray],
         anchored: bool = False,
     ):
-        pressure, gradient, self.area, J = of
+        pressure, gradient, self.area, J, *_ = of
         self.A, self.v_star, self.J, self.anchored = A, v_star, J, anchored
         self.k, self.fe = self.area * gradient, self.area * pressure
         delassus = np.linalg.norm(J @ np.linalg.inv(A) @ np.swapaxes(J, 1, 2), axis=(1, 2)) / 3

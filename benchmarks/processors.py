@@ -1,6 +1,6 @@
-"""Episodes on other processors: `python benchmarks/processors.py leaderboard/results/expert`.
+"""Episodes on other processors: `python benchmarks/processors.py results/expert`.
 
-python benchmarks/processors.py leaderboard/results/expert leaderboard/results/random --emulated
+python benchmarks/processors.py results/expert results/random --emulated
 """
 
 import shutil

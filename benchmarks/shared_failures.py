@@ -1,6 +1,6 @@
 """Whether runs fail in the same scenes: `python benchmarks/shared_failures.py RESULTS ...`.
 
-    python benchmarks/shared_failures.py leaderboard/results/bc_elman leaderboard/results/bc_mlp
+    python benchmarks/shared_failures.py results/my_method results/another
 
 If the failures of policies that were trained apart coincide, scenes are hard; if they coincide as
 often as chance has it, failures are the training runs' own, and a search for scenes that are hard
@@ -63,8 +63,7 @@ def _rows(options: SharedFailuresOptions) -> Iterator[dict[str, Any]]:
         if not any(len(each) > 1 for each in of_tasks.values()):
             raise ConfigError(
                 f"{folder} has no two training runs at the level {options.level!r} of the same "
-                f"task. Give a folder of a method that was trained several times, such as "
-                "leaderboard/results/bc_elman."
+                "task. Give a folder of a method that was trained several times."
             )
         for task, of_task in of_tasks.items():
             if len(of_task) < 2:

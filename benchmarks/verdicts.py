@@ -1,6 +1,6 @@
-"""Verdicts at smaller time steps: `python benchmarks/verdicts.py leaderboard/results/expert`.
+"""Verdicts at smaller time steps: `python benchmarks/verdicts.py results/expert`.
 
-    python benchmarks/verdicts.py leaderboard/results/expert --certify leaderboard/results
+    python benchmarks/verdicts.py results/expert --certify results
 
 Stored actions of results run again with time steps of the dynamics of 4, 2 and 1 ms, while the
 controller keeps its period of 4 ms. What changes is due to the step: to contact. What comes of it

@@ -57,7 +57,14 @@ def _reproduce(options: ReproduceOptions) -> int:
         return _list(recipes, options)
     require_name("result", options.name, recipes, "See --list.")
     recipe = recipes[options.name]
-    return _print(recipe, options) if options.dry_run else _run(recipe, options)
+    if options.dry_run:
+        return _print(recipe, options)
+    if not recipe.stored:
+        raise ConfigError(
+            f"The entry {recipe.name!r} has no stored result yet, with which a new one could be "
+            "compared. --dry-run prints its commands."
+        )
+    return _run(recipe, options)
 
 
 def _list(recipes: "dict[str, Recipe]", options: ReproduceOptions) -> int:

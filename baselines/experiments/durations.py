@@ -16,6 +16,7 @@ from typing import Any
 
 from fleet_tools.baselines.experiments.recipes import RESULTS, Recipe
 from fleet_tools.baselines.experiments.reproduction import RECORDS
+from fleet_tools.config.tasks import task_names
 from fleet_tools.storage import strict_json
 from fleet_tools.storage.provenance import Machine
 
@@ -63,7 +64,7 @@ def _duration(recipe: Recipe, checkout: Path, expert: Mapping[str, float]) -> Du
     rest = _counted(work.policies, "policies to train")
     rest += _counted(work.metaworld, "episodes of Meta-World")
     if work.seconds == 0:
-        text = " and ".join(rest) or "nothing is stored from which it follows"
+        text = " and ".join(timed + rest) or "nothing is stored from which it follows"
         return Duration("unknown", None, text)
     lacks = f"; without {' and '.join(rest)}" if rest else ""
     text = f"{' and '.join(timed)} on {CORES} cores{lacks}"
@@ -113,12 +114,13 @@ def _work(recipe: Recipe, checkout: Path, expert: Mapping[str, float]) -> _Work:
 
 def _add_experiment(work: _Work, result: Mapping[str, Any], expert: Mapping[str, float]) -> None:
     """Adds what the rows of an experiment's result say: policies, and the episodes they acted."""
+    tasks = task_names()
     for row in result["rows"]:
         work.policies += row["seeds"]
         for task, (_, number) in (row.get("tasks") or {}).items():
-            if task in expert:
+            if task in tasks:
                 work.episodes += number
-                work.seconds += number * expert[task]
+                work.seconds += number * expert.get(task, 0.0)
             else:
                 work.metaworld += number
 

@@ -57,6 +57,7 @@ class Recipe:
         commands: Lines of bash, in order; assignments of variables hold for those that follow.
         stored: Paths in the checkout, and in a folder where the commands ran, of what it makes:
             folders of evaluations, results of experiments, figures. By the path in the folder.
+            An entry without a result has none.
     """
 
     name: str
@@ -87,7 +88,8 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
 
 def _entries(checkout: Path) -> dict[str, Recipe]:
     found, _ = find_result_folders(checkout / RESULTS)
-    by_name: dict[str, list[Path]] = {}
+    described = sorted((checkout / RESULTS).glob(f"*/{README}"))
+    by_name: dict[str, list[Path]] = {each.parent.name: [] for each in described}
     for folder in (each.relative_to(checkout) for each in found):
         by_name.setdefault(folder.relative_to(RESULTS).parts[0], []).append(folder)
     texts = {name: _entry_text(checkout, name, folders) for name, folders in by_name.items()}

@@ -117,8 +117,8 @@ def record(task: str, object: str, seed: int) -> Recording:
         moments: list[Moment] = []
         simulator = simulation._simulator  # an exam looks inside
         simulation.restore(replace(before, reference=after.reference))
-        _note(simulation, moments)
-        simulator.set_monitor(lambda _, s=simulation, m=moments: _note(s, m))
+        note(simulation, moments)
+        simulator.set_monitor(lambda _, s=simulation, m=moments: note(s, m))
         simulator.AdvanceTo(after.step / simulation.world.control_rate_hz)
         simulator.clear_monitor()
         assert simulation.snapshot().x.tobytes() == after.x.tobytes(), "another trajectory"
@@ -138,7 +138,7 @@ def record(task: str, object: str, seed: int) -> Recording:
     )
 
 
-def _note(simulation: Simulation, moments: list[Moment]) -> EventStatus:
+def note(simulation: Simulation, moments: list[Moment]) -> EventStatus:
     world, context = simulation.world, simulation._context
     plant, models = world.plant, (world.arm, world.object)
     contact = np.zeros(plant.num_velocities())

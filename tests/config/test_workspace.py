@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_tools.config.geometry import TABLE_LOWER_M, TABLE_UPPER_M, Workspace
+from fleet_tools.config.geometry import TABLE_UPPER_M, Workspace
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 

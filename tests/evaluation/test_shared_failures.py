@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shared_failures import failures, main, shared
-
-ROOT = Path(__file__).parents[2]
-ELMAN = ROOT / "leaderboard/results/bc_elman"
+from support.submitted import SMALL, random_evaluation, write
 
 small = st.integers(2, 3).flatmap(
     lambda runs: st.lists(
@@ -52,20 +50,30 @@ def test_splits_that_are_harder_are_no_shared_failures():
     assert shared(np.array([[True, *[False] * 119]] * 3), splits, 500, 0)[2] < 0.01
 
 
-def test_results_are_read_by_run_and_level(capsys):
-    runs = failures(ELMAN, "nominal")
+def written(method: Path, training_runs: int) -> None:
+    """Writes results of a method with made-up outcomes, one for each training run and task."""
+    for run, task in product(range(training_runs), SMALL.tasks):
+        made = random_evaluation(0.5, run, training_seed=run, tasks=[task])
+        write(made, method / str(run) / task)
+
+
+def test_results_are_read_by_run_and_level(tmp_path, capsys):
+    written(tmp_path / "mine", 3)
+    runs = failures(tmp_path / "mine", SMALL.level_name)
     assert {*runs} == {0, 1, 2}
-    assert all(len(run) == 480 for run in runs.values())
-    lines = (ELMAN / "1/wrench/episodes.jsonl").read_text().splitlines()
+    assert all(len(run) == len(SMALL.trials()) for run in runs.values())
+    assert failures(tmp_path / "mine", "another") == {}
+    lines = (tmp_path / "mine/1/knife/episodes.jsonl").read_text().splitlines()
     stored = {(e["task"], e["split"], e["index"]): e["outcome"] for e in map(json.loads, lines)}
     assert {k: v != "success" for k, v in stored.items()}.items() <= runs[1].items()
 
-    assert main([str(ELMAN), "--draws", "100", "--json"]) == 0
+    given = [str(tmp_path / "mine"), "--level", SMALL.level_name]
+    assert main([*given, "--draws", "100", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["task"] for row in rows] == ["hammer", "knife", "spatula", "wrench"]
+    assert [row["task"] for row in rows] == ["hammer", "knife"]
 
 
-def test_a_method_that_was_trained_once_is_refused(capsys):
-    folder = str(ROOT / "leaderboard/results/density_gate")
-    assert main([folder]) == 2
+def test_a_method_that_was_trained_once_is_refused(tmp_path, capsys):
+    written(tmp_path / "mine", 1)
+    assert main([str(tmp_path / "mine"), "--level", SMALL.level_name]) == 2
     assert "trained several times" in capsys.readouterr().err

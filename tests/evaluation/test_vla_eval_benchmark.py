@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.repeated_results import stored, stored_action
+from support.repeated_results import action_of, result_of
 
 from fleet_tools.errors import ConfigError, MissingLibraryError, UnknownNameError
 from fleet_tools.evaluation.vla_eval_benchmark import ToolUseBenchmark
@@ -40,7 +40,7 @@ def evaluated(harness: Any, server: Any, *arguments: Any, **params: Any) -> dict
 
 @pytest.fixture(name="server", scope="module")
 def _server(harness: Any) -> Any:
-    """A class of servers that repeat stored actions, and append `more` to each."""
+    """A class of servers that repeat actions of results, and append `more` to each."""
     from vla_eval.model_servers.predict import PredictModelServer  # pyright: ignore[reportMissingImports]
 
     class RepeatingServer(PredictModelServer):
@@ -55,7 +55,7 @@ def _server(harness: Any) -> Any:
         def predict(self, obs: dict[str, Any], ctx: Any) -> dict[str, Any]:
             self.seen = obs
             task, split = self.task["name"].split("/")
-            action = stored_action(stored(task, self.task["episode_idx"], split), ctx.step)
+            action = action_of(result_of(task, self.task["episode_idx"], split), ctx.step)
             return {"actions": np.concatenate([action, np.zeros(self.more, np.float32)])}
 
         def get_action_spec(self) -> dict[str, Any]:
@@ -83,13 +83,13 @@ def test_it_has_what_the_harness_calls(harness: Any) -> None:
 
 
 @pytest.mark.slow
-def test_success_is_what_evaluate_has_stored(harness: Any, server: Any) -> None:
+def test_success_is_what_evaluate_counts(harness: Any, server: Any) -> None:
     serving = server()
     found = evaluated(harness, serving, ["hammer/train", "wrench/train"], 2)
     assert not found.get("num_errors")
     for task in found["tasks"]:
         name = task["task"].split("/")[0]
-        expected = [stored(name, number) for number in range(2)]
+        expected = [result_of(name, number) for number in range(2)]
         told = [(each["metrics"], each["steps"]) for each in task["episodes"]]
         assert [steps for _, steps in told] == [each.steps for each in expected]
         for fact in ("success", "success_once", "outcome"):

@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pydantic
 import pytest
@@ -12,7 +11,9 @@ from hypothesis import strategies as st
 from support.boards import board
 from support.submitted import SMALL, certificate, random_evaluation, submission, write
 
+from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.result_folder import EPISODES
+from fleet_tools.evaluation.run import evaluate_policy
 from fleet_tools.leaderboard.facts import facts
 from fleet_tools.leaderboard.page import as_html
 from fleet_tools.leaderboard.records import (
@@ -122,11 +123,11 @@ def test_a_result_elsewhere_is_refused_before_anything_runs(tmp_path, capsys):
     assert not (tmp_path / "results" / CERTIFIED).exists()
 
 
-@pytest.mark.slow  # eight episodes of the expert's
+@pytest.mark.slow  # twelve episodes of the expert
 def test_the_experts_verdicts_are_kept_as_they_come_out(tmp_path):
-    expert = Path(__file__).parents[2] / "leaderboard/results/expert"
-    shutil.copytree(expert, tmp_path / "expert")
-    arguments = [str(tmp_path / "expert"), "--episodes", "1", "--substeps", "2"]
+    expert = tmp_path / "expert"
+    evaluate_policy(EvaluationConfig(policy="expert", split="train", scenes=1), expert)
+    arguments = [str(expert), "--episodes", "1", "--substeps", "2"]
     code = verdicts.main([*arguments, "--certify", str(tmp_path), "--quiet"])
     found = read_certificates(tmp_path)["expert"]
     assert found.steps_ms == (4.0, 2.0) and len(found.episodes) == 4

@@ -12,12 +12,12 @@ import pytest
 from support.processes import ROOT, run_command
 from support.submitted import overall
 
-from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.config import PROTOCOL, EvaluationConfig
 from fleet_tools.evaluation.protocol_file import load_levels
 from fleet_tools.evaluation.result_folder import RESULT
+from fleet_tools.evaluation.run import evaluate_policy
 from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
 from fleet_tools.leaderboard.checks import ProblemKind
-from fleet_tools.leaderboard.records import VERIFIED
 from fleet_tools.leaderboard.submissions import read_submissions
 from fleet_tools.leaderboard.texts import as_markdown
 from fleet_tools.leaderboard.wording import SUBMITTING, SUBMITTING_PAGE
@@ -47,13 +47,16 @@ def test_every_entry_is_verified_zero_never_succeeds_and_the_expert_always_does(
             if standing.overall
         }
         assert totals.get("zero", 0) == 0 and totals.get("expert", 1) >= 0.97
-        if level.protocol == CURRENT:
+        if totals and level.protocol == CURRENT:
             assert (totals["zero"], totals["expert"]) == (0, 1)
 
 
 def test_the_stored_page_follows_from_the_results(board):
     stored = (ROOT / "leaderboard" / "index.md").read_text()
-    assert stored.splitlines() == as_markdown(board).splitlines()
+    if board.standings:
+        assert stored.splitlines() == as_markdown(board).splitlines()
+    else:
+        assert "being measured again" in " ".join(stored.split())
 
 
 def test_every_kind_of_problem_is_documented():
@@ -93,19 +96,20 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(name="clone")
 def _clone(tmp_path: Path) -> Path:
-    """A clone with few results, committed, and a complete one of `my_method` that is not."""
+    """A clone with one verified result, committed, and one of `my_method` that is not."""
     clone = tmp_path / "clone"
-    for kept in ("zero", VERIFIED):
-        copy = shutil.copytree if (ROOT / RESULTS / kept).is_dir() else shutil.copy
-        (clone / RESULTS).mkdir(parents=True, exist_ok=True)
-        copy(ROOT / RESULTS / kept, clone / RESULTS / kept)
+    config = EvaluationConfig(policy="expert", level="disturbed", tool="hammer")
+    evaluate_policy(config, clone / RESULTS / "expert")
+    page = ["--output", str(tmp_path / "page.html"), "--quiet"]
+    verify = [sys.executable, "-m", "fleet_tools.leaderboard", str(RESULTS), "--verify", "1", *page]
+    assert run_command(*verify, cwd=clone).returncode == 0
     git(clone, "init", "-q")
     for key, value in {"user.name": "somebody", "user.email": "somebody@example.org"}.items():
         git(clone, "config", key, value)
     git(clone, "add", ".")
     git(clone, "commit", "-qm", "what is there")
     mine = clone / RESULTS / "my_method"
-    shutil.copytree(clone / RESULTS / "zero", mine)
+    shutil.copytree(clone / RESULTS / "expert", mine)
     for file in mine.rglob(RESULT):
         content = json.loads(file.read_text())
         policy = {"name": "my_method", "kind": "factory", "source": "my_module:make_policy"}
@@ -114,9 +118,9 @@ def _clone(tmp_path: Path) -> Path:
     return clone
 
 
-@pytest.mark.slow  # starts git and the program
+@pytest.mark.slow  # evaluates, and starts git and the program
 def test_the_commands_commit_the_results_and_nothing_else(clone):
-    """All but the first, which evaluates 480 scenes; of its result, two are run again here."""
+    """All but the first, which evaluates 480 scenes; of a result of 60, two are run again here."""
     for command in COMMANDS[1:]:
         few = command.replace("--verify 10", "--verify 2 --workers 0 --quiet")
         for part in few.split(" && "):

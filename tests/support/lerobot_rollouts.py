@@ -14,7 +14,7 @@ from lerobot.envs.factory import make_env
 from lerobot.envs.utils import close_envs
 from lerobot.policies.pretrained import PreTrainedPolicy
 from lerobot.scripts.lerobot_eval import eval_policy
-from support.repeated_results import stored, stored_action
+from support.repeated_results import action_of, result_of
 
 REPOSITORY, COMMIT = "fleet-tools/tool-use", "0" * 40
 N_ENVS = 2
@@ -41,7 +41,7 @@ def written_repository(folder: Path, monkeypatch: pytest.MonkeyPatch, file: Path
 
 
 class RepeatingPolicy(PreTrainedPolicy):
-    """Repeats stored actions of a task's scenes, from the first on, as many at a time as asked."""
+    """Repeats actions of results, from a task's first scene on, as many at a time as asked."""
 
     config_class = PreTrainedConfig
     name = "repeating"
@@ -59,7 +59,7 @@ class RepeatingPolicy(PreTrainedPolicy):
         """Returns the actions of the present step, (environments, 6)."""
         assert batch["observation.state"].shape[0] == N_ENVS == len(batch["task"])
         actions = [
-            torch.from_numpy(stored_action(stored(self._task, number), self._step).copy())
+            torch.from_numpy(action_of(result_of(self._task, number), self._step).copy())
             for number in range(self._first, self._first + N_ENVS)
         ]
         self._step += 1

@@ -13,6 +13,7 @@ import yaml
 from support.collected import write_quick_task
 from support.page_commands import problem
 from support.processes import ROOT
+from support.submitted import evaluation_with, write
 
 from fleet_tools import reproduce
 from fleet_tools.baselines.experiments.durations import Duration, durations
@@ -24,8 +25,10 @@ from fleet_tools.baselines.experiments.recipes import (
     read_recipes,
     scripts,
 )
-from fleet_tools.baselines.experiments.reproduction import compare_all, prepare, run
+from fleet_tools.baselines.experiments.reproduction import RECORDS, compare_all, prepare, run, store
+from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.storage.provenance import Machine
 
 RECIPES = read_recipes(ROOT)
 RECORD = """
@@ -126,12 +129,13 @@ def test_the_work_of_a_recipe_is_what_bash_would_start(name, tmp_path):
 
 
 def test_a_time_is_measured_or_grows_with_the_work_or_is_unknown(tmp_path):
-    assert duration(RECIPES["servo"]).kind == "measured"
     assert duration(RECIPES["metaworld_one_merge"]).kind == "unknown"
+    root = tmp_path / "root"
+    write(evaluation_with(lambda trial: SUCCESS, name="expert"), root / RESULTS / "expert")
 
     def minutes(command: str) -> float:
         recipe = Recipe("mine", "experiment", (command,), {})
-        return (duration(recipe).seconds or 0.0) / 60
+        return (durations([recipe], root)["mine"].seconds or 0.0) / 60
 
     collect = "python -m fleet_tools.collect --tool {} --episodes {} --output data"
     one, two = (minutes(collect.format("knife", number)) for number in (100, 200))
@@ -146,7 +150,11 @@ def test_a_time_is_measured_or_grows_with_the_work_or_is_unknown(tmp_path):
         assert minutes(f"python -m fleet_tools.collect{odd}") == 0
     # The estimate reads no more than text: a command that would leave a file leaves none.
     minutes(f"touch {tmp_path}/file; {collect.format('knife', 1)}")
-    assert not list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [root]
+    ran = {"machine": Machine.here().model_dump(), "commands": []}
+    store(ran, root / RECORDS / "recorded.json")
+    recorded = Recipe("recorded", "entry", (collect.format("knife", 1),), {})
+    assert durations([recorded], root)["recorded"].kind == "measured"
 
 
 def checkout(folder: Path, block: str, name: str = "mine") -> Path:
@@ -300,5 +308,8 @@ def test_bad_usage_says_what_exists(tmp_path, capsys):
         assert reproduce.main(given) == 2
     said = capsys.readouterr().err
     assert "Did you mean 'servo'?" in said and "has no folder leaderboard/results" in said
+    root = checkout(tmp_path / "root", "echo hello")
+    assert reproduce.main(["mine", "--checkout", str(root)]) == 2
+    assert "The entry 'mine' has no stored result yet" in capsys.readouterr().err
     assert reproduce.main(["servo", "--dry-run", *here]) == 0
     assert "examples.outside_policy.servo" in capsys.readouterr().out
