@@ -30,7 +30,7 @@ def polygons(plant: drake.MultibodyPlant, context: drake.Context) -> list[np.nda
             plant.GetBodyFromFrameId(query.inspector().GetFrameId(shape)).body_frame()
             for shape in shapes
         ]
-        material = combined([query.inspector().GetProximityProperties(s) for s in shapes])
+        material = combined(query.inspector(), shapes)
         for face in range(surface.num_faces()):
             normal, p_WC, area = (
                 f(face) for f in (surface.face_normal, surface.centroid, surface.area)
@@ -53,19 +53,22 @@ def polygons(plant: drake.MultibodyPlant, context: drake.Context) -> list[np.nda
     return [np.array(column) for column in zip(*found, strict=True)]
 
 
-def combined(properties: Sequence[drake.ProximityProperties]) -> tuple[float, float]:
+def combined(
+    inspector: drake.SceneGraphInspector, shapes: Sequence[drake.GeometryId]
+) -> tuple[float, float]:
     """Friction and dissipation of two materials, as Drake combines them (its `contact_engine`)."""
-    mu, d, E = (
-        np.array([each.GetPropertyOrDefault(*name, default) for each in properties])
-        for name, default in (
-            (("material", "coulomb_friction"), drake.CoulombFriction()),
-            (("material", "hunt_crossley_dissipation"), 50.0),
-            (("hydroelastic", "hydroelastic_modulus"), np.inf),
-        )
-    )
-    one, other = (each.dynamic_friction() for each in mu)
-    share = 0.0 if np.isinf(E[1]) else 1.0 if np.isinf(E[0]) else E[0] / E.sum()
-    return 2 * one * other / (one + other), d[0] * (1 - share) + d[1] * share
+    properties = [inspector.GetProximityProperties(shape) for shape in shapes]
+    friction = [each.GetProperty("material", "coulomb_friction") for each in properties]
+    one, other = (each.dynamic_friction() for each in friction)
+    d = [each.GetProperty("material", "hunt_crossley_dissipation") for each in properties]
+    meshes = map(inspector.maybe_get_hydroelastic_mesh, shapes)
+    soft = [isinstance(mesh, drake.VolumeMesh) for mesh in meshes]
+    if all(soft):  # the softer one deforms, and damps
+        E = [each.GetProperty("hydroelastic", "hydroelastic_modulus") for each in properties]
+        damping = (E[1] * d[0] + E[0] * d[1]) / (E[0] + E[1])
+    else:
+        damping = d[soft.index(True)]
+    return 2 * one * other / (one + other), damping
 
 
 class Problem:
