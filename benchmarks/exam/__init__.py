@@ -23,7 +23,10 @@ CLOSED_FORMS = {
     "weight on the blade": "m g; force on the hand, from the motors' torques",
     "lever of the weight": "distance of the centre of mass; moment / force, likewise",
     "energy of an episode": "brake + contact + stop; motors' work - mechanical energy",
-    "impulses of contact": "change of momentum of the arm; sum of the reported forces",
+    "impulses of contact": "motion of the arm; `joint_external_torque`",
+    "impulses of the observed wrench": "motion of the arm; `end_effector_wrench`",
+    "impulses on the tool": "motion of the arm; `info['forces']`, on the object alone",
+    "impulses of contact metrics": "motion of the arm, on object and table; contact metrics",
 }
 """What is expected by law; where two quantities are compared, the expected one comes first."""
 

@@ -10,6 +10,7 @@ from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.robot.osc import external_wrench
 from fleet_tools.sim.catalog import model_names
+from fleet_tools.sim.world_state import WorldState
 
 
 def answers(objects: tuple[str, ...] = ()) -> Iterator[Answer]:
@@ -22,7 +23,7 @@ def answers(objects: tuple[str, ...] = ()) -> Iterator[Answer]:
         for seed, name in enumerate(model_names("object", load_task(task).object_family)):
             if not objects or name in objects:
                 episode = record(task, name, seed)
-                for law in (*_LAWS_OF_TASK.get(task, ()), energy, impulses):
+                for law in (*_LAWS_OF_TASK.get(task, ()), energy, *IMPULSES):
                     yield law(episode)
 
 
@@ -90,13 +91,57 @@ def energy(episode: Recording) -> Answer:
 
 
 def impulses(episode: Recording) -> Answer:
-    """Returns the sums of the sizes of impulses on the arm, from its motion and as reported."""
+    """Returns the sums of the sizes of impulses on the arm, from its motion and as observed."""
     arm = episode.arm
-    needed = sum(float(np.linalg.norm(step.other[arm])) for step in episode.steps)
-    reported = sum(float(np.linalg.norm(step.before.contact[arm])) for step in episode.steps)
-    return Answer(
-        "impulses of contact", episode.name, needed * TIME_STEP, reported * TIME_STEP, "N m s"
-    )
+    needed = [np.linalg.norm(step.other[arm]) for step in episode.steps]
+    reported = [np.linalg.norm(step.before.state.tau_external) for step in episode.steps]
+    return _impulses("impulses of contact", episode, needed, reported, "N m s")
+
+
+def impulses_of_wrench(episode: Recording) -> Answer:
+    """Returns the same of the force on the hand, and of the observed wrench on it."""
+    needed = [np.linalg.norm(_on_the_hand(episode, step)[2]) for step in episode.steps]
+    reported = [np.linalg.norm(step.before.state.F_E[3:]) for step in episode.steps]
+    return _impulses("impulses of the observed wrench", episode, needed, reported)
+
+
+def impulses_on_tool(episode: Recording) -> Answer:
+    """Returns the same of `info["forces"]`, while the hand does not touch the table."""
+    table = {("table", "tool"), ("robot", "table")}
+    steps = [step for step in episode.steps if not table & step.before.state.contacts]
+    needed = [np.linalg.norm(_on_the_hand(episode, step)[2]) for step in steps]
+    reported = [np.linalg.norm(step.before.state.forces()["tool_force_N"]) for step in steps]
+    return _impulses("impulses on the tool", episode, needed, reported)
+
+
+def impulses_of_metrics(episode: Recording) -> Answer:
+    """Returns the same of contact metrics, in control steps that touch object or table alone."""
+    needed, reported = [], []
+    for steps, done in zip(episode.control_steps, episode.hand_forces, strict=True):
+        if {"object", "table"} not in [_touched(episode, step.before.state) for step in steps]:
+            needed += [np.linalg.norm(_on_the_hand(episode, step)[2]) for step in steps]
+            reported.append((done.object_impulse_Ns + done.table_impulse_Ns) / TIME_STEP)
+    return _impulses("impulses of contact metrics", episode, needed, reported)
+
+
+def _impulses(
+    law: str, episode: Recording, needed: list, reported: list, unit: str = "N s"
+) -> Answer:
+    expected, measured = (TIME_STEP * float(np.sum(forces)) for forces in (needed, reported))
+    return Answer(law, episode.name, expected, measured, unit)
+
+
+IMPULSES = (impulses, impulses_of_wrench, impulses_on_tool, impulses_of_metrics)
+"""The law of forces, of everything that reports them: within 1%."""
+
+
+def _touched(episode: Recording, state: WorldState) -> set[str]:
+    """Returns whether the hand touches moving links ("object"), or else anything ("table")."""
+    world = episode.simulation.world
+    welded = world.plant.GetBodiesWeldedTo(world.plant.world_body())
+    fixed = {"table"} | {f"object/{b.name()}" for b in world.bodies(world.object) if b in welded}
+    others = [{*pair} - {"robot", "tool"} for pair in state.contacts if {"robot", "tool"} & {*pair}]
+    return {"table" if other <= fixed else "object" for other in others}
 
 
 def _on_the_hand(episode: Recording, step: Step) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

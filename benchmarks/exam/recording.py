@@ -10,7 +10,9 @@ from pydrake.systems.framework import Context, EventStatus
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.sim.hand_force import HandForces
 from fleet_tools.sim.simulation import Simulation
+from fleet_tools.sim.world_state import WorldState
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +27,7 @@ class Moment:
         gravity, motors, brakes, contact: Generalized forces, contact as Drake reports it.
         correction: Forces by which free bodies keep their momentum.
         potential: Potential energy, J.
+        state: What environments report of it.
     """
 
     updates: int
@@ -38,6 +41,7 @@ class Moment:
     contact: np.ndarray
     correction: np.ndarray
     potential: float
+    state: WorldState
 
     @property
     def kinetic(self) -> float:
@@ -78,53 +82,62 @@ class Recording:
         name: Names of tool and object.
         simulation: The simulation at the end of the episode.
         outcome: Outcome of the episode.
-        steps: Its time steps.
+        control_steps: The time steps of each control step.
+        hand_forces: What the hand did in each.
         arm, object: Degrees of freedom of arm and object.
     """
 
     name: str
     simulation: Simulation
     outcome: str
-    steps: Sequence[Step]
+    control_steps: Sequence[Sequence[Step]]
+    hand_forces: Sequence[HandForces]
     arm: np.ndarray
     object: np.ndarray
+
+    @property
+    def steps(self) -> list[Step]:
+        """Its time steps."""
+        return [step for steps in self.control_steps for step in steps]
 
     def work(self, kind: str) -> float:
         """Returns the work of a kind of forces, an attribute of `Moment`, J."""
         return TIME_STEP * sum(float(getattr(s.before, kind) @ s.v_mean) for s in self.steps)
 
 
-def record(task: str, object: str, seed: int) -> Recording:
+def record(task: str, object: str | None, seed: int) -> Recording:
     """Runs the expert's episode, and records it.
 
     Args:
         task: Name of the task.
-        object: Name of the object.
+        object: Name of the object; None draws it.
         seed: Seed of the scene, the tool included.
 
     Raises:
         AssertionError: The recorded steps lead elsewhere than the episode's.
     """
     env = EnvSpec.of(task=task, object=object).make_tool_use()
-    steps: list[Step] = []
+    control_steps: list[list[Step]] = []
+    hand_forces: list[HandForces] = []
     for _, action in expert_steps(env, [seed]):
         simulation = env.simulation
         assert simulation is not None  # during an episode
         before = simulation.snapshot()
         env.step(action)
         after = simulation.snapshot()
+        hand_forces.append(after.hand_forces)
         # Again, with the reference that the control step began with.
         moments: list[Moment] = []
         simulator = simulation._simulator  # an exam looks inside
         simulation.restore(replace(before, reference=after.reference))
         note(simulation, moments)
         simulator.set_monitor(lambda _, s=simulation, m=moments: note(s, m))
-        simulator.AdvanceTo(after.step / simulation.world.control_rate_hz)
+        simulator.AdvanceTo(simulation.world.simulated_until(after.step))
         simulator.clear_monitor()
         assert simulation.snapshot().x.tobytes() == after.x.tobytes(), "another trajectory"
         simulation.restore(after)
         pairs = itertools.pairwise(moments)
-        steps += [Step(one, two) for one, two in pairs if two.updates > one.updates]
+        control_steps.append([Step(a, b) for a, b in pairs if b.updates > a.updates])
     simulation = env.simulation
     assert simulation is not None
     world, everything = simulation.world, np.arange(simulation.world.plant.num_velocities())
@@ -132,13 +145,15 @@ def record(task: str, object: str, seed: int) -> Recording:
         name=f"{simulation.tool.name}, {simulation.object.name}",
         simulation=simulation,
         outcome=env.get_state().outcome,
-        steps=steps,
+        control_steps=control_steps,
+        hand_forces=hand_forces,
         arm=world.plant.GetVelocitiesFromArray(world.arm, everything).astype(int),
         object=world.plant.GetVelocitiesFromArray(world.object, everything).astype(int),
     )
 
 
 def note(simulation: Simulation, moments: list[Moment]) -> EventStatus:
+    """Adds the present moment to a list."""
     world, context = simulation.world, simulation._context
     plant, models = world.plant, (world.arm, world.object)
     contact = np.zeros(plant.num_velocities())
@@ -164,6 +179,7 @@ def note(simulation: Simulation, moments: list[Moment]) -> EventStatus:
             contact=contact,
             correction=_applied(simulation, context),
             potential=plant.CalcPotentialEnergy(context),
+            state=simulation.world_state(),
         )
     )
     return EventStatus.Succeeded()

@@ -21,8 +21,7 @@ from fleet_tools.sim.simulation import Simulation
 
 SLABS = ("brownie", "waffle", "hash_brown")
 AGREEMENT = 1e-6
-"""Of velocities, each by the root of its inertia, relative to all; with upright sides they differ by
-a large part of all. SAP promises as much of momenta."""
+"""Of velocities, each by the root of its inertia, relative to all; SAP promises as much."""
 
 
 @dataclass(frozen=True, eq=False)
