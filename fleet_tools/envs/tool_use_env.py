@@ -36,9 +36,11 @@ REWARDS = ("sparse", "dense")
 class ToolUseEnv(StagedEnv):
     """An arm with a tool in its hand, and an object on which the tool is used.
 
-    Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step
-    relative to its present pose, in its own frame: translation, then rotation vector, in units of
-    the task's action bounds. Finite actions out of range are clipped, and `info` tells so.
+    Actions: `Box(-1, 1, (6,), float32)`, the motion of the end effector in this control step, in
+    its own frame: translation, then rotation vector, in units of the task's action bounds. It
+    starts at the last commanded pose if the end effector is near it, else at the present one
+    (`fleet_tools.robot.controller.Reference.continued_from`). Finite actions out of range are
+    clipped, and `info` tells so.
 
     Observations: see `fleet_tools.envs.observations`.
 
