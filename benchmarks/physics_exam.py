@@ -1,6 +1,7 @@
 """Measures what the simulation should do by law: `python benchmarks/physics_exam.py`.
 
     python benchmarks/physics_exam.py --objects brownie hex_nut --cases
+    python benchmarks/physics_exam.py --approximations lagged similar sap
 
 Slabs and blocks fall, lie, slide and tip over on the table; the expert drives nails, turns nuts,
 lifts slabs and parts blocks, while all forces are recorded. Each quantity is compared with its
@@ -9,9 +10,9 @@ closed form (`benchmarks/exam`).
 
 import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from console import print_now, table_head, table_row
 
@@ -38,12 +39,12 @@ class ExamOptions(cli.Options):
     """Names of objects (default: all of the package)."""
     cases: bool = False
     """Print every case, and not each law with its worst one."""
+    approximations: tuple[Literal["lagged", "similar", "sap"], ...] = ()
+    """Print a column for each of these approximations of contact by Drake, in place of the
+    package's."""
 
 
 def _measure(options: ExamOptions) -> int:
-    from exam.episodes import answers
-    from exam.free_bodies import LAWS, free_bodies
-
     from fleet_tools.config.tasks import load_task, task_names
     from fleet_tools.errors import require_name
     from fleet_tools.sim.catalog import model_names
@@ -53,19 +54,63 @@ def _measure(options: ExamOptions) -> int:
     }
     for name in options.objects:
         require_name("object", name, sorted(known))
-    of_bodies = (law(body) for body in free_bodies(options.objects) for law in LAWS)
+    if options.approximations:
+        return _compare(options)
     found: list[Answer] = []
     print_now(options, table_head(_CASE_COLUMNS if options.cases else _COLUMNS))
-    for answer in itertools.chain(of_bodies, answers(options.objects)):
+    for answer in _answers(options):
         found.append(answer)
         _print_case(options, answer)
     if not options.cases:
         for row in summary(found):
             print_now(options, row)
     if options.json_output:
-        cases = [asdict(answer) | {"error": answer.error} for answer in found]
-        options.report({"cases": cases}, str)
+        options.report({"cases": _as_json(found)}, str)
     return cli.OK
+
+
+def _answers(options: ExamOptions) -> "Iterator[Answer]":
+    from exam.episodes import answers
+    from exam.free_bodies import LAWS, free_bodies
+
+    of_bodies = (law(body) for body in free_bodies(options.objects) for law in LAWS)
+    return itertools.chain(of_bodies, answers(options.objects))
+
+
+def _compare(options: ExamOptions) -> int:
+    from exam import CLOSED_FORMS
+
+    from fleet_tools.sim import world
+
+    usual, found = world.CONTACT_APPROXIMATION, {}
+    try:
+        for name in options.approximations:
+            world.CONTACT_APPROXIMATION = name
+            found[name] = list(_answers(options))
+    finally:
+        world.CONTACT_APPROXIMATION = usual
+    print_now(options, table_head(("law", *found)))
+    for law in CLOSED_FORMS:
+        of_law = [[answer for answer in answers if answer.law == law] for answers in found.values()]
+        if of_law[0]:
+            print_now(options, table_row([law, *map(_passed, of_law)]))
+    if options.json_output:
+        options.report({name: _as_json(answers) for name, answers in found.items()}, str)
+    return cli.OK
+
+
+def _passed(answers: "Sequence[Answer]") -> str:
+    passes = sum(answer.passes for answer in answers)
+    return f"{passes} of {len(answers)}; {_range_of_errors(answers)}"
+
+
+def _range_of_errors(answers: "Sequence[Answer]") -> str:
+    errors = [answer.error for answer in answers]
+    return f"{min(errors):+.1%} to {max(errors):+.1%}"
+
+
+def _as_json(answers: "Iterable[Answer]") -> list[dict[str, Any]]:
+    return [asdict(answer) | {"error": answer.error} for answer in answers]
 
 
 def summary(answers: Iterable["Answer"]) -> list[str]:
@@ -77,7 +122,6 @@ def summary(answers: Iterable["Answer"]) -> list[str]:
         of_law = [answer for answer in answers if answer.law == law]
         if not of_law:
             continue
-        errors = [answer.error for answer in of_law]
         worst = max(of_law, key=lambda answer: abs(answer.error))
         rows.append(
             table_row(
@@ -86,7 +130,7 @@ def summary(answers: Iterable["Answer"]) -> list[str]:
                     closed_form,
                     str(len(of_law)),
                     str(sum(answer.passes for answer in of_law)),
-                    f"{min(errors):+.1%} to {max(errors):+.1%}",
+                    _range_of_errors(of_law),
                     worst.case,
                     f"{worst.expected:.3g}; {worst.measured:.3g} {worst.unit}",
                 ]

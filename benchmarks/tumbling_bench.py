@@ -52,10 +52,12 @@ class Bench:
 
         from fleet_tools.config.control import TIME_STEP
         from fleet_tools.sim.free_rotation import add_gyroscopic_correction
-        from fleet_tools.sim.world import TABLE_FRICTION
+        from fleet_tools.sim.world import CONTACT_APPROXIMATION, TABLE_FRICTION
 
         builder = DiagramBuilder()
-        config = MultibodyPlantConfig(time_step=TIME_STEP, discrete_contact_approximation="lagged")
+        config = MultibodyPlantConfig(
+            time_step=TIME_STEP, discrete_contact_approximation=CONTACT_APPROXIMATION
+        )
         self.plant, _ = AddMultibodyPlant(config, builder)
         properties = ProximityProperties()
         AddRigidHydroelasticProperties(resolution_hint=4.0, properties=properties)

@@ -55,6 +55,10 @@ from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 HYDROELASTIC_MARGIN = 1e-4
 """Hydroelastic margin of every geometry, m; without it, light bodies jitter at zero depth."""
 
+CONTACT_APPROXIMATION = "similar"
+"""SAP with friction that neither creeps nor drags, also where bodies rock; compared with others in
+`docs/results/physics_exam.md`."""
+
 TABLE_SIZE = (TABLE_UPPER_M[0] - TABLE_LOWER_M[0], TABLE_UPPER_M[1] - TABLE_LOWER_M[1], 0.05)
 TABLE_CENTER = (
     (TABLE_LOWER_M[0] + TABLE_UPPER_M[0]) / 2,
@@ -189,9 +193,7 @@ def build_world(
     plant, scene_graph = AddMultibodyPlant(
         MultibodyPlantConfig(
             time_step=TIME_STEP / substeps,
-            # SAP, with friction that neither creeps nor drags, also where bodies rock
-            # (`docs/results/physics_exam.md`).
-            discrete_contact_approximation="similar",
+            discrete_contact_approximation=CONTACT_APPROXIMATION,
             # Outputs are then functions of the state, so that a snapshot is the state alone.
             use_sampled_output_ports=False,
         ),
