@@ -109,14 +109,15 @@ class OperationalSpaceController(LeafSystem):
     ) -> None:
         super().__init__()
         self._model, self._held = model, time_step < TIME_STEP
-        self._gains = pack(
-            Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s)
-        )
+        packed = pack(Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s))
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
         # their indices.
         n = model.num_joints
         arm_state = self.DeclareVectorInputPort("arm_state", 2 * n)
         at_rest = Reference(RigidTransform(), np.zeros(6), 0.0, 1.0, np.zeros(n))
+        self._law = _control_law.bind(
+            model.packed, packed, np.zeros(2 * n), at_rest.packed, 0.0, _AT_REST
+        )
         reference = self.DeclareAbstractInputPort("reference", AbstractValue.Make(at_rest))
         self._arm_state, self._reference = int(arm_state.get_index()), int(reference.get_index())
         this = weakref.ref(self)
@@ -145,12 +146,14 @@ class OperationalSpaceController(LeafSystem):
         if self._held and abs(periods - round(periods)) > _ROUNDING:
             output.SetFrom(context.get_discrete_state_vector())
             return
-        state = self.EvalVectorInput(context, self._arm_state).value()
         reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
-        fraction, V_WD = reference.at(context.get_time())  # D: desired
-        output.SetFromVector(
-            _control_law(self._model.packed, self._gains, state, reference.packed, fraction, V_WD)
-        )
+        law = self._law
+        _, _, state, _, fraction, V_WD = law.inputs  # D: desired
+        law.put(0, self._model.packed)
+        law.put(3, reference.packed)
+        state[:] = self.EvalVectorInput(context, self._arm_state).value()
+        fraction[()], V_WD[:] = reference.at(context.get_time())
+        output.SetFromVector(law())
 
 
 @straight_line
