@@ -4,6 +4,7 @@ import math
 import weakref
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from pydrake.common.value import AbstractValue
@@ -20,9 +21,11 @@ from fleet_tools.robot.osc import (
     Path,
     operational_space_acceleration,
     tracking_acceleration,
+    turning,
 )
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
 from fleet_tools.utils.straight_line import pack, straight_line
+from fleet_tools.utils.symbols import zeros
 
 _AT_REST = np.zeros(6)
 _AT_THE_END = 1.0 + 1e-9  # as far as rounding of times goes
@@ -49,6 +52,10 @@ class Reference:
     posture: np.ndarray
     scale: float = 1.0
 
+    def __deepcopy__(self, _: Any) -> "Reference":
+        """Returns itself: it is a value, which Drake would copy for each port."""
+        return self
+
     @cached_property
     def path(self) -> Path:
         """Its path: `fleet_tools.robot.pose_delta.displace(X_WE, delta, scale * fraction)`."""
@@ -57,9 +64,7 @@ class Reference:
         angle = math.hypot(*rotation)
         axis = rotation / angle if angle > 1e-100 else np.zeros(3)
         R = np.ascontiguousarray(R_WE.matrix())
-        # By np.cross and not by `@`, whose rounding depends on the processor.
-        KR = np.ascontiguousarray(np.cross(axis, R, axisb=0, axisc=0))
-        KKR = np.ascontiguousarray(np.cross(axis, KR, axisb=0, axisc=0))
+        KR, KKR = turning(axis, R)  # and not by `@`, whose rounding depends on the processor
         return Path(self.X_WE.translation(), dp, R, KR, KKR, angle)
 
     @cached_property
@@ -191,8 +196,19 @@ def within_limits(reference: Reference, model: ArmModel, q: np.ndarray) -> Refer
         model: Model of the arm.
         q: (n,), joint positions, rad.
     """
-    at_rest = np.zeros(model.num_joints)
-    dynamics, _ = model.dynamics(q, at_rest)
     _, V_WE = reference.at(reference.start)
-    v = operational_space_acceleration(dynamics.M, dynamics.J, V_WE, at_rest)
-    return replace(reference, scale=motion_scale(v, q, model.limits))
+    return replace(reference, scale=_scale(model.packed, q, V_WE))
+
+
+@straight_line
+def _scale(model: tuple[SerialArm, JointLimits], q: np.ndarray, V_WE: np.ndarray) -> float:
+    """Returns the `motion_scale` of a motion.
+
+    Args:
+        model: The arm, and the limits of its joints.
+        q: (n,), joint positions, rad.
+        V_WE: (6,), spatial velocity of the motion, rad/s and m/s.
+    """
+    (arm, limits), at_rest = model, zeros(q.size)
+    M, _, J, _, _ = equation_of_motion(arm, q, at_rest)
+    return motion_scale(operational_space_acceleration(M, J, V_WE, at_rest), q, limits)
