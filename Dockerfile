@@ -16,7 +16,9 @@ RUN apt-get update \
 
 RUN useradd --create-home --uid 1000 fleet
 RUN python3 -m venv /opt/fleet-tools
+# A step of Drake is a tenth faster if the C library keeps more freed memory at hand.
 ENV PATH=/opt/fleet-tools/bin:$PATH \
+    GLIBC_TUNABLES=glibc.malloc.tcache_count=5000 \
     PYTHONUNBUFFERED=1 \
     LIBGL_ALWAYS_SOFTWARE=1 \
     FLEET_TOOLS_MESHCAT_HOST=0.0.0.0

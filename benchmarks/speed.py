@@ -1,161 +1,158 @@
 """Measures the speed of simulation, planning and resets: `python benchmarks/speed.py`.
 
-Times are processor times on one core, which a busy machine distorts less than wall times; run it on
-an idle machine all the same.
+Times are processor times on one core, which a busy machine distorts less than wall times. Ratios to
+a peer that takes turns with it are distorted least.
 """
 
+import contextlib
+import statistics
 import sys
+from pathlib import Path
 from typing import Any
 
-from console import print_now
+from children import Child
+from console import print_now, table_head, table_row
+from speed_child import PEER
 from task_selection import TaskSelection
 from timing import cpu_seconds
 
 from fleet_tools.config.values import Count
+from fleet_tools.parallel.backend import ONE_THREAD
 from fleet_tools.utils import cli
+from fleet_tools.utils.libraries import ANY_RELEASE
 from fleet_tools.utils.machine import machine_name
 
-_PROFILED_EPISODES = 4
-
-Figures = dict[str, float]
-"""Measured figures by name."""
+_ROOT = Path(__file__).resolve().parents[1]
+_COLUMNS = {
+    "task": "{task}",
+    "engine": "{engine}",
+    "Python": "{python}",
+    "times real time": "{real_time:.1f}",
+    "over robosuite": "{ratio:.2f}",
+    "mean reset": "{reset_ms:.0f} ms",
+    "reset, same models": "{same_ms:.0f} ms",
+    "expert, times real time": "{expert:.1f}",
+    "planning; 95%": "{planning_ms:.0f} ms; {planning_95_ms:.0f} ms",
+}
 
 
 class SpeedOptions(cli.Options):
-    """Measures the speed of simulation, planning and resets, and the parts of a simulation step.
+    """Measures the speed of control steps with random actions, beside robosuite's Lift.
 
-    For each task: real-time factors of whole episodes of the expert, of control steps in free
-    motion and of those with contact; the time of a simulation step in contact, with its parts for
-    contact geometry, control and attribution, and the ratios of steps with control, and with both,
-    to the same step with the same torques but without them; times of planning and of resets.
+    Prints a row for each task and interpreter. Environments run in processes of their own, on one
+    thread each, and take turns. *Times real time* are simulated seconds over processor seconds of
+    steps, the median over the turns. *Over robosuite* is the median over the turns of its ratio to
+    that of robosuite's Lift, without images. *Mean reset* is of scenes of successive seeds, whose
+    models mostly differ. Of this interpreter there are resets to the same models, whole episodes
+    of the expert and its planning, too.
 
     Exit codes:
     0: everything is measured.
-    2: it cannot begin.
+    2: it cannot begin, or an interpreter does not run its environment.
     130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()
-    episodes: Count = 20
-    """Number of episodes of each task."""
+    peer: Path | None = None
+    """Interpreter that has robosuite; without it there are no ratios."""
+    pythons: tuple[Path, ...] = ()
+    """Further interpreters that have what this package needs, such as another Drake."""
+    steps: Count = 90
+    """Control steps in each turn."""
+    turns: Count = 5
+    """Number of turns, after one that does not count."""
+    episodes: Count = 4
+    """Number of the expert's episodes of each task."""
 
 
 def _measure(options: SpeedOptions) -> int:
-    tasks = options.tasks.names_or_paths()
-    measured: list[dict[str, Any]] = []
-    for task in tasks:
-        figures = {
-            **measure_episodes(task, options.episodes),
-            **measure_parts(task, _PROFILED_EPISODES),
-            **measure_resets(task),
-        }
-        measured.append({"task": task, **figures})
-        lines = [f"{name:>48}: {value:.2f}" for name, value in figures.items()]
-        print_now(options, "\n".join([f"{task}:", *lines]))
-    options.report(
-        {"machine": machine_name(), "tasks": measured}, lambda: f"\nMeasured on {machine_name()}."
-    )
+    rows: list[dict[str, Any]] = []
+    print_now(options, table_head(list(_COLUMNS)))
+    for task in options.tasks.names_or_paths():
+        *measured, peer = _take_turns(task, options)
+        measured[0] |= _resets(task) | _expert(task, options.episodes)
+        for row in [*measured, peer] if peer else measured:
+            rows.append(row)
+            print_now(options, table_row(_cells(row)))
+    summary = {"machine": machine_name(), "rows": rows}
+    options.report(summary, lambda: f"\nMeasured on {machine_name()}.")
     return cli.OK
 
 
-def measure_episodes(task: str, episodes: int) -> Figures:
-    """Measures real-time factors of the expert's episodes, and the times of planning."""
-    import numpy as np
-    from expert_steps import expert_steps
-
-    from fleet_tools.envs.spec import EnvSpec
-
-    env = EnvSpec.of(task=task).make_tool_use()
-    rate_hz = env.task.control_rate_hz
-    free: list[float] = []
-    contact: list[float] = []
-    planning: dict[int | None, float] = {}  # by the scene's seed
-    for expert, action in expert_steps(env, range(episodes)):
-        planning.setdefault(env.scene.seed, expert.info["planning_seconds"])
-        seconds = cpu_seconds(lambda action=action: env.step(action))
-        (contact if env.world_state().contacts else free).append(seconds)
-    env.close()
-    both = [*free, *contact]
-    planning_ms = 1e3 * np.array(list(planning.values()))
-    return {
-        "real-time factor, whole episodes": len(both) / rate_hz / sum(both),
-        # An object that stands on the table touches it, so there may be no free motion.
-        **{
-            f"real-time factor, {case}": float(1 / rate_hz / np.mean(seconds))
-            for case, seconds in (("free motion", free), ("contact", contact))
-            if seconds
-        },
-        "episode, mean steps": len(both) / episodes,
-        "planning, median ms": float(np.median(planning_ms)),
-        "planning, 95% ms": float(np.percentile(planning_ms, 95)),
-    }
-
-
-def measure_parts(task: str, episodes: int) -> Figures:
-    """Measures the parts of a simulation step in contact, in microseconds, and the control's."""
-    import numpy as np
-    from expert_steps import expert_steps
-    from pydrake.geometry import HydroelasticContactRepresentation
-    from step_cost import measure_steps
-
-    from fleet_tools.config.control import TIME_STEP
-    from fleet_tools.envs.spec import EnvSpec
-
-    polygons = HydroelasticContactRepresentation.kPolygon
-    measurements: list[float] = []
-    geometry: list[float] = []
-    faces: list[int] = []
-    env = EnvSpec.of(task=task).make_tool_use()
-    for _, action in expert_steps(env, range(episodes)):
-        env.step(action)
-        if not env.world_state().contacts:
-            continue
-        simulation = env.simulation  # a profile looks inside
-        assert simulation is not None  # during an episode
-        find = simulation.query().ComputeContactSurfacesWithFallback
-        measurements.append(cpu_seconds(simulation.world_state))
-        geometry.append(cpu_seconds(lambda find=find: find(polygons)))
-        surfaces, _ = find(polygons)
-        faces.append(sum(surface.num_faces() for surface in surfaces))
-    env.close()
-    step = measure_steps(task, episodes)
-    measurement = float(np.mean(measurements)) * env.task.control_rate_hz * TIME_STEP
-    return {
-        "simulation step in contact, us": 1e6 * step.whole,
-        "... of which contact geometry, us": 1e6 * float(np.mean(geometry)),
-        "... of which control, us": 1e6 * (step.controlled - step.bare),
-        "... of which attribution, us": 1e6 * (step.whole - step.controlled),
-        "simulation step, with control over without": step.controlled_ratio,
-        "... with control and attribution": step.whole_ratio,
-        "measurement, share of each simulation step, us": 1e6 * measurement,
-        "faces of contact surfaces, mean": float(np.mean(faces)),
-    }
+def _take_turns(task: str, options: SpeedOptions) -> list[dict[str, Any]]:
+    """Returns the figures of each interpreter, then those of the peer; empty without one."""
+    started = [(python, task) for python in (Path(sys.executable), *options.pythons)]
+    if options.peer is not None:
+        started.append((options.peer, PEER))
+    variables = ONE_THREAD | {"PYTHONPATH": str(_ROOT), ANY_RELEASE: "1"}
+    with contextlib.ExitStack() as stack:
+        children = [
+            stack.enter_context(
+                Child("speed_child.py", [name], interpreter=python, variables=variables)
+            )
+            for python, name in started
+        ]
+        rows = [{"task": task, **child.answer()} for child in children]
+        turns: list[list[dict[str, Any]]] = [[] for _ in children]
+        for _ in range(1 + options.turns):
+            for child, answers in zip(children, turns, strict=True):
+                child.ask(str(options.steps))
+                answers.append(child.answer())
+    speeds = [[turn["real_time"] for turn in answers[1:]] for answers in turns]
+    for row, own, answers in zip(rows, speeds, turns, strict=True):
+        resets = [seconds for turn in answers[1:] for seconds in turn["resets_s"]]
+        row |= {"real_time": statistics.median(own), "reset_ms": 1e3 * statistics.mean(resets)}
+        if options.peer is not None:
+            pairs = zip(own, speeds[-1], strict=True)
+            row["ratio"] = statistics.median(ours / peers for ours, peers in pairs)
+    if options.peer is None:
+        return [*rows, {}]
+    rows[-1]["task"] = "robosuite's Lift"
+    return rows
 
 
-def measure_resets(task: str) -> Figures:
-    """Measures resets to scenes of the same models, and of others, in milliseconds."""
-    import numpy as np
-
+def _resets(task: str) -> dict[str, float]:
+    """Measures resets to a scene of the models that there are, ms."""
     from fleet_tools.envs.spec import EnvSpec
 
     env = EnvSpec.of(task=task).make_tool_use()
     env.reset(seed=0)
-    scenes = [env.scene]
-    for seed in range(1, 12):
-        env.reset(seed=seed)
-        models = {"tool": env.scene.tool, "object": env.scene.object}
-        scenes.append(scenes[0].model_copy(update=models))
-    times: dict[str, list[float]] = {"same": [], "other": []}
-    for scene in scenes * 2:
-        current = (env.scene.tool, env.scene.object)
-        kind = "same" if (scene.tool, scene.object) == current else "other"
-        reset = lambda scene=scene: env.reset(options={"scene": scene})  # noqa: E731
-        times[kind].append(cpu_seconds(reset))
-        times["same"].append(cpu_seconds(reset))
+    scene = {"scene": env.scene}
+    seconds = [cpu_seconds(lambda: env.reset(options=scene)) for _ in range(20)]
     env.close()
+    return {"same_ms": 1e3 * statistics.median(seconds)}
+
+
+def _expert(task: str, episodes: int) -> dict[str, float]:
+    """Measures the times real time of the expert's episodes, without planning; and planning, ms."""
+    import numpy as np
+    from expert_steps import expert_steps
+
+    from fleet_tools.envs.spec import EnvSpec
+
+    env = EnvSpec.of(task=task).make_tool_use()
+    steps: list[float] = []
+    planning: dict[int | None, float] = {}  # by the scene's seed
+    for expert, action in expert_steps(env, range(episodes)):
+        planning.setdefault(env.scene.seed, expert.info["planning_seconds"])
+        steps.append(cpu_seconds(lambda action=action: env.step(action)))
+    env.close()
+    median, most = 1e3 * np.percentile(list(planning.values()), [50, 95])
     return {
-        f"reset, {kind} models, median ms": float(1e3 * np.median(times[kind])) for kind in times
+        "expert": len(steps) / env.task.control_rate_hz / sum(steps),
+        "planning_ms": float(median),
+        "planning_95_ms": float(most),
     }
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    cells = []
+    for text in _COLUMNS.values():
+        try:
+            cells.append(text.format_map(row))
+        except KeyError:  # not measured
+            cells.append("")
+    return cells
 
 
 PROGRAM = cli.Program(

@@ -71,7 +71,7 @@ class RayHost:
             resources={} if place is None else {place: _SHARE},
             max_restarts=0,
             scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": ray_workers.ONE_THREAD},
+            runtime_env={"env_vars": ray_workers.WORKER_VARIABLES},
         )
         host = cls(actor.remote(memory), place)
         host.ask_location()

@@ -4,6 +4,7 @@ A task file gives times in seconds and motions per second, so that its control r
 alone.
 """
 
+import functools
 from fractions import Fraction
 from typing import Annotated, NamedTuple
 
@@ -47,6 +48,7 @@ class ActionBounds(Value):
         return StepBounds(*(float(_exact(speed) / rate) for speed in speeds))
 
 
+@functools.cache
 def steps_of(duration_s: float, rate_hz: float) -> int:
     """Returns the number of control steps nearest to a duration, at least one."""
     return max(round(_exact(duration_s) * _exact(rate_hz)), 1)

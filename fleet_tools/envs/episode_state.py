@@ -1,6 +1,6 @@
 """An episode of tool use as a value: how it goes on, how it is judged, and what is told of it."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleet_tools.config.tasks import TaskConfig
@@ -159,7 +159,7 @@ class EpisodeState:
             "is_success": verdict.holds,  # as Stable-Baselines3 calls it
             "success_once": self.success_once,
             "progress": verdict.progress,
-            "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
+            "verdicts": {name: dict(vars(verdict)) for name, verdict in verdicts.items()},
             "forces": self.state.forces(),
             "limits": self.state.limits(),
             "handling": self.handling.numbers() | ({} if gentle is None else {"gentle": gentle}),

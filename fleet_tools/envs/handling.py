@@ -45,6 +45,8 @@ class Load(Value):
 
     def and_then(self, peak_N: float, impulse_Ns: float, contact_s: float) -> "Load":
         """Returns the load with another control step."""
+        if not contact_s:
+            return self
         return Load(
             peak_N=max(self.peak_N, peak_N),
             impulse_Ns=self.impulse_Ns + impulse_Ns,

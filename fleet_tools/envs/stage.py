@@ -13,6 +13,9 @@ from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import World, build_world
 
+_WORLDS_KEPT = 8
+"""Number of released worlds, 4 MB each, after which Python collects garbage, which takes 50 ms."""
+
 
 class Viewer(Protocol):
     """Who watches simulations, such as an observer or a renderer."""
@@ -48,6 +51,8 @@ class Stage:
         substeps: Of the worlds that are built from now on, see `build_world`.
         engine: Class of the simulations in these worlds.
     """
+
+    _released = 0  # by all stages of this process, since garbage was collected
 
     def __init__(
         self,
@@ -97,7 +102,7 @@ class Stage:
         """Releases the simulation, and what the viewers hold; `begin` starts anew."""
         for viewer in self._viewers:
             viewer.close()
-        self._release()
+        self._release(_WORLDS_KEPT)
 
     def _another(self, scene: Scene) -> Simulation:
         tool = find_task_model(self._task, "tool", scene.tool)
@@ -119,8 +124,17 @@ class Stage:
         self.simulation = simulation
         return simulation
 
-    def _release(self) -> None:
+    def _release(self, counts: int = 1) -> None:
+        """Releases the simulation.
+
+        A diagram is megabytes in a few Python objects with cyclic references, so that Python would
+        collect a hundred of them too late.
+
+        Args:
+            counts: As how many worlds it counts; from `_WORLDS_KEPT`, garbage is collected now.
+        """
         self.simulation = self._entered = None
-        # A diagram is megabytes in a few Python objects with cyclic references, so that Python
-        # would collect a hundred of them too late.
-        gc.collect()
+        Stage._released += counts
+        if Stage._released >= _WORLDS_KEPT:
+            gc.collect()
+            Stage._released = 0

@@ -1,5 +1,6 @@
 """What a pool of workers asks of the processes in which they run: on this machine, or on Ray."""
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -7,8 +8,15 @@ from typing import Any, Protocol, TypeVar
 ONE_THREAD = {
     f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON")
 }
-"""Environment variables of a worker that is to use one core; most libraries read them when they are
-loaded, once."""
+"""Environment variables of a process that is to use one core; most libraries read them when they
+are loaded, once."""
+
+_TUNABLES = "GLIBC_TUNABLES"
+WORKER_VARIABLES = ONE_THREAD | {
+    _TUNABLES: ":".join(["glibc.malloc.tcache_count=5000", *os.environ.get(_TUNABLES, "").split()])
+}
+"""Environment variables of a worker. A step of Drake frees more blocks of a size than the C library
+keeps at hand, and allocates them again; results do not depend on it."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 
 from fleet_tools.errors import FleetToolsError, WorkersError
-from fleet_tools.parallel.backend import ONE_THREAD, Death, Done, JobError, Outcome
+from fleet_tools.parallel.backend import WORKER_VARIABLES, Death, Done, JobError, Outcome
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.utils.compiled import before_compiling, share_compiled
 from fleet_tools.utils.disk_errors import disk_errors
@@ -38,7 +38,7 @@ class LocalWorker:
     """
 
     def __init__(self, work: int) -> None:
-        self.process = ChildProcess(__name__, work, variables=ONE_THREAD, stall_s=_STALL_S)
+        self.process = ChildProcess(__name__, work, variables=WORKER_VARIABLES, stall_s=_STALL_S)
 
     def ask(self, job: Any) -> None:
         """See `Worker`."""

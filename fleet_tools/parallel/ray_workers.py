@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from fleet_tools.errors import FleetToolsError, LostClusterError
-from fleet_tools.parallel.backend import ONE_THREAD, Death, Done, JobError, Outcome
+from fleet_tools.parallel.backend import WORKER_VARIABLES, Death, Done, JobError, Outcome
 from fleet_tools.utils.disk_errors import disk_errors
 
 Probe = Callable[[], bool]
@@ -134,7 +134,7 @@ class RayBackend:
 
     def __init__(self, ray: Any, make_work: Callable[[], Any]) -> None:
         self._ray, self._make_work = ray, make_work
-        environment = {"env_vars": ONE_THREAD}
+        environment = {"env_vars": WORKER_VARIABLES}
         options = {"num_cpus": 1, "max_restarts": 0, "runtime_env": environment}
         self._actors = ray.remote(**options)(WorkerActor)
         self._liveness = liveness_of(ray)

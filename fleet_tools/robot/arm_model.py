@@ -20,9 +20,10 @@ from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError, UnknownNameError, require_name
 from fleet_tools.robot.arm import LIGHT, Arm
 from fleet_tools.robot.limits import JointLimits
-from fleet_tools.robot.osc import Dynamics
+from fleet_tools.robot.osc import Dynamics, external_wrench
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
 from fleet_tools.utils.straight_line import pack, straight_line
+from fleet_tools.utils.symbols import zeros
 
 PARSER_ERRORS = (RuntimeError, ValueError, SystemExit)
 """What Drake's parser raises; where an assertion of Drake fails, that is a SystemExit."""
@@ -177,6 +178,10 @@ class ArmModel:
         M, bias, J, Jdot_v, X_WE = _equation_of_motion(self.packed, q, v)
         return Dynamics(M, bias, J, Jdot_v), X_WE
 
+    def external_wrench(self, q: np.ndarray, tau_external: np.ndarray) -> np.ndarray:
+        """Returns `osc.external_wrench` at joint positions q, (6,), about E, expressed in W."""
+        return _external_wrench(self.packed, q, tau_external)
+
     def _pack(self) -> None:
         self.serial_arm = self._read()
         self.packed = pack(self.serial_arm, self.limits)
@@ -309,3 +314,9 @@ def _moved(M_D: SpatialInertia, X_DL: RigidTransform) -> SpatialInertia:
 @straight_line
 def _equation_of_motion(model: tuple[SerialArm, JointLimits], q: np.ndarray, v: np.ndarray):
     return equation_of_motion(model[0], q, v)
+
+
+@straight_line
+def _external_wrench(model: tuple[SerialArm, JointLimits], q: np.ndarray, tau: np.ndarray):
+    _, _, J, _, _ = equation_of_motion(model[0], q, zeros(q.size))
+    return external_wrench(J, tau)

@@ -4,6 +4,7 @@ import math
 import weakref
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from pydrake.common.value import AbstractValue
@@ -20,10 +21,12 @@ from fleet_tools.robot.osc import (
     Path,
     operational_space_acceleration,
     tracking_acceleration,
+    turning,
 )
 from fleet_tools.robot.pose_delta import displace, displacement
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
 from fleet_tools.utils.straight_line import pack, straight_line
+from fleet_tools.utils.symbols import zeros
 
 _AT_REST = np.zeros(6)
 _AT_THE_END = 1.0 + 1e-9  # as far as rounding of times goes
@@ -55,6 +58,10 @@ class Reference:
     posture: np.ndarray
     scale: float = 1.0
 
+    def __deepcopy__(self, _: Any) -> "Reference":
+        """Returns itself: it is a value, which Drake would copy for each port."""
+        return self
+
     @cached_property
     def end(self) -> RigidTransform:
         """Its final pose, X_WE."""
@@ -81,9 +88,7 @@ class Reference:
         angle = math.hypot(*rotation)
         axis = rotation / angle if angle > 1e-100 else np.zeros(3)
         R = np.ascontiguousarray(R_WE.matrix())
-        # By np.cross and not by `@`, whose rounding depends on the processor.
-        KR = np.ascontiguousarray(np.cross(axis, R, axisb=0, axisc=0))
-        KKR = np.ascontiguousarray(np.cross(axis, KR, axisb=0, axisc=0))
+        KR, KKR = turning(axis, R)  # and not by `@`, whose rounding depends on the processor
         return Path(self.X_WE.translation(), dp, R, KR, KKR, angle)
 
     @cached_property
@@ -133,14 +138,15 @@ class OperationalSpaceController(LeafSystem):
     ) -> None:
         super().__init__()
         self._model, self._held = model, time_step < TIME_STEP
-        self._gains = pack(
-            Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s)
-        )
+        packed = pack(Gains(gains.rotation_rad_s, gains.translation_rad_s, gains.posture_rad_s))
         # A Python system that keeps its ports, or a bound method, is never freed; so it keeps
         # their indices.
         n = model.num_joints
         arm_state = self.DeclareVectorInputPort("arm_state", 2 * n)
         at_rest = Reference(RigidTransform(), np.zeros(6), 0.0, 1.0, np.zeros(n))
+        self._law = _control_law.bind(
+            model.packed, packed, np.zeros(2 * n), at_rest.packed, 0.0, _AT_REST
+        )
         reference = self.DeclareAbstractInputPort("reference", AbstractValue.Make(at_rest))
         self._arm_state, self._reference = int(arm_state.get_index()), int(reference.get_index())
         this = weakref.ref(self)
@@ -169,12 +175,14 @@ class OperationalSpaceController(LeafSystem):
         if self._held and abs(periods - round(periods)) > _ROUNDING:
             output.SetFrom(context.get_discrete_state_vector())
             return
-        state = self.EvalVectorInput(context, self._arm_state).value()
         reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
-        fraction, V_WD = reference.at(context.get_time())  # D: desired
-        output.SetFromVector(
-            _control_law(self._model.packed, self._gains, state, reference.packed, fraction, V_WD)
-        )
+        law = self._law
+        _, _, state, _, fraction, V_WD = law.inputs  # D: desired
+        law.put(0, self._model.packed)
+        law.put(3, reference.packed)
+        state[:] = self.EvalVectorInput(context, self._arm_state).value()
+        fraction[()], V_WD[:] = reference.at(context.get_time())
+        output.SetFromVector(law())
 
 
 @straight_line
@@ -212,8 +220,19 @@ def within_limits(reference: Reference, model: ArmModel, q: np.ndarray) -> Refer
         model: Model of the arm.
         q: (n,), joint positions, rad.
     """
-    at_rest = np.zeros(model.num_joints)
-    dynamics, _ = model.dynamics(q, at_rest)
     _, V_WE = reference.at(reference.start)
-    v = operational_space_acceleration(dynamics.M, dynamics.J, V_WE, at_rest)
-    return replace(reference, scale=motion_scale(v, q, model.limits))
+    return replace(reference, scale=_scale(model.packed, q, V_WE))
+
+
+@straight_line
+def _scale(model: tuple[SerialArm, JointLimits], q: np.ndarray, V_WE: np.ndarray) -> float:
+    """Returns the `motion_scale` of a motion.
+
+    Args:
+        model: The arm, and the limits of its joints.
+        q: (n,), joint positions, rad.
+        V_WE: (6,), spatial velocity of the motion, rad/s and m/s.
+    """
+    (arm, limits), at_rest = model, zeros(q.size)
+    M, _, J, _, _ = equation_of_motion(arm, q, at_rest)
+    return motion_scale(operational_space_acceleration(M, J, V_WE, at_rest), q, limits)

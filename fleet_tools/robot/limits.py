@@ -43,6 +43,7 @@ class JointLimits(NamedTuple):
     effort: np.ndarray
 
 
+@straight_line
 def motion_scale(v: np.ndarray, q: np.ndarray, limits: JointLimits) -> float:
     """Returns the largest scale, at most 1, with which a motion keeps joint speeds and positions.
 
@@ -51,11 +52,13 @@ def motion_scale(v: np.ndarray, q: np.ndarray, limits: JointLimits) -> float:
         q: (n,), joint positions, rad.
         limits: Limits of the joints.
     """
-    distance = np.where(v > 0.0, limits.upper - q, q - limits.lower)
-    allowed = np.minimum(MOTION_SHARE * limits.speed, APPROACH_RATE * np.maximum(distance, 0.0))
-    speed = np.abs(v)
-    too_fast = speed > allowed
-    return float(np.min(allowed[too_fast] / speed[too_fast], initial=1.0))
+    scale = 1.0
+    for i in range(v.size):
+        distance = where(v[i] > 0.0, limits.upper[i] - q[i], q[i] - limits.lower[i])
+        allowed = smaller(MOTION_SHARE * limits.speed[i], APPROACH_RATE * larger(distance, 0.0))
+        speed = abs(v[i])
+        scale = where(speed > allowed, smaller(scale, allowed / speed), scale)
+    return scale
 
 
 @straight_line

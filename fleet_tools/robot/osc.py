@@ -75,6 +75,23 @@ def pose_along(path: Path, fraction: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 @straight_line
+def turning(axis: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns K R and K K R, (3, 3) each, see `Path`.
+
+    Args:
+        axis: (3,), axis of the turn.
+        R: (3, 3), orientation.
+    """
+    KR, KKR = zeros(3, 3), zeros(3, 3)
+    for product, A in ((KR, R), (KKR, KR)):
+        for i in range(3):
+            j, m = (i + 1) % 3, (i + 2) % 3
+            for k in range(3):
+                product[i, k] = axis[j] * A[m, k] - axis[m] * A[j, k]
+    return KR, KKR
+
+
+@straight_line
 def tracking_acceleration(
     dynamics: Dynamics,
     gains: Gains,

@@ -229,14 +229,16 @@ class GyroscopicCorrection(LeafSystem):
         self.DeclareVectorInputPort("state", plant.num_multibody_states())
         inertias = self._inertias(plant, plant.CreateDefaultContext())
         self.DeclareNumericParameter(BasicVector(inertias.ravel()))
+        forces = conserving_forces.bind(np.zeros(plant.num_multibody_states()), inertias, packed)
+        state, numbers = forces.inputs[0], forces.inputs[1].reshape(-1)
         this = weakref.ref(self)  # a Python system that keeps a bound method is never freed
 
         def calc(context: Context, output: BasicVector) -> None:
             system = this()
             assert system is not None  # Drake calls it only while the diagram lives
-            x = system.EvalVectorInput(context, 0).value()
-            inertias = context.get_numeric_parameter(0).value().reshape(-1, INERTIA_SIZE)
-            output.SetFromVector(conserving_forces(x, inertias, packed))
+            state[:] = system.EvalVectorInput(context, 0).value()
+            numbers[:] = context.get_numeric_parameter(0).value()
+            output.SetFromVector(forces())
 
         self.DeclareVectorOutputPort("generalized_force", plant.num_velocities(), calc)
 

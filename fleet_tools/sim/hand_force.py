@@ -9,7 +9,7 @@ Whatever accelerates the arm beside motors and gravity is contact.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydrake.multibody.plant import MultibodyPlant
@@ -88,7 +88,8 @@ class HandForceLog:
             root: Context of the diagram.
         """
         self.sink.FindMutableLog(root).Clear()
-        self.sink.ForcedPublish(self.sink.GetMyContextFromRoot(root))
+        if _is_due(root.get_time() / self.time_step):  # else the dynamics make no step now
+            self.sink.ForcedPublish(self.sink.GetMyContextFromRoot(root))
 
     def forces(
         self,
@@ -112,20 +113,15 @@ class HandForceLog:
         steps = np.flatnonzero(is_step & log[:-1, 3 * n : 4 * n].any(axis=1))
         if not steps.size:
             return NO_CONTACT
-        pushed = np.array(on_hand, float)
-        did = np.array(
-            [
-                force_and_work(
-                    model.packed,
-                    log[k, : 2 * n],
-                    log[k + 1, : 2 * n],
-                    log[k, 2 * n : 3 * n],
-                    pushed,
-                    self.time_step,
-                )
-                for k in steps
-            ]
+        pushed, did = np.array(on_hand, float), np.empty((steps.size, 4))
+        step = force_and_work.bind(
+            model.packed, log[0, : 2 * n], log[0, : 2 * n], log[0, :n], pushed, self.time_step
         )
+        _, before, after, tau, _, _ = step.inputs
+        for i, k in enumerate(steps):
+            before[:], tau[:] = log[k, : 2 * n], log[k, 2 * n : 3 * n]
+            after[:] = log[k + 1, : 2 * n]
+            did[i] = step()
         force, work = did[:, :3], did[:, 3]
         # What was read of a step is known after it.
         read, is_new = self._read(log[steps + 1, 4 * n :], force, on_object)
@@ -197,16 +193,21 @@ def add_hand_force_log(
 def _before_updates(times: np.ndarray, states: np.ndarray, h: float) -> np.ndarray:
     """Returns after which rows of a log, but the last, the dynamics made a step.
 
-    They make them at multiples of their time step; a row may also be of the end of a control step.
+    A row may also be of the end of a control step, where they make none.
 
     Args:
         times: (rows,), s.
         states: (rows, 2 n), states of the arm.
         h: Time step, s.
     """
-    due = np.abs(times / h - np.round(times / h))[:-1] < _ROUNDING
+    due = _is_due(times[:-1] / h)
     passed = np.diff(times) > _ROUNDING * h
     return due & (passed | (states[1:] != states[:-1]).any(axis=1))
+
+
+def _is_due(steps: Any) -> Any:
+    """Returns whether the dynamics make a step at a time, given in time steps; or for an array."""
+    return np.abs(steps - np.round(steps)) < _ROUNDING
 
 
 def _as_read_last(values: np.ndarray, is_new: np.ndarray) -> np.ndarray:

@@ -193,14 +193,14 @@ class PartMotionMeter(LeafSystem):
         tau = self.EvalVectorInput(context, self._inputs["arm_contact"]).value()
         arm_in_contact = np.count_nonzero(tau) > 0
         touched = np.count_nonzero(values[self._slices.force]) > 0
-        external = context.get_numeric_parameter(self._external).value()
-        pushed = np.count_nonzero(external) > 0
-        if not (arm_in_contact or touched or pushed):
-            return  # nothing but the object itself moves it
         age = self._slices.age.start
         if arm_in_contact and touched and values[age] + 1 < READING_STEPS:
             values[age] += 1
             return
+        external = context.get_numeric_parameter(self._external).value()
+        pushed = np.count_nonzero(external) > 0
+        if not (arm_in_contact or touched or pushed):
+            return  # nothing but the object itself moves it
         contacts, on_fixed = self._contacts(context) if arm_in_contact else ((), {})
         if not contacts and not touched and not pushed:
             return  # neither now nor before

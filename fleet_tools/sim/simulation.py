@@ -11,7 +11,6 @@ from pydrake.systems.analysis import Simulator
 
 from fleet_tools.errors import SimulationError
 from fleet_tools.robot.controller import Reference, within_limits
-from fleet_tools.robot.osc import external_wrench
 from fleet_tools.sim.add_models import model_frame
 from fleet_tools.sim.apply_scene import apply_scene, move_object, place_objects, read_defaults
 from fleet_tools.sim.catalog import Model
@@ -248,8 +247,7 @@ class Simulation:
         v = plant.GetVelocities(context, world.arm)
         tau = plant.get_generalized_contact_forces_output_port(world.arm).Eval(context)
         X_WE = self.end_effector_pose()
-        dynamics, _ = world.adjustable.arm_model.dynamics(q, v)
-        F_W = external_wrench(dynamics.J, tau)
+        F_W = world.adjustable.arm_model.external_wrench(q, tau)
         R_EW = X_WE.rotation().inverse()
         position, velocity, torque = np.split(self._limits_bound(), 3)
         contacts = find_contacts(plant, world.scene_graph, context)
@@ -341,10 +339,8 @@ class Simulation:
         self.world.limit_meter.set_integral_value(self._limit_times, seconds)
 
     def _locate(self, points: Points) -> dict[str, np.ndarray]:
-        return {
-            name: frame.CalcPoseInWorld(self._context) @ position
-            for name, (frame, position) in points.items()
-        }
+        X_WF = {frame: frame.CalcPoseInWorld(self._context) for frame, _ in points.values()}
+        return {name: X_WF[frame] @ position for name, (frame, position) in points.items()}
 
 
 def _sorted(one: str, other: str) -> tuple[str, str]:

@@ -12,17 +12,34 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
 from fleet_tools.utils.symbols import LineProgram, MachineCode, Number, zeros
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 Values = TypeVarTuple("Values")
 
+_FLOAT = np.dtype(float)
 
-def straight_line(function: F) -> F:
+
+class StraightLine(Protocol[P, R_co]):
+    """A function of `straight_line`."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *arguments: P.args, **names: P.kwargs) -> R_co:
+        """Returns the result."""
+        ...
+
+    def bind(self, *arguments: P.args, **names: P.kwargs) -> "BoundRoutine":
+        """Returns the machine code for the form of some arguments, which it holds, to be called."""
+        ...
+
+
+def straight_line(function: Callable[P, R_co]) -> StraightLine[P, R_co]:
     """Returns a function of numbers and arrays as machine code for each form of its arguments.
 
     The code rounds as IEEE 754 and the order of the source say, on every processor: nothing fuses
@@ -35,23 +52,43 @@ def straight_line(function: F) -> F:
     The function may do arithmetic, index arrays, and loop as often as shapes and constants say. It
     may use the functions of `fleet_tools.utils.symbols`, of which `where` takes the place of
     branches, and others that do no more than that. It runs without them being compiled, on plain
-    numbers and slowly, as `__wrapped__`.
+    numbers and slowly, as `__wrapped__`. Where its work is done in microseconds, most of a call is
+    the handling of arguments; `bind` leaves that out for those that stay.
     """
-    routines: dict[Hashable, _Routine] = {}
+    codes: dict[Hashable, _Code] = {}
+    shared: dict[Hashable, tuple[BoundRoutine, threading.Lock]] = {}
+
+    def bound(form: Hashable) -> BoundRoutine:
+        code = codes.get(form)
+        if code is None:
+            code = codes[form] = _Code(cast(Any, function), form)
+        return BoundRoutine(code)
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         variables: list[Any] = []
         try:
-            form = _form(arguments, variables)
+            form = _forms(arguments, variables)
         except _SymbolFoundError:  # another function is being translated, which calls this one
-            return function(*arguments)
-        routine = routines.get(form)
-        if routine is None:
-            routine = routines[form] = _Routine(function, form)
-        return routine(variables)
+            return cast(Any, function)(*arguments)
+        found = shared.get(form)
+        if found is None:
+            found = shared[form] = bound(form), threading.Lock()
+        routine, lock = found
+        with lock:
+            routine.fill(variables)
+            outputs = routine().copy()
+        return routine.code.read(outputs)
 
-    return cast(F, call)
+    def bind(*arguments: Any) -> BoundRoutine:
+        variables: list[Any] = []
+        routine = bound(_forms(arguments, variables))
+        routine.fill(variables)
+        return routine
+
+    compiled = cast(Any, call)
+    compiled.bind = bind
+    return compiled
 
 
 def pack(*values: *Values) -> tuple[*Values]:
@@ -97,58 +134,116 @@ class _PackedForm:
 _packed_form = functools.cache(_PackedForm)
 
 
-class _Routine:
-    """A function's machine code for one form of its arguments, with memory for its numbers.
+class _Code:
+    """A function's machine code for one form of its arguments.
 
     Args:
         function: The function.
-        form: Form of the tuple of its arguments.
+        form: Forms of its arguments.
+
+    Attributes:
+        shapes: Shapes of the variables.
+        num_outputs: Number of numbers in the result.
+        run: Takes the addresses of the variables and of the outputs.
+        read: Makes the result of an array of the outputs.
     """
 
     def __init__(self, function: Callable[..., Any], form: Any) -> None:
-        program = LineProgram(_size(form))
-        result = function(*_with_symbols(form, iter(program.inputs)))
-        outputs: list[Any] = []
-        self._read = _reader(result, outputs)
+        self.shapes = [shape for each in form for shape in _shapes(each)]
+        program = LineProgram(sum(map(math.prod, self.shapes)))
+        symbols, outputs = iter(program.inputs), []
+        result = function(*[_with_symbols(each, symbols) for each in form])
+        self.read = _reader(result, outputs)
+        self.num_outputs = len(outputs)
         self._code = MachineCode(program.text(outputs))
-        inputs, self._outputs = np.zeros(_size(form)), np.zeros(len(outputs))
         # Unlike CFUNCTYPE it keeps Python's lock, which is faster for a microsecond's work.
-        run = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._code.address)
-        addresses = (ctypes.c_void_p(a.ctypes.data) for a in (inputs, self._outputs))
-        self._run = functools.partial(run, *addresses)
-        shapes = list(_shapes(form))
-        ends = np.cumsum([0, *map(math.prod, shapes)])
-        self._places = [
-            inputs[start:end].reshape(shape)
-            for (start, end), shape in zip(itertools.pairwise(ends), shapes, strict=True)
-        ]
-        self._packed: list[Any] = [None] * len(shapes)
-        self._lock = threading.Lock()
+        self.run = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._code.address)
 
-    def __call__(self, variables: list[Any]) -> Any:
-        """Returns the function's result.
+
+class BoundRoutine:
+    """A function's machine code with memory for its arguments, which stay from call to call.
+
+    A call computes with what the memory holds, and returns the numbers of the result in order. The
+    next call overwrites them. Only one thread may use it.
+
+    Args:
+        code: The machine code.
+
+    Attributes:
+        code: As given.
+        inputs: Memory of each variable in the arguments, to be written to; of a float, an array
+            without dimensions. `put` writes to that of packed arguments.
+    """
+
+    def __init__(self, code: _Code) -> None:
+        self.code = code
+        ends = np.cumsum([0, *map(math.prod, code.shapes)])
+        inputs, self._outputs = np.zeros(ends[-1]), np.zeros(code.num_outputs)
+        self.inputs = [
+            inputs[start:end].reshape(shape)
+            for (start, end), shape in zip(itertools.pairwise(ends), code.shapes, strict=True)
+        ]
+        self._packed: list[Any] = [None] * len(self.inputs)
+        addresses = (ctypes.c_void_p(a.ctypes.data) for a in (inputs, self._outputs))
+        self._run = functools.partial(code.run, *addresses)
+
+    def __call__(self) -> np.ndarray:
+        """Returns the numbers of the result."""
+        self._run()
+        return self._outputs
+
+    def put(self, k: int, packed: tuple[Any, ...]) -> None:
+        """Replaces a packed argument, which takes no time if it is the same.
 
         Args:
-            variables: The variables of its arguments, in the order of the form.
+            k: Its place in `inputs`.
+            packed: What `pack` returns for values of the same form.
         """
-        with self._lock:
-            for k, (place, value) in enumerate(zip(self._places, variables, strict=True)):
-                if type(value) is _Packed:
-                    if value is self._packed[k]:
-                        continue
-                    self._packed[k], value = value, value.numbers
-                place[...] = value
-            self._run()
-            outputs = self._outputs.copy()
-        return self._read(outputs)
+        if packed is not self._packed[k]:
+            self.inputs[k][...] = cast(Any, packed).numbers
+            self._packed[k] = packed
+
+    def fill(self, variables: list[Any]) -> None:
+        """Replaces all variables.
+
+        Args:
+            variables: Numbers, arrays and packed arguments, in order.
+        """
+        for k, value in enumerate(variables):
+            if type(value) is _Packed:
+                self.put(k, cast(Any, value))
+            else:
+                self.inputs[k][...] = value
 
 
 class _SymbolFoundError(Exception):
     """Arguments are symbols instead of numbers."""
 
 
+def _forms(arguments: tuple[Any, ...], variables: list[Any]) -> tuple[Hashable, ...]:
+    """Returns the forms of arguments, and adds to the variables; see `_form`.
+
+    The usual ones without a call of Python each, which would take longer than they do.
+    """
+    forms = []
+    for value in arguments:
+        kind = type(value)
+        if kind is _Packed:
+            form = value.form
+        elif kind is np.ndarray and value.dtype is _FLOAT and value.ndim:
+            form = value.shape
+        elif kind is float:
+            form = float
+        else:
+            forms.append(_form(value, variables))
+            continue
+        forms.append(form)
+        variables.append(value)
+    return tuple(forms)
+
+
 def _form(value: Any, variables: list[Any]) -> Hashable:
-    """Returns the form of arguments, which contains constants, and adds to the variables.
+    """Returns the form of an argument, which contains constants, and adds to the variables.
 
     It is `float`, the shape of an array, a constant, or a type of tuples and the forms in it.
     """

@@ -156,8 +156,12 @@ def make_infeasible() -> Work[int, NoReturn]:
     return work
 
 
-def make_surroundings() -> Work[int, tuple[str | None, int, int]]:
-    return lambda job: (os.environ.get("OMP_NUM_THREADS"), os.getpid(), os.getpgrp())
+def make_surroundings() -> Work[int, tuple[str | None, int, int, list[str]]]:
+    def work(_: int) -> tuple[str | None, int, int, list[str]]:
+        started_with = Path("/proc/self/environ").read_text().split("\0")
+        return os.environ.get("OMP_NUM_THREADS"), os.getpid(), os.getpgrp(), started_with
+
+    return work
 
 
 def die() -> NoReturn:
@@ -250,11 +254,13 @@ def test_what_cannot_be_sent_is_an_error(result):
         results_of([result], make_unsendable, 1, "local")
 
 
-def test_worker_has_one_thread_and_its_own_process_group(address):
+def test_worker_has_one_thread_its_own_process_group_and_memory_at_hand(address):
     (result,) = results_of([0], make_surroundings, 1, address).values()
     assert not isinstance(result, LostJob)
-    threads, process, group = result
+    threads, process, group, variables = result
     assert threads == "1"
+    # When it starts, as the C library reads it once; beside what the user has.
+    assert "GLIBC_TUNABLES=glibc.malloc.tcache_count=5000" in variables
     assert process != os.getpid()
     assert group != os.getpgrp()  # Ctrl-C at the terminal does not reach it
 

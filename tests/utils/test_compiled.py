@@ -120,11 +120,11 @@ from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.utils import straight_line
 
 forms = []
-translate = straight_line._Routine.__init__
+translate = straight_line._Code.__init__
 def count(self, function, form):
     forms.append((function.__qualname__, repr(form)))
     translate(self, function, form)
-straight_line._Routine.__init__ = count
+straight_line._Code.__init__ = count
 env = gymnasium.make("FleetTools/Hammer-v0")
 for seed in range(2):
     assert rollout(env, ExpertPolicy(env), seed=seed).outcome == "success"

@@ -11,11 +11,13 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from support.arms import ARM, random_configuration
 
-from fleet_tools.robot import controller
+from fleet_tools.robot import arm_model, controller
 from fleet_tools.robot.controller import Reference
-from fleet_tools.robot.osc import Gains, external_wrench, operational_space_acceleration
+from fleet_tools.robot.limits import JointLimits, motion_scale
+from fleet_tools.robot.osc import Gains, external_wrench, operational_space_acceleration, turning
 from fleet_tools.sim.attribution import advance, displacements
 from fleet_tools.sim.free_rotation import Bodies, conserving_forces, conserving_velocity
+from fleet_tools.utils import straight_line as straight_line_module
 from fleet_tools.utils.straight_line import pack, straight_line
 from fleet_tools.utils.symbols import (
     arctangent,
@@ -43,6 +45,16 @@ def bits(value: Any) -> list[bytes]:
 def source(function: Any) -> Any:
     """Returns a function that is not compiled."""
     return function.__wrapped__
+
+
+def every_call(function: Any, arguments: tuple, earlier: tuple) -> list[list[bytes]]:
+    """Returns the bits of a call, and of machine code that held earlier arguments before."""
+    code = function.bind(*earlier)
+    code()
+    variables: list[Any] = []
+    straight_line_module._forms(arguments, variables)
+    code.fill(variables)
+    return [bits(function(*arguments)), bits(code.code.read(code()))]
 
 
 @straight_line
@@ -81,14 +93,14 @@ def test_the_control_law_has_the_bits_of_its_source(seed, speed):
     reference = Reference(X_WE, 0.05 * rng.normal(size=6), 0.0, 1 / 6, rng.normal(size=7))
     gains, V = Gains(40.0, 30.0, 5.0), rng.normal(size=6)
     fraction = rng.uniform()
-    compiled = controller._control_law(
-        ARM.packed, pack(gains), np.r_[q, v], reference.packed, fraction, V
-    )
+    arguments = ARM.packed, pack(gains), np.r_[q, v], reference.packed, fraction, V
+    at_rest = Reference(X_WE, np.zeros(6), 0.0, 1.0, np.zeros(7))
+    earlier = ARM.packed, pack(gains), np.zeros(14), at_rest.packed, 0.0, np.zeros(6)
     motion = reference.path, reference.posture
     plain = source(controller._control_law)(
         (ARM.serial_arm, ARM.limits), (gains,), np.r_[q, v], motion, fraction, V
     )
-    assert bits(compiled) == bits(plain)
+    assert every_call(controller._control_law, arguments, earlier) == [bits(plain)] * 2
 
 
 def matrix(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -103,6 +115,19 @@ CASES = {
     "the wrench of external torques": lambda rng: (
         external_wrench,
         (matrix(rng, 6, 7), matrix(rng, 7)),
+    ),
+    "the turns of a path": lambda rng: (turning, (matrix(rng, 3), matrix(rng, 3, 3))),
+    "the scale of a motion": lambda rng: (
+        motion_scale,
+        (matrix(rng, 7), matrix(rng, 7), JointLimits(*np.abs(matrix(rng, 4, 7)))),
+    ),
+    "the scale of a reference": lambda rng: (
+        controller._scale,
+        ((ARM.serial_arm, ARM.limits), matrix(rng, 7), matrix(rng, 6)),
+    ),
+    "the wrench at joint positions": lambda rng: (
+        arm_model._external_wrench,
+        ((ARM.serial_arm, ARM.limits), matrix(rng, 7), matrix(rng, 7)),
     ),
     "displacements": lambda rng: (displacements, (matrix(rng, 2, 3, 4), matrix(rng, 2, 3, 4))),
     "attribution": lambda rng: (
@@ -136,12 +161,22 @@ CASES = {
 @given(seed=seeds)
 def test_compiled_functions_have_the_bits_of_their_source(case, seed):
     function, arguments = CASES[case](np.random.default_rng(seed))
+    _, earlier = CASES[case](np.random.default_rng(seed + 1))
     try:
         with np.errstate(all="ignore"):
             expected = source(function)(*arguments)
     except ZeroDivisionError:  # Python's numbers do not divide by zero, as `where` may ask them to
         reject()
-    assert bits(function(*arguments)) == bits(expected)
+    assert every_call(function, arguments, earlier) == [bits(expected)] * 2
+
+
+def test_turns_are_cross_products_with_the_axis():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        axis, R = rng.normal(size=3), rng.normal(size=(3, 3))
+        KR = np.cross(axis, R, axisb=0, axisc=0)
+        expected = KR, np.cross(axis, KR, axisb=0, axisc=0)
+        assert bits(turning(axis, R)) == bits(expected)
 
 
 # --- Arguments and results ----------------------------------------------------------------------
@@ -189,6 +224,22 @@ def test_results_are_nobody_elses():
     first = doubled(np.ones(3))
     doubled(np.zeros(3))
     assert first.tolist() == [2, 2, 2]
+
+
+def test_bound_arguments_stay_and_the_next_result_replaces_the_last():
+    weighted = straight_line(lambda packed, x, offset: packed[0] * x + offset)
+    one, other = pack(np.arange(2.0)), pack(np.ones(2))
+    code = weighted.bind(one, np.ones(2), 1.0)
+    first = code()
+    assert first.tolist() == [1.0, 2.0]
+    code.inputs[1][:], code.inputs[2][()] = 3.0, -1.0
+    assert code().tolist() == first.tolist() == [-1.0, 2.0]
+    code.put(0, other)
+    assert code().tolist() == [2.0, 2.0]
+    # Other users of the function have memory of their own.
+    assert weighted(one, np.ones(2), 1.0).tolist() == [1.0, 2.0]
+    assert weighted.bind(one, np.ones(2), 1.0)().tolist() == [1.0, 2.0]
+    assert code().tolist() == [2.0, 2.0]
 
 
 def test_threads_may_call_at_the_same_time():
