@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydrake.geometry import Box, Capsule, Convex, GeometryId
+from pydrake.geometry import Box, Capsule, Convex, GeometryId, HalfSpace
 from pydrake.math import RigidTransform
 from pydrake.multibody.tree import BodyIndex, Joint, PrismaticJoint, RevoluteJoint, RigidBody
 from pydrake.systems.framework import Context
@@ -216,6 +216,8 @@ def _add_shapes(
 def _set_shape(spec: Any, geom: Any, name: str, shape: Any) -> None:
     if isinstance(shape, Box):
         geom.type, geom.size = mujoco.mjtGeom.mjGEOM_BOX, [each / 2.0 for each in shape.size()]
+    elif isinstance(shape, HalfSpace):
+        geom.type, geom.size = mujoco.mjtGeom.mjGEOM_PLANE, [0.0, 0.0, 1.0]
     elif isinstance(shape, Capsule):
         geom.type = mujoco.mjtGeom.mjGEOM_CAPSULE
         geom.size = [shape.radius(), shape.length() / 2.0, 0.0]

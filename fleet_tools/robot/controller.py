@@ -62,7 +62,7 @@ class Reference:
         """Returns itself: it is a value, which Drake would copy for each port."""
         return self
 
-    @cached_property
+    @property
     def end(self) -> RigidTransform:
         """Its final pose, X_WE."""
         return displace(self.X_WE, self.scale * self.delta)
@@ -76,9 +76,10 @@ class Reference:
         Args:
             X_WE: Present pose of the end effector.
         """
-        gap = displacement(X_WE, self.end)
+        end = self.end
+        gap = displacement(X_WE, end)
         near = math.hypot(*gap[:3]) <= NEAR_M and math.hypot(*gap[3:]) <= NEAR_RAD
-        return self.end if near else X_WE
+        return end if near else X_WE
 
     @cached_property
     def path(self) -> Path:

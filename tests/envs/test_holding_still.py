@@ -93,6 +93,6 @@ def test_the_next_motion_starts_at_the_end_only_if_the_hand_is_near(at, way, far
         hand = displace(reference.end, far * tolerance * offset)
         start = reference.continued_from(hand)
         if far < 0.999:
-            assert start is reference.end
+            assert start.IsExactlyEqualTo(reference.end)
         elif far > 1.001:
             assert start is hand

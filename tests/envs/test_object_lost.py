@@ -161,7 +161,7 @@ def _tossed(make) -> Callable[[float], ToolUseEnv]:
     def toss(speed: float) -> ToolUseEnv:
         env = make("FleetTools/Spatula-v0", split="all", tool="cake_server", object="patty")
         env.reset(seed=8)
-        pose = {Q: [1.0, 0.0, 0.0, 0.0], P: [0.5, 0.3, 1.0]}
+        pose = {Q: [1.0, 0.0, 0.0, 0.0], P: [0.5, 0.75, 1.0]}
         velocity = {W: [0.6 * speed, 0.0, 0.8 * speed], V: [0.0, 0.0, 1.0]}
         env.set_state(moved(env, pose | velocity))
         return env

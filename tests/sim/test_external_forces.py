@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.environments import IDS, bits, press, press_until_sliding
 from support.processes import run_python
+from support.task_files import own_task
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import load_task
@@ -87,8 +88,11 @@ def test_too_many_forces_and_impossible_ones_are_refused():
 
 
 @pytest.fixture(scope="module", name="spatula")
-def _spatula() -> ToolUseEnv:
-    return EnvSpec.of(task="spatula").make_tool_use()
+def _spatula(tmp_path_factory) -> ToolUseEnv:
+    """High above the table is a part of the workspace."""
+    workspace = {"upper_m": [1.0, 0.8, 10.0]}
+    file = own_task(tmp_path_factory.mktemp("task"), "spatula", workspace=workspace)
+    return EnvSpec.of(task=file).make_tool_use()
 
 
 @settings(max_examples=10, deadline=None)
@@ -96,7 +100,7 @@ def _spatula() -> ToolUseEnv:
 def test_a_free_body_gains_the_impulse_of_force_and_weight(spatula, force, steps, scale):
     """M dv = (F + m g) t, in the air, whatever the mass; and the body does not begin to turn."""
     scene = sample_scene(spatula.task, 3)
-    pose = scene.object_pose.model_copy(update={"translation_m": (1.3, 1.3, 1.7)})
+    pose = scene.object_pose.model_copy(update={"translation_m": (0.9, 0.7, 9.0)})
     scene = scene.model_copy(update={"object_pose": pose, "object_mass_scale": scale})
     scene = with_forces(scene, object=[on_object(1 / 6, steps / 6, *force)])
     spatula.reset(options={"scene": scene})

@@ -232,7 +232,8 @@ def test_impulses_change_momentum(env_of, name, joint, short_of_its_end):
         if simulation.steps % 3 and env.world_state().object_joints[joint] < short_of_its_end:
             motion = action.astype(float) * env.action_scale
             gain, contact, others = momentum_and_impulses(simulation, joint, motion)
-            assert gain == pytest.approx(contact + others, abs=2e-7)
+            # The solver stops at 1e-6 of the momentum of arm and object.
+            assert gain == pytest.approx(contact + others, abs=1e-6)
             impulses.append(contact)
             env.set_state(state)
         env.step(action)
