@@ -50,9 +50,10 @@ def _peer() -> tuple[float, Reset, Step]:
         has_offscreen_renderer=False,
         use_camera_obs=False,
     )
+    low, high = env.action_spec
 
     def step(rng: np.random.Generator) -> bool:
-        return env.step(rng.uniform(*env.action_spec))[2]
+        return env.step(rng.uniform(low, high))[2]
 
     return env.control_freq, lambda _: env.reset(), step
 

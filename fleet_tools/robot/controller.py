@@ -172,8 +172,8 @@ class OperationalSpaceController(LeafSystem):
             self.DeclarePeriodicDiscreteUpdateEvent(time_step, 0.0, update)
 
     def _calc_actuation(self, context: Context, output: BasicVector) -> None:
-        periods = context.get_time() / TIME_STEP
-        if self._held and abs(periods - round(periods)) > _ROUNDING:
+        time = context.get_time()
+        if self._held and abs(time / TIME_STEP - round(time / TIME_STEP)) > _ROUNDING:
             output.SetFrom(context.get_discrete_state_vector())
             return
         reference: Reference = self.EvalAbstractInput(context, self._reference).get_value()
@@ -182,7 +182,7 @@ class OperationalSpaceController(LeafSystem):
         law.put(0, self._model.packed)
         law.put(3, reference.packed)
         state[:] = self.EvalVectorInput(context, self._arm_state).value()
-        fraction[()], V_WD[:] = reference.at(context.get_time())
+        fraction[()], V_WD[:] = reference.at(time)
         output.SetFromVector(law())
 
 

@@ -9,6 +9,7 @@ and a step costs no call of Python.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from fleet_tools.robot.limits import JointLimits
 from fleet_tools.robot.osc import external_wrench
 from fleet_tools.robot.serial_arm import SerialArm, equation_of_motion
 from fleet_tools.sim.part_motion import PartMotionMeter
-from fleet_tools.utils.straight_line import straight_line
+from fleet_tools.utils.straight_line import BoundRoutine, straight_line
 from fleet_tools.utils.symbols import zeros
 
 BOTH_N = 0.5
@@ -72,14 +73,22 @@ class HandForceLog:
         sink: Logs the state, the motors' torques and the contact torques of the arm, as Drake
             reports these, and the states of the part-motion meters, in rows.
         part_motions: Who reads what is touched, for each object; nobody if empty.
-        num_joints: Number of joints of the arm, n.
+        model: Model of the arm with what its hand holds.
         time_step: Of the dynamics, s.
     """
 
     sink: VectorLogSink
     part_motions: Sequence[PartMotionMeter]
-    num_joints: int
+    model: ArmModel
     time_step: float
+
+    @cached_property
+    def _step(self) -> BoundRoutine:
+        """`force_and_work`."""
+        n, model = self.model.num_joints, self.model.packed
+        return force_and_work.bind(
+            model, np.zeros(2 * n), np.zeros(2 * n), np.zeros(n), np.zeros(3), self.time_step
+        )
 
     def begin(self, root: Context) -> None:
         """Begins a control step, once its reference and external forces are set.
@@ -94,7 +103,6 @@ class HandForceLog:
     def forces(
         self,
         root: Context,
-        model: ArmModel,
         on_hand: Sequence[float] | np.ndarray,
         on_object: np.ndarray,
     ) -> HandForces:
@@ -102,22 +110,20 @@ class HandForceLog:
 
         Args:
             root: Context of the diagram.
-            model: Model of the arm with what its hand holds.
             on_hand: (3,), another force on the end effector in all of it, N, in the world.
             on_object: (3,), the sum of other forces on the object in all of it, likewise.
         """
-        n, recorded = self.num_joints, self.sink.FindLog(root)
+        n, recorded = self.model.num_joints, self.sink.FindLog(root)
         log = recorded.data().T
         times = recorded.sample_times()
         is_step = _before_updates(times, log[:, : 2 * n], self.time_step)
         steps = np.flatnonzero(is_step & log[:-1, 3 * n : 4 * n].any(axis=1))
         if not steps.size:
             return NO_CONTACT
-        pushed, did = np.array(on_hand, float), np.empty((steps.size, 4))
-        step = force_and_work.bind(
-            model.packed, log[0, : 2 * n], log[0, : 2 * n], log[0, :n], pushed, self.time_step
-        )
-        _, before, after, tau, _, _ = step.inputs
+        step, did = self._step, np.empty((steps.size, 4))
+        _, before, after, tau, pushed, _ = step.inputs
+        step.put(0, self.model.packed)
+        pushed[:] = on_hand
         for i, k in enumerate(steps):
             before[:], tau[:] = log[k, : 2 * n], log[k, 2 * n : 3 * n]
             after[:] = log[k + 1, : 2 * n]
@@ -164,6 +170,7 @@ def add_hand_force_log(
     builder: DiagramBuilder,
     plant: MultibodyPlant,
     arm: ModelInstanceIndex,
+    model: ArmModel,
     part_motions: Sequence[PartMotionMeter],
 ) -> HandForceLog:
     """Adds a `HandForceLog` to a diagram.
@@ -172,6 +179,7 @@ def add_hand_force_log(
         builder: Builder of the diagram.
         plant: The finalized plant.
         arm: Model instance of the arm.
+        model: Model of the arm with what its hand holds.
         part_motions: Who reads what is touched, for each object; nobody if empty.
     """
     ports = [
@@ -187,7 +195,7 @@ def add_hand_force_log(
     triggers = {TriggerType.kPerStep, TriggerType.kForced}
     sink = builder.AddSystem(VectorLogSink(size, triggers, 0.0))
     builder.Connect(joined.get_output_port(), sink.get_input_port())
-    return HandForceLog(sink, tuple(part_motions), plant.num_velocities(arm), plant.time_step())
+    return HandForceLog(sink, tuple(part_motions), model, plant.time_step())
 
 
 def _before_updates(times: np.ndarray, states: np.ndarray, h: float) -> np.ndarray:

@@ -126,7 +126,7 @@ class PartMotionMeter(LeafSystem):
         def update(context: Context, values: DiscreteValues) -> None:
             system = this()
             assert system is not None  # Drake calls it only while the diagram lives
-            system._update(context, values.get_mutable_vector().get_mutable_value())
+            system._update(context, values.get_mutable_value())
 
         self._update_callback = update  # nothing else keeps it alive, after `release_cycles`
         self.DeclarePeriodicDiscreteUpdateEvent(plant.time_step(), 0.0, update)

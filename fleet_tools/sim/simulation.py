@@ -135,7 +135,6 @@ class Simulation:
             raise SimulationError(f"After step {self._step} the state is not finite: {x}")
         self._hand_forces = self.world.hand_force.forces(
             self._root,
-            self.world.adjustable.arm_model,
             self._forces.hand_N,
             link_forces(self._object.links, self._forces, self._context).sum(axis=0),
         )

@@ -228,7 +228,7 @@ def build_world(
         )
         meters.append((impulse_meter, part_motion))
     readers = [each for _, each in meters if each is not None]
-    hand_force = add_hand_force_log(builder, plant, arm, readers)
+    hand_force = add_hand_force_log(builder, plant, arm, arm_model, readers)
     if meshcat is not None:
         MeshcatVisualizer.AddToBuilder(builder, scene_graph, meshcat)
     diagram, world = builder.Build(), None
