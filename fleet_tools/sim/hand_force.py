@@ -1,10 +1,9 @@
 """The force of the hand on what it touches, from the motion of the arm.
 
 In every step of the dynamics it follows from the equation of motion of the arm, M vdot + bias =
-tau + J^T F: the force that accelerates the arm beside motors and gravity is contact. Drake's contact
-forces have the same impulses once its solver has converged (`benchmarks/exam/episodes.py`). This
-way, metrics stay right also with a model on which it does not (`fleet_tools.sim.resting_faces`),
-and a step costs no call of Python.
+tau + J^T F: the force that accelerates the arm beside motors and gravity is contact. Drake's
+contact forces have the same impulses once its solver has converged (`benchmarks/exam/episodes.py`).
+This way, metrics stay right also with a model on which it does not (`resting_faces`).
 """
 
 from collections.abc import Sequence
