@@ -110,6 +110,9 @@ class PartDescription:
             geometry. Generated solids are designed in whole nanometres; rounding would bend the
             planes of an imported mesh's pieces, which Drake refuses with "a mesh field element was
             degenerate".
+        core: Point inside of the collision geometry, if that is one solid: contact then has its
+            very triangles, each the base of a tetrahedron to this point, where the pressure is
+            the modulus. Without it, Drake divides the faces as it likes.
     """
 
     name: str
@@ -117,6 +120,7 @@ class PartDescription:
     material: Material
     collision: tuple[Solid, ...] = ()
     collision_digits: int = 9
+    core: Position | None = None
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from fleet_tools.assets.model_description import (
     SIGNATURE,
     JointDescription,
     LinkDescription,
-    Material,
     ModelDescription,
+    PartDescription,
     Position,
 )
 from fleet_tools.assets.solids import Solid
@@ -28,8 +28,9 @@ def model_files(model: ModelDescription) -> dict[str, bytes]:
     for part in (part for link in model.links for part in link.parts):
         texts[mesh_path(part.name)] = obj_text(part.solid)
         for k, solid in enumerate(part.collision):
-            path = mesh_path(collision_name(part.name, k))
-            texts[path] = obj_text(solid, part.collision_digits)
+            path, digits = collision_path(part, k), part.collision_digits
+            core = part.core
+            texts[path] = vtk_text(solid, core) if core is not None else obj_text(solid, digits)
     return {path: text.encode() for path, text in sorted(texts.items())}
 
 
@@ -99,6 +100,12 @@ def collision_name(part: str, index: int) -> str:
     return f"{part}_collision_{index}"
 
 
+def collision_path(part: PartDescription, index: int) -> str:
+    """Returns the path of the mesh file of one of a part's collision solids."""
+    path = mesh_path(collision_name(part.name, index))
+    return path if part.core is None else path.replace(".obj", ".vtk")
+
+
 def sdf_text(model: ModelDescription) -> str:
     """Returns the content of `model.sdf`."""
     root = ET.Element("sdf", {"version": "1.9", "xmlns:drake": "https://drake.mit.edu"})
@@ -133,14 +140,15 @@ def _add_link(model: ET.Element, link: LinkDescription) -> None:
         _add(_add(_add(visual, "geometry"), "mesh"), "uri", mesh_path(part.name))
         _add(_add(visual, "material"), "diffuse", decimals((*part.material.colour, 1), 4))
         for k in range(len(part.collision)):
-            _add_collision(element, collision_name(part.name, k), part.material)
+            _add_collision(element, part, k)
 
 
-def _add_collision(link: ET.Element, name: str, material: Material) -> None:
-    element = _add(link, "collision", name=name)
-    mesh = _add(_add(element, "geometry"), "mesh")
-    _add(mesh, "uri", mesh_path(name))
-    _add(mesh, "drake:declare_convex")
+def _add_collision(link: ET.Element, part: PartDescription, index: int) -> None:
+    element = _add(link, "collision", name=collision_name(part.name, index))
+    material, mesh = part.material, _add(_add(element, "geometry"), "mesh")
+    _add(mesh, "uri", collision_path(part, index))
+    if part.core is None:
+        _add(mesh, "drake:declare_convex")
     properties = _add(element, "drake:proximity_properties")
     if math.isinf(material.modulus):
         _add(properties, "drake:rigid_hydroelastic")
@@ -191,6 +199,23 @@ def corner_normals(solid: Solid) -> np.ndarray:
         smooth = units[around] @ units[around].T > math.cos(math.radians(CREASE_DEG))
         normals[around, corner] = smooth @ areas[around]
     return normals / np.linalg.norm(normals, axis=2, keepdims=True)
+
+
+def vtk_text(solid: Solid, core: Position) -> str:
+    """Returns the text of a VTK file of the tetrahedra between triangles and a point.
+
+    Args:
+        solid: Convex solid.
+        core: The point, inside of it.
+    """
+    number = len(solid.triangles)
+    points = [*solid.vertices, core]
+    lines = ["# vtk DataFile Version 3.0", "collision", "ASCII", "DATASET UNSTRUCTURED_GRID"]
+    lines += [f"POINTS {len(points)} double", *(decimals(point) for point in points)]
+    lines.append(f"CELLS {number} {5 * number}")
+    lines += [f"4 {a} {c} {b} {len(points) - 1}" for a, b, c in solid.triangles]
+    lines += [f"CELL_TYPES {number}", *["10"] * number]
+    return "\n".join(lines) + "\n"
 
 
 def obj_text(solid: Solid, digits: int = 9) -> str:

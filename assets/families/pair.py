@@ -21,12 +21,19 @@ from fleet_tools.assets.model_description import (
 )
 from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.rules import Rule, keypoint_distance, surface_distance
-from fleet_tools.assets.solids import Section, frusta, section_loft
+from fleet_tools.assets.solids import Section, Station, section_loft
 
-OCTAGONAL = 2
+OCTAGONAL, SQUARE = 2, 1
 """Corner points of a block in top view. Drake's contact has one point for each triangle of the
-base: the two triangles of a rectangle would let the block rock about their common line without
-end."""
+base. They meet in its middle, because a block would rock on the triangles between its corners."""
+
+SHARP = 0.002
+"""Chamfers up to which contact geometry has sharp edges, m, so that its base has four triangles."""
+
+CORES = {"left": 0.5, "right": 0.505}
+"""Height of the core of a block's collision geometry, as a fraction of the block's. With the same
+height, the pressures of the blocks' bases would be equal everywhere, and Drake would make contact
+polygons of rounding errors between them."""
 
 GOUDA = Material(1080.0, (0.93, 0.73, 0.26), modulus=1e6, friction=0.4, dissipation=50.0)
 RYE_BREAD = Material(620.0, (0.50, 0.31, 0.16), modulus=1e6, friction=0.5, dissipation=50.0)
@@ -79,7 +86,8 @@ def build(params: PairParams, name: str) -> ModelDescription:
     links, points = [], {}
     for link, width, side in (("left", params.left, 1), ("right", params.right, -1)):
         origin = (0.0, side * width / 2, 0.0)
-        links.append(LinkDescription(link, (_block(params, link, width),), origin))
+        core = CORES[link] * params.height
+        links.append(LinkDescription(link, (_block(params, link, width, core),), origin))
         points[link] = KeypointDescription(link, (0.0, 0.0, params.height))
         points[f"{link}_foot"] = KeypointDescription(link, (0.0, 0.0, 0.0))
         points[f"{link}_seam"] = KeypointDescription(link, (0.0, -side * width / 2, 0.0))
@@ -88,7 +96,7 @@ def build(params: PairParams, name: str) -> ModelDescription:
     return ModelDescription("object", "pair", name, tuple(links), points)
 
 
-def _block(p: PairParams, name: str, width: float) -> PartDescription:
+def _block(p: PairParams, name: str, width: float, core: float) -> PartDescription:
     lean = math.tan(math.radians(p.draft_deg))
 
     def section(z: float, inset: float = 0.0) -> Section:
@@ -100,10 +108,11 @@ def _block(p: PairParams, name: str, width: float) -> PartDescription:
 
     top, shoulder = p.height, p.height - p.bevel
     visual = [(0.0, section(0.0)), (shoulder, section(shoulder)), (top, section(top, p.bevel))]
-    collision = [(0.0, section(0.0)), (top, section(top))]
-    return PartDescription(
-        name, section_loft(visual, OCTAGONAL), p.material, frusta(collision, OCTAGONAL)
-    )
+    ends: list[Station] = [(0.0, None), (0.0, section(0.0)), (top, section(top))]
+    corner_points = SQUARE if p.chamfer <= SHARP else OCTAGONAL
+    collision = (section_loft(ends, corner_points),)
+    solid = section_loft(visual, OCTAGONAL)
+    return PartDescription(name, solid, p.material, collision, core=(0.0, 0.0, core))
 
 
 CATALOGUE = {
@@ -113,7 +122,7 @@ CATALOGUE = {
     ),
     "rye_bread": PairParams(
         length=0.086, left=0.060, right=0.050, height=0.042, draft_deg=3.0,
-        chamfer=0.012, bevel=0.004, material=RYE_BREAD,
+        chamfer=0.010, bevel=0.004, material=RYE_BREAD,
     ),
     "tofu": PairParams(
         length=0.066, left=0.052, right=0.052, height=0.036, draft_deg=0.5,

@@ -2,6 +2,8 @@
 
 A slab lies on z = 0 of its model frame. The collision geometry is a prism with a slight draft, so
 that the whole base rests on the table, and a thin edge meets the slab at its rim.
+Contact has a point for each triangle of the base. They meet in its middle, because a slab would
+rock on the triangles between its corners.
 """
 
 import math
@@ -20,7 +22,7 @@ from fleet_tools.assets.model_description import (
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import check_parameters, sample_within_mass
 from fleet_tools.assets.rules import Rule, Values, angle, surface_distance
-from fleet_tools.assets.solids import Section, Station, frusta, section_loft
+from fleet_tools.assets.solids import Section, Station, section_loft
 
 # As soft and as damped as food: at a hundred times the modulus, such light objects keep rocking.
 BEEF = Material(1050.0, (0.36, 0.20, 0.13), modulus=5e4, friction=0.5, dissipation=200.0)
@@ -40,9 +42,8 @@ DRAFT = 3e-6
 contact solver would stop too early (`fleet_tools.sim.resting_faces`)."""
 
 LEAST_RADIUS = 0.002
-"""Least radius of the corners of the collision geometry, m. Sides that meet are then not at right
-angles, either, and a slab does not rock on the two triangles of a rectangle, which are one contact
-point each."""
+"""Least radius of the corners of the collision geometry, m: sides that meet are not upright beside
+each other, either."""
 
 MASS_BOUNDS = (0.025, 0.25)
 """Least and greatest mass, kg: heavy enough to rest, and not too heavy for a blade."""
@@ -106,9 +107,10 @@ def _slab(p: SlabParams) -> PartDescription:
     base = replace(outline, radius=max(outline.radius, LEAST_RADIUS))
     # Sections with the same radius of corners have parallel sides.
     top = replace(base, half_x=base.half_x - DRAFT, half_y=base.half_y - DRAFT)
-    collision = frusta([(0.0, base), (p.height, top)], OCTAGONAL)
+    ends: list[Station] = [(0.0, None), (0.0, base), (p.height, top)]
     solid = section_loft(visual, SQUARE if p.roundness == 0 else ROUND)
-    return PartDescription("slab", solid, p.material, collision)
+    collision = (section_loft(ends, OCTAGONAL),)
+    return PartDescription("slab", solid, p.material, collision, core=(0.0, 0.0, p.height / 2))
 
 
 CATALOGUE = {

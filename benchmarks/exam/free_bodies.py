@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from pydrake.geometry import GeometryId
+from pydrake.geometry import GeometryId, VolumeMesh
 from pydrake.math import RigidTransform
 from pydrake.multibody.math import SpatialForce, SpatialVelocity
 from pydrake.multibody.plant import ExternallyAppliedSpatialForce
@@ -42,7 +42,7 @@ class FreeBody:
         mu: Coefficient of friction with the table.
         modulus: Hydroelastic modulus, Pa.
         area: Area of its lower face, m^2.
-        height: Height of the centre of its collision shape, where the pressure is the modulus, m.
+        height: Height of the core of its collision shape, where the pressure is the modulus, m.
         p_BFoot: (3,), point of the lower face under the centre of mass.
         out: (3,), horizontal direction of the nearest edge of the lower face, seen from there.
         to_edge: Distance of this edge, m.
@@ -60,7 +60,7 @@ class FreeBody:
         p_BCom = body.CalcCenterOfMassInBodyFrame(self._context)
         self._bottom = vertices[vertices[:, 2] < vertices[:, 2].min() + 1e-6]
         z = self._bottom[:, 2].mean()
-        self.height = vertices[:, 2].mean() - z
+        self.height = self._core(shape)[2] - z
         self.p_BFoot = np.array([*p_BCom[:2], z])
         face = ConvexHull(self._bottom[:, :2])
         self.area = face.volume
@@ -148,6 +148,15 @@ class FreeBody:
         assert properties is not None  # a collision shape
         modulus = properties.GetProperty("hydroelastic", "hydroelastic_modulus")
         return modulus, properties.GetProperty("material", "coulomb_friction").static_friction()
+
+    def _core(self, shape: GeometryId) -> np.ndarray:
+        """Returns the point that all tetrahedra of a shape have in common, in B, (3,)."""
+        inspector = self._simulation.world.scene_graph.model_inspector()
+        mesh = inspector.maybe_get_hydroelastic_mesh(shape)
+        assert isinstance(mesh, VolumeMesh)
+        corners = [{tetrahedron.vertex(k) for k in range(4)} for tetrahedron in mesh.tetrahedra()]
+        (core,) = set.intersection(*corners)
+        return inspector.GetPoseInFrame(shape) @ mesh.vertex(core)
 
     def _vertices(self, shape: GeometryId) -> np.ndarray:
         """Returns the vertices of a shape's convex hull in B, (n, 3)."""

@@ -55,8 +55,8 @@ from fleet_tools.sim.part_motion import PartMotionMeter, add_part_motion_meter
 HYDROELASTIC_MARGIN = 1e-4
 """Hydroelastic margin of every geometry, m; without it, light bodies jitter at zero depth."""
 
-CONTACT_APPROXIMATION = "similar"
-"""SAP with friction that neither creeps nor drags, also where bodies rock; compared with others in
+CONTACT_APPROXIMATION = "lagged"
+"""SAP with friction that neither creeps, drags nor glides; compared with others in
 `docs/results/physics_exam.md`."""
 
 TABLE_SIZE = (TABLE_UPPER_M[0] - TABLE_LOWER_M[0], TABLE_UPPER_M[1] - TABLE_LOWER_M[1], 0.05)
