@@ -32,7 +32,7 @@ _AT_REST = np.zeros(6)
 _AT_THE_END = 1.0 + 1e-9  # as far as rounding of times goes
 _ROUNDING = 1e-6  # of times, in periods
 
-NEAR_M, NEAR_RAD = 1e-3, 5e-3
+NEAR_M, NEAR_RAD = 6e-4, 3e-3
 """Distance and angle up to which the hand counts as being where it was commanded to be. A load that
 the controller does not know, such as a slab on the blade, deflects the hand by less; contact with
 what does not yield deflects it by more."""
