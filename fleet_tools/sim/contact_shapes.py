@@ -92,11 +92,11 @@ def complete_contact(
     _check_mended(mended, file)
     _warn_of_cost(mended, file)
     if free:
-        of_bodies = (_sides_with_margin(plant, scene_graph, body) for body in bodies)
+        of_bodies = (sides_with_margin(plant, scene_graph, body) for body in bodies)
         _warn_of_upright([each for sides in of_bodies for each in sides if each.upright], file)
 
 
-def _sides_with_margin(
+def sides_with_margin(
     plant: MultibodyPlant, scene_graph: SceneGraph, body: RigidBody
 ) -> tuple[RestingSide, ...]:
     """Returns the sides of a free body's compliant shapes with a hydroelastic margin."""
@@ -201,8 +201,8 @@ def _warn_of_upright(sides: Sequence[RestingSide], file: Path) -> None:
         _warn(
             f"{file}: when the object lies flat, sides of the collision shapes {names} are "
             f"upright, such as {sides[0]}. Drake's contact solver then stops too early, and all "
-            f"forces and motions are wrong. {IMPORT} makes pieces whose sides lean by "
-            "micrometres."
+            f"forces and motions are wrong. `python -m fleet_tools.assets mend FOLDER` lets them "
+            f"lean by micrometres; {IMPORT} makes such pieces of a mesh."
         )
 
 

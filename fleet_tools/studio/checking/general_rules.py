@@ -37,7 +37,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import PARSER_ERRORS
 from fleet_tools.sim.add_models import add_model, model_frame
 from fleet_tools.sim.catalog import Kind, Model
-from fleet_tools.sim.resting_faces import LEAST_LEAN, resting_sides
+from fleet_tools.sim.resting_faces import LEAST_LEAN, RestingSide, resting_sides
 
 
 def measure_model(model: Model) -> ModelGeometry:
@@ -173,12 +173,14 @@ def height_of_base(geometry: ModelGeometry) -> Values:
 
 def least_lean(geometry: ModelGeometry) -> Values:
     """Returns the least angle of each link's sides from upright while it lies on a face, rad."""
-    found = {}
-    for name, link in geometry.links.items():
-        pieces = {f"piece {k}": piece.vertices for k, piece in enumerate(link.pieces, 1)}
-        for side in resting_sides(pieces, link.p_MCom)[:1]:
-            found[f"{name}, {side}"] = side.lean
-    return found
+    sides = {name: sides_of_pieces(link)[:1] for name, link in geometry.links.items()}
+    return {f"{name}, {side}": side.lean for name, found in sides.items() for side in found}
+
+
+def sides_of_pieces(link: LinkGeometry) -> tuple[RestingSide, ...]:
+    """Returns the sides of a link's pieces, see `resting_sides`; piece 1 is its first."""
+    pieces = {f"piece {k}": piece.vertices for k, piece in enumerate(link.pieces, 1)}
+    return resting_sides(pieces, link.p_MCom)
 
 
 def _bounds(link: LinkGeometry) -> tuple[np.ndarray, np.ndarray]:
@@ -266,8 +268,8 @@ FREE_OBJECT_RULES = (
         low=LEAST_LEAN,
         reason="where an object lies flat between upright sides, Drake's contact solver stops too "
         "early, and all forces and motions are wrong",
-        remedy="Let the sides lean inwards by some micrometres; `python -m fleet_tools.assets "
-        "import MESH` makes such pieces.",
+        remedy="Let the sides lean by some micrometres: `python -m fleet_tools.assets mend FOLDER` "
+        "does it, and `assets import MESH` makes such pieces of a mesh.",
     ),
 )
 
