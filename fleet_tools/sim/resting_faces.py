@@ -95,11 +95,11 @@ def _resting_planes(corners: np.ndarray, p_BCom: np.ndarray) -> Iterator[np.ndar
         hull = ConvexHull(corners)
     except (QhullError, ValueError):  # a shape without volume is refused elsewhere
         return
-    seen: list[np.ndarray] = []
+    seen, number = np.empty((len(hull.equations), 3)), 0
     for plane in hull.equations:
-        if any(plane[:3] @ other[:3] > 1.0 - 1e-9 for other in seen):
+        if (seen[:number] @ plane[:3] > 1.0 - 1e-9).any():
             continue
-        seen.append(plane)
+        seen[number], number = plane[:3], number + 1
         base = corners[np.abs(corners @ plane[:3] + plane[3]) < _SAME_PLANE]
         x, y = np.linalg.svd(plane[None, :3])[2][1:]
         try:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from fleet_tools.assets.solids import MassProperties, Solid
 
-MAX_MAPS, MAX_LOADS = 300, 8
-"""Number of maps that are tried for a link, and with which its model is loaded."""
+MAX_LOADS = 8
+"""Number of maps with which a model is loaded."""
 
 
 class MendOptions(cli.Options):
@@ -79,23 +79,13 @@ class _Link:
 
     def leaning(self) -> "Iterator[dict[int, Solid]]":
         """Yields solids to be in place of the hulls, without upright sides."""
-        from fleet_tools.assets.solids import Solid
+        from fleet_tools.assets.solids import slightly_mapped
         from fleet_tools.sim.resting_faces import resting_sides
 
-        corners = np.concatenate([hull.vertices for hull in self.hulls.values()])
-        middle, size = (corners.min(0) + corners.max(0)) / 2, np.ptp(corners, axis=0).max()
-        generator = np.random.default_rng(0)
-        for _ in range(MAX_MAPS):  # p -> (p + S p) / (1 + c p), which moves p by less than 3e-4
-            c, (x, y, z) = generator.uniform(-1e-4, 1e-4, (2, 3))
-            shear = np.array([[0, z, y], [z, 0, x], [y, x, 0]])
-            solids = {}
-            for k, hull in self.hulls.items():
-                p = (hull.vertices - middle) / size
-                p = (p + p @ shear) / (1 + p @ c)[:, None]
-                solids[k] = Solid(p * size + middle, hull.triangles)
-            shapes = {f"{k}": solid.vertices for k, solid in solids.items()} | self.kept
+        for solids in slightly_mapped([*self.hulls.values()]):
+            shapes = {f"{k}": solid.vertices for k, solid in enumerate(solids)} | self.kept
             if not any(side.upright for side in resting_sides(shapes, self.inertia.centre)):
-                yield solids
+                yield dict(zip(self.hulls, solids, strict=True))
 
 
 def mend(folder: Path) -> dict[str, Any]:
