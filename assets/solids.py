@@ -255,7 +255,7 @@ def leaning(solid: Solid) -> Solid:
     """Returns a convex solid whose sides lean, whichever face it lies on, if a map allows it."""
     from fleet_tools.sim.resting_faces import resting_sides
 
-    middle, leaned = sum(solid.bounds()) / 2, solid
+    middle, leaned = np.mean(solid.bounds(), axis=0), solid
     for (leaned,) in slightly_mapped([solid]):
         if not any(side.upright for side in resting_sides({"": leaned.vertices}, middle)):
             break

@@ -163,7 +163,9 @@ def test_an_environment_warns_once_and_the_check_refuses(upright_slab):
     report = make_report(CheckOptions(folder=upright_slab, scenes=0))
     (failed,) = [each for each in report["measurements"] if not each["holds"]]
     assert not report["fine"] and failed["name"] == "angle from upright"
-    assert "slab, piece 1 on its face" in failed["subject"] and "import" in failed["remedy"]
+    assert (
+        "slab_collision_0 of slab on its face" in failed["subject"] and "import" in failed["remedy"]
+    )
 
 
 def test_what_is_fixed_to_the_table_may_have_upright_sides():

@@ -1,8 +1,8 @@
 """Shapes with upright sides become leaning ones: `python -m fleet_tools.assets mend FOLDER`.
 
-`fleet_tools.sim.resting_faces` tells why Drake's contact solver needs that. All shapes of a link go
-through one projective map, so that faces in a common plane stay in one. If each shape leaned by
-itself, the link could lie on many more faces, and a side would be upright on one of them.
+`fleet_tools.sim.resting_faces` tells why Drake's contact solver needs that. All flat shapes of
+welded links go through one projective map, so that faces in a common plane stay in one. If each
+shape leaned by itself, the links could lie on many more faces, with an upright side at one of them.
 """
 
 import itertools
@@ -24,9 +24,11 @@ from fleet_tools.studio.checking.program import first_load_problem, load, read_m
 from fleet_tools.utils import cli
 
 if TYPE_CHECKING:
+    from pydrake.geometry import SceneGraph, SourceId
     from pydrake.math import RigidTransform
 
     from fleet_tools.assets.solids import MassProperties, Solid
+    from fleet_tools.sim.contact_shapes import WeldedBody
 
 MAX_LOADS = 8
 """Number of maps with which a model is loaded."""
@@ -36,14 +38,14 @@ class MendOptions(cli.Options):
     """Lets the upright sides of an object's collision shapes lean by micrometres.
 
     When a free object lies flat between upright sides, Drake's contact solver stops too early.
-    Boxes, cylinders and meshes of such a link become convex meshes in the folder meshes. Where
-    Drake computes the link's inertia from its shapes, the inertia is written down. All else in the
+    Boxes, cylinders and meshes on such faces become convex meshes in the folder meshes. Where Drake
+    computes the inertia of their link from its shapes, the inertia is written down. All else in the
     model file is kept.
 
     Exit codes:
     0: the model has no upright sides any more, or had none.
     1: some are left, and the folder is unchanged.
-    2: the folder holds no model, or a shape that no convex mesh can replace.
+    2: the folder holds no model.
     """
 
     folder: Annotated[Path, Positional]
@@ -58,64 +60,83 @@ def mend_model(options: MendOptions) -> int:
 
 
 @dataclass(frozen=True)
-class _Link:
-    """A link with upright sides.
+class _Shape:
+    """A flat shape of welded links.
+
+    Attributes:
+        link: Name of its link.
+        place: Its place among the link's shapes.
+        name: Its name.
+        X_GS: Its pose in the group's frame G.
+        hull: Its convex hull in G.
+    """
+
+    link: str
+    place: int
+    name: str
+    X_GS: "RigidTransform"
+    hull: "Solid"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Welded links with upright sides.
 
     Attributes:
         sides: The upright ones, in words.
-        inertia: Its mass properties in its frame B.
-        hulls: Hulls in B of the shapes to be replaced, by their place among its shapes.
-        names: Names of all its shapes.
-        poses: Their poses X_BS.
-        kept: Corners in B, (n, 3), of shapes that stay.
+        p_GCom: Centre of mass, (3,), m.
+        inertias: Mass properties of its links by name.
+        numbers: Numbers of shapes of its links by name.
+        shapes: Flat shapes with a face on which it can lie.
+        kept: Corners in G, (n, 3), of the others.
     """
 
     sides: list[str]
-    inertia: "MassProperties"
-    hulls: "dict[int, Solid]"
-    names: list[str]
-    poses: "list[RigidTransform]"
+    p_GCom: np.ndarray
+    inertias: "dict[str, MassProperties]"
+    numbers: dict[str, int]
+    shapes: list[_Shape]
     kept: dict[str, np.ndarray]
 
-    def leaning(self) -> "Iterator[dict[int, Solid]]":
-        """Yields solids to be in place of the hulls, without upright sides."""
+    def leaning(self) -> "Iterator[tuple[Solid, ...]]":
+        """Yields solids in place of the shapes, without upright sides."""
         from fleet_tools.assets.solids import slightly_mapped
         from fleet_tools.sim.resting_faces import resting_sides
 
-        for solids in slightly_mapped([*self.hulls.values()]):
-            shapes = {f"{k}": solid.vertices for k, solid in enumerate(solids)} | self.kept
-            if not any(side.upright for side in resting_sides(shapes, self.inertia.centre)):
-                yield dict(zip(self.hulls, solids, strict=True))
+        for solids in slightly_mapped([shape.hull for shape in self.shapes]):
+            corners = {f"{k}": solid.vertices for k, solid in enumerate(solids)} | self.kept
+            if not any(side.upright for side in resting_sides(corners, self.p_GCom)):
+                yield solids
 
 
 def mend(folder: Path) -> dict[str, Any]:
     """Mends a model, and returns a report as plain JSON data; `upright` is empty after success.
 
     Raises:
-        ConfigError: The folder holds no model, or a shape that no convex mesh can replace.
+        ConfigError: The folder holds no model that can be loaded.
         DiskError: The disk is full, read-only or broken; the model is unchanged.
     """
     file = read_model(folder).file
     if problem := first_load_problem(file.parent):
         raise ConfigError(f"{file} cannot be mended. {problem}")
-    links = upright = _upright_links(file.parent)
+    groups = upright = _upright_groups(file.parent)
     replaced: list[dict[str, Any]] = []
-    maps = zip(*(link.leaning() for link in links.values()), strict=False) if links else ()
-    for solids in itertools.islice(maps, MAX_LOADS):
-        files, replaced = _files(file, links, solids)
+    maps = zip(*(group.leaning() for group in groups), strict=False)
+    for solids in itertools.islice(maps, MAX_LOADS):  # none without groups
+        files, replaced = _files(file, groups, solids)
         with tempfile.TemporaryDirectory() as aside:
             copy = Path(shutil.copytree(file.parent, Path(aside) / "model"))
             _write(copy, files)
-            upright = _upright_links(copy)
+            upright = _upright_groups(copy)
         if not upright:
             _write(file.parent, files)
             break
-    sides = [f"{name}: {side}" for name, link in upright.items() for side in link.sides]
+    sides = [side for group in upright for side in group.sides]
     return {"folder": str(folder), "upright": sides, "replaced": [] if upright else replaced}
 
 
 def _files(
-    file: Path, links: Mapping[str, _Link], leaning: "tuple[dict[int, Solid], ...]"
+    file: Path, groups: list[_Group], leaning: "tuple[tuple[Solid, ...], ...]"
 ) -> tuple[dict[str, str | bytes], list[dict[str, Any]]]:
     """Returns the files to be written by path, the model file last, and a report of each shape."""
     from fleet_tools.assets.model_folder import mesh_path, obj_text
@@ -123,20 +144,22 @@ def _files(
     from fleet_tools.studio.checking.model_edits import with_meshes
 
     files: dict[str, str | bytes] = {}
-    reports, meshes = [], {}
-    for (name, link), solids in zip(links.items(), leaning, strict=True):
-        meshes[name] = [None] * len(link.names)
-        for k, solid in solids.items():
-            stem = re.sub(r"\W", "_", link.names[k], flags=re.ASCII)[:60]
+    reports, inertias = [], {}
+    meshes: dict[str, list[str | None]] = {}
+    for group, solids in zip(groups, leaning, strict=True):
+        for shape, solid in zip(group.shapes, solids, strict=True):
+            stem = re.sub(r"\W", "_", shape.name, flags=re.ASCII)[:60]
             paths = (mesh_path(f"{stem}_leaning{n or ''}") for n in itertools.count())
             path = next(p for p in paths if p not in files and not (file.parent / p).exists())
-            vertices = link.poses[k].inverse().multiply(solid.vertices.T).T
+            vertices = shape.X_GS.inverse().multiply(solid.vertices.T).T
             files[path] = obj_text(Solid(vertices, solid.triangles), digits=17)
-            moved = np.linalg.norm(solid.vertices - link.hulls[k].vertices, axis=1).max()
-            report = {"link": name, "shape": link.names[k], "mesh": path}
-            reports.append({**report, "moved_um": round(1e6 * float(moved), 3)})
-            meshes[name][k] = path
-    files[file.name] = with_meshes(file, meshes, {n: link.inertia for n, link in links.items()})
+            moved = float(np.linalg.norm(solid.vertices - shape.hull.vertices, axis=1).max())
+            report = {"link": shape.link, "shape": shape.name, "mesh": path}
+            reports.append({**report, "moved_um": round(1e6 * moved, 3)})
+            inertias[shape.link] = group.inertias[shape.link]
+            of_link = meshes.setdefault(shape.link, [None] * group.numbers[shape.link])
+            of_link[shape.place] = path
+    files[file.name] = with_meshes(file, meshes, inertias)
     return files, reports
 
 
@@ -146,55 +169,67 @@ def _write(folder: Path, files: Mapping[str, str | bytes]) -> None:
         write_file(folder / path, content)
 
 
-def _upright_links(folder: Path) -> dict[str, _Link]:
-    """Returns the links with sides that are upright at load, or as `check` measures them."""
-    from pydrake.geometry import Box, Convex, Cylinder, Mesh, ProximityProperties, RoleAssign
-    from pydrake.geometry import VolumeMesh as Compliant
+def _upright_groups(folder: Path) -> list[_Group]:
+    """Returns welded links with sides that are upright in a world."""
+    from pydrake.multibody.tree import ModelInstanceIndex
 
-    from fleet_tools.assets.solids import MassProperties
-    from fleet_tools.sim.contact_shapes import shape_name, sides_with_margin
-    from fleet_tools.studio.checking.general_rules import measure_model, sides_of_pieces
-    from fleet_tools.studio.importing.enclosed_body import convex_hull
+    from fleet_tools.sim.contact_shapes import sides_with_margin, welded_groups
 
     with warnings.catch_warnings(action="ignore"):
         plant, scene_graph = load(folder)
-        measured = measure_model(read_model(folder)).links
-    inspector, source, found = scene_graph.model_inspector(), plant.get_source_id(), {}
-    for name, geometry in measured.items():
-        body = plant.GetBodyByName(name)
-        sides = [*sides_with_margin(plant, scene_graph, body), *sides_of_pieces(geometry)]
-        upright = [str(side) for side in sides if side.upright]
-        M = body.default_spatial_inertia()
-        central = M.Shift(M.get_com()).CalcRotationalInertia().CopyToFullMatrix3()
-        inertia = MassProperties(M.get_mass(), M.get_com(), central)
-        link = _Link(upright, inertia, {}, [], [], {})
-        for k, each in enumerate(plant.GetCollisionGeometriesForBody(body) if upright else ()):
-            properties = ProximityProperties(inspector.GetProximityProperties(each))
-            properties.UpdateProperty("hydroelastic", "margin", 0.0)
-            scene_graph.AssignRole(source, each, properties, RoleAssign.kReplace)
-            shape, mesh = inspector.GetShape(each), inspector.maybe_get_hydroelastic_mesh(each)
-            link.names.append(shape_name(scene_graph, each))
-            link.poses.append(inspector.GetPoseInFrame(each))
-            if mesh is None:  # of a half space
-                continue
-            corners = link.poses[k].multiply(np.array(mesh.vertices()).T).T
-            if not isinstance(shape, Box | Convex | Cylinder | Mesh):
-                link.kept[link.names[k]] = corners
-                continue
-            hull = convex_hull(corners)
-            concave = isinstance(shape, Mesh) and (
-                shape.extension() == ".vtk" or not isinstance(mesh, Compliant)
-            )
-            if hull is None or concave:
-                raise ConfigError(
-                    f"{folder}: the shape {link.names[k]} of the link {name} need not be convex, "
-                    "and its link has upright sides. Declare it as convex, or use "
-                    "`python -m fleet_tools.assets import MESH`."
-                )
-            link.hulls[k] = hull
-        if upright:
-            found[name] = link
+    source, found = plant.get_source_id(), []
+    assert source is not None  # the plant is registered with the scene graph
+    for bodies in welded_groups(plant, ModelInstanceIndex(plant.num_model_instances() - 1)):
+        sides = sides_with_margin(scene_graph, bodies)
+        if upright := [str(side) for side in sides if side.upright]:
+            found.append(_group(scene_graph, source, bodies, upright))
     return found
+
+
+def _group(
+    scene_graph: "SceneGraph", source: "SourceId", bodies: "list[WeldedBody]", sides: list[str]
+) -> _Group:
+    """Returns welded links with their shapes as they are without a hydroelastic margin."""
+    from pydrake.geometry import (
+        Box,
+        Convex,
+        Cylinder,
+        Mesh,
+        ProximityProperties,
+        RoleAssign,
+        VolumeMesh,
+    )
+
+    from fleet_tools.assets.solids import MassProperties
+    from fleet_tools.sim.contact_shapes import centre_of_mass, shape_name
+    from fleet_tools.sim.resting_faces import resting_shapes
+    from fleet_tools.studio.importing.enclosed_body import convex_hull
+
+    inspector = scene_graph.model_inspector()
+    group = _Group(sides, centre_of_mass(bodies), {}, {}, [], {})
+    names: dict[tuple[str, int], tuple[str, RigidTransform]] = {}
+    for each in bodies:
+        link, M = each.body.name(), each.body.default_spatial_inertia()
+        central = M.Shift(M.get_com()).CalcRotationalInertia().CopyToFullMatrix3()
+        group.inertias[link] = MassProperties(M.get_mass(), M.get_com(), central)
+        group.numbers[link] = len(each.shapes)
+        for k, shape in enumerate(each.shapes):
+            properties = ProximityProperties(inspector.GetProximityProperties(shape))
+            properties.UpdateProperty("hydroelastic", "margin", 0.0)
+            scene_graph.AssignRole(source, shape, properties, RoleAssign.kReplace)
+            mesh = inspector.maybe_get_hydroelastic_mesh(shape)
+            if isinstance(mesh, VolumeMesh):  # rigid shapes have no margin
+                X_GS = each.X_GB @ inspector.GetPoseInFrame(shape)
+                group.kept[f"{link}, {k}"] = X_GS.multiply(np.array(mesh.vertices()).T).T
+                if isinstance(inspector.GetShape(shape), Box | Convex | Cylinder | Mesh):
+                    names[link, k] = shape_name(scene_graph, shape), X_GS
+    lying = resting_shapes(group.kept, group.p_GCom)
+    for (link, k), (name, X_GS) in names.items():
+        if f"{link}, {k}" in lying:
+            hull = convex_hull(group.kept.pop(f"{link}, {k}"))
+            assert hull is not None  # it has a volume
+            group.shapes.append(_Shape(link, k, name, X_GS, hull))
+    return group
 
 
 def _lines(report: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from pydrake.multibody.plant import MultibodyPlant
 from fleet_tools.assets import solids
 from fleet_tools.assets.__main__ import main
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.contact_shapes import sides_with_margin
+from fleet_tools.sim.contact_shapes import sides_with_margin, welded_groups
 from fleet_tools.sim.resting_faces import LEAST_LEAN
 from fleet_tools.studio.checking import mending
 from fleet_tools.studio.checking.general_rules import least_lean, measure_model
@@ -71,9 +71,9 @@ def upright(folder: Path) -> list[str]:
     """Returns the upright sides, as a world has them."""
     with warnings.catch_warnings(action="error"):
         plant, scene_graph = load(folder)
-    bodies = [plant.GetBodyByName(name) for name in measure_model(read_model(folder)).links]
-    found = [side for body in bodies for side in sides_with_margin(plant, scene_graph, body)]
-    return [str(side) for side in found if side.upright]
+    groups = welded_groups(plant, plant.GetBodyByName("body").model_instance())
+    sides = [side for group in groups for side in sides_with_margin(scene_graph, group)]
+    return [str(side) for side in sides if side.upright]
 
 
 def mass_properties(plant: MultibodyPlant) -> np.ndarray:
@@ -154,20 +154,15 @@ def test_an_urdf_model_is_mended(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_if_it_fails(tmp_path: Path, capsys) -> None:
-    rigid = "<drake:rigid_hydroelastic/>"
-    concave = MESH.replace("<drake:declare_convex/>", "")
-    folder = write(tmp_path / "own", ("0 0 0.01 0 0 0", BOX), ("0 0 0.02 0 0 0", MESH))
-    text = (folder / "model.sdf").read_text().replace(MESH, concave)
-    (folder / "model.sdf").write_text(text.replace("<drake:compliant_hydroelastic/>", rigid))
+    folder = write(tmp_path / "own", ("0 0 0.01 0 0 0", BOX))
+    broken = (folder / "model.sdf").read_text().replace("</sdf>", "")
+    (folder / "model.sdf").write_text(broken)
     before = contents(folder)
-    with pytest.raises(ConfigError, match=r"part 1.*need not be convex.*assets import"):
+    with pytest.raises(ConfigError, match="is not XML"):
         mend(folder)
-    assert main(["mend", str(folder)]) == 2 and "part 1" in capsys.readouterr().err
-    (folder / "model.sdf").write_text(text.replace("</sdf>", ""))
-    assert main(["mend", str(folder)]) == 2
+    assert main(["mend", str(folder)]) == 2 and contents(folder) == before
     assert main(["mend", str(tmp_path / "absent")]) == 2
-    (folder / "model.sdf").write_bytes(before["model.sdf"])
-    assert contents(folder) == before
+    assert "lacks keypoints.yaml" in capsys.readouterr().err
 
 
 def test_a_failure_to_mend_leaves_the_folder(tmp_path: Path, monkeypatch, capsys) -> None:
