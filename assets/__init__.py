@@ -4,8 +4,9 @@
 A model folder holds `model.sdf`, its meshes, and `keypoints.yaml`, which names the points that
 tasks and experts refer to. `python -m fleet_tools.assets generate` writes the models of
 `families/`, `python -m fleet_tools.assets import` makes one of a mesh, and
-`python -m fleet_tools.assets check` says whether one has what its family needs. A folder that was
-made by hand or by another program can be used in the same way.
+`python -m fleet_tools.assets check` says whether one has what its family needs, and
+`python -m fleet_tools.assets mend` lets its upright sides lean. A folder that was made by hand
+or by another program can be used in the same way.
 """
 
 if __name__ != "fleet_tools.assets":  # a checkout's root on sys.path would import it twice

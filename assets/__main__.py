@@ -1,4 +1,4 @@
-"""Generates, imports and checks models: `python -m fleet_tools.assets import MESH`."""
+"""Generates, imports, checks and mends models: `python -m fleet_tools.assets import MESH`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ import pydantic
 from fleet_tools.assets.families import family_names, find_family
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.errors import require_name
+from fleet_tools.studio.checking.mending import MendOptions, mend_model
 from fleet_tools.studio.checking.program import CheckOptions, check_model
 from fleet_tools.studio.importing.program import ImportOptions, import_model
 from fleet_tools.utils import cli
@@ -158,9 +159,10 @@ PROGRAM = cli.Program(
         "generate": cli.Command(GenerateOptions, generate),
         "import": cli.Command(ImportOptions, import_model),
         "check": cli.Command(CheckOptions, check_model),
+        "mend": cli.Command(MendOptions, mend_model),
     },
-    "Generates tools and objects, makes one of a mesh, or checks one. Without a command it "
-    "generates.",
+    "Generates tools and objects, makes one of a mesh, checks one, or mends its contact. Without a "
+    "command it generates.",
 )
 
 

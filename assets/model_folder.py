@@ -18,7 +18,7 @@ from fleet_tools.assets.model_description import (
     PartDescription,
     Position,
 )
-from fleet_tools.assets.solids import Solid
+from fleet_tools.assets.solids import MassProperties, Solid
 from fleet_tools.storage.atomic_files import replace_folder
 
 
@@ -128,19 +128,24 @@ def _add(parent: ET.Element, tag: str, text: str | None = None, **attributes: st
 def _add_link(model: ET.Element, link: LinkDescription) -> None:
     element = _add(model, "link", name=link.name)
     _add(element, "pose", decimals((*link.origin, 0, 0, 0)))
-    body = link.mass_properties()
-    inertial = _add(element, "inertial")
-    _add(inertial, "pose", decimals((*body.centre, 0, 0, 0)))
-    _add(inertial, "mass", decimal(body.mass, 9))
-    tensor = _add(inertial, "inertia")
-    for i, j in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)):
-        _add(tensor, f"i{'xyz'[i]}{'xyz'[j]}", decimal(body.inertia[i, j], 13))
+    element.append(inertial_element(link.mass_properties()))
     for part in link.parts:
         visual = _add(element, "visual", name=part.name)
         _add(_add(_add(visual, "geometry"), "mesh"), "uri", mesh_path(part.name))
         _add(_add(visual, "material"), "diffuse", decimals((*part.material.colour, 1), 4))
         for k in range(len(part.collision)):
             _add_collision(element, part, k)
+
+
+def inertial_element(body: MassProperties) -> ET.Element:
+    """Returns SDFormat's <inertial> of a link."""
+    inertial = ET.Element("inertial")
+    _add(inertial, "pose", decimals((*body.centre, 0, 0, 0)))
+    _add(inertial, "mass", decimal(body.mass, 9))
+    tensor = _add(inertial, "inertia")
+    for i, j in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)):
+        _add(tensor, f"i{'xyz'[i]}{'xyz'[j]}", decimal(body.inertia[i, j], 13))
+    return inertial
 
 
 def _add_collision(link: ET.Element, part: PartDescription, index: int) -> None:

@@ -13,6 +13,7 @@ from scipy.spatial import ConvexHull, QhullError
 
 from fleet_tools.assets.solids import distances_to_triangles
 from fleet_tools.errors import ConfigError
+from fleet_tools.sim.resting_faces import RestingSide
 
 if TYPE_CHECKING:  # families are generated without Drake
     from pydrake.math import RigidTransform
@@ -144,6 +145,7 @@ class ModelGeometry:
         keypoint_links: The link of each keypoint.
         p_M: Positions of the keypoints in M, (3,) each, m.
         X_MG: Pose of the grasp frame of a tool.
+        sides: Of each group of welded links, the side nearest to upright on a face to lie on.
     """
 
     kind: "Kind"
@@ -151,6 +153,7 @@ class ModelGeometry:
     keypoint_links: Mapping[str, str]
     p_M: Mapping[str, np.ndarray]
     X_MG: "RigidTransform"
+    sides: tuple[RestingSide, ...] = ()
 
     @cached_property
     def pieces(self) -> tuple[ConvexPiece, ...]:

@@ -7,6 +7,7 @@ middle of an episode, where a hydroelastic mesh is degenerate; both without nami
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,9 @@ from pydrake.geometry import (
     SourceId,
     VolumeMesh,
 )
+from pydrake.math import RigidTransform
 from pydrake.multibody.plant import MultibodyPlant
-from pydrake.multibody.tree import ModelInstanceIndex, RigidBody
+from pydrake.multibody.tree import BodyIndex, ModelInstanceIndex, RigidBody, WeldJoint
 
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.contact_meshes import MendedShape, mend_alone, mend_shape, shape_name
@@ -92,24 +94,78 @@ def complete_contact(
     _check_mended(mended, file)
     _warn_of_cost(mended, file)
     if free:
-        of_bodies = (_sides_with_margin(plant, scene_graph, body) for body in bodies)
-        _warn_of_upright([each for sides in of_bodies for each in sides if each.upright], file)
+        found = [sides_with_margin(scene_graph, group) for group in welded_groups(plant, instance)]
+        _warn_of_upright([each for sides in found for each in sides if each.upright], file)
 
 
-def _sides_with_margin(
-    plant: MultibodyPlant, scene_graph: SceneGraph, body: RigidBody
+@dataclass(frozen=True)
+class WeldedBody:
+    """A body of a group that moves as one.
+
+    Attributes:
+        body: The body B.
+        X_GB: Its pose in the group's frame G, that of its first body.
+        shapes: Its collision shapes.
+    """
+
+    body: RigidBody
+    X_GB: RigidTransform
+    shapes: Sequence[GeometryId]
+
+
+def welded_groups(plant: MultibodyPlant, instance: ModelInstanceIndex) -> list[list[WeldedBody]]:
+    """Returns the bodies of a model in groups that are welded together."""
+    joints = [plant.get_joint(index) for index in plant.GetJointIndices(instance)]
+    welds = [joint for joint in joints if isinstance(joint, WeldJoint)]
+    poses: dict[BodyIndex, RigidTransform] = {}
+    groups = []
+    for first in plant.GetBodyIndices(instance):
+        group = [] if first in poses else [first]
+        poses.setdefault(first, RigidTransform())
+        for index in group:  # which grows
+            for weld in welds:
+                X_PF, X_BM = (
+                    frame.GetFixedPoseInBodyFrame()
+                    for frame in (weld.frame_on_parent(), weld.frame_on_child())
+                )
+                X_PB = X_PF @ weld.X_FM() @ X_BM.inverse()
+                parent, child = weld.parent_body().index(), weld.child_body().index()
+                for here, there, X in ((parent, child, X_PB), (child, parent, X_PB.inverse())):
+                    if here == index and there not in poses:
+                        poses[there] = poses[here] @ X
+                        group.append(there)
+        bodies = [plant.get_body(index) for index in group]
+        groups.append(
+            [
+                WeldedBody(b, poses[b.index()], plant.GetCollisionGeometriesForBody(b))
+                for b in bodies
+            ]
+        )
+    return [group for group in groups if group]
+
+
+def centre_of_mass(group: Sequence[WeldedBody]) -> np.ndarray:
+    """Returns the centre of mass of welded bodies in their group's frame, (3,), m."""
+    masses = [each.body.default_mass() for each in group]
+    return np.average([each.X_GB @ each.body.default_com() for each in group], 0, masses)
+
+
+def sides_with_margin(
+    scene_graph: SceneGraph, group: Sequence[WeldedBody]
 ) -> tuple[RestingSide, ...]:
-    """Returns the sides of a free body's compliant shapes with a hydroelastic margin."""
-    inspector, shapes = scene_graph.model_inspector(), {}
+    """Returns the sides of a free group's compliant shapes with a hydroelastic margin."""
+    inspector, corners = scene_graph.model_inspector(), {}
     default = scene_graph.get_config().default_proximity_properties.margin or 0.0
-    for shape in plant.GetCollisionGeometriesForBody(body):
-        mesh = inspector.maybe_get_hydroelastic_mesh(shape)
-        properties = inspector.GetProximityProperties(shape)
-        margin = properties.GetPropertyOrDefault("hydroelastic", "margin", default)
-        if isinstance(mesh, VolumeMesh) and margin > 0.0:
-            X_BS = inspector.GetPoseInFrame(shape)
-            shapes[shape_name(scene_graph, shape)] = X_BS.multiply(np.array(mesh.vertices()).T).T
-    return resting_sides(shapes, body.default_com()) if shapes else ()
+    for each in group:
+        for shape in each.shapes:
+            mesh = inspector.maybe_get_hydroelastic_mesh(shape)
+            properties = inspector.GetProximityProperties(shape)
+            margin = properties.GetPropertyOrDefault("hydroelastic", "margin", default)
+            if isinstance(mesh, VolumeMesh) and margin > 0.0:
+                X_GS = each.X_GB @ inspector.GetPoseInFrame(shape)
+                name = f"{shape_name(scene_graph, shape)} of {each.body.name()}"
+                corners[name] = X_GS.multiply(np.array(mesh.vertices()).T).T
+    return resting_sides(corners, centre_of_mass(group)) if corners else ()
 
 
 def contact_surface_error(error: BaseException, files: Sequence[Path]) -> ConfigError:
@@ -201,8 +257,8 @@ def _warn_of_upright(sides: Sequence[RestingSide], file: Path) -> None:
         _warn(
             f"{file}: when the object lies flat, sides of the collision shapes {names} are "
             f"upright, such as {sides[0]}. Drake's contact solver then stops too early, and all "
-            f"forces and motions are wrong. {IMPORT} makes pieces whose sides lean by "
-            "micrometres."
+            f"forces and motions are wrong. `python -m fleet_tools.assets mend FOLDER` lets them "
+            f"lean by micrometres; {IMPORT} makes such pieces of a mesh."
         )
 
 

@@ -63,6 +63,16 @@ def resting_sides(shapes: Mapping[str, np.ndarray], p_BCom: np.ndarray) -> tuple
     return _resting_sides(corners, tuple(map(float, p_BCom)))
 
 
+def resting_shapes(shapes: Mapping[str, np.ndarray], p_BCom: np.ndarray) -> set[str]:
+    """Returns the names of shapes with a face on which a free body can lie; see `resting_sides`."""
+    planes = list(_resting_planes(np.concatenate([*shapes.values()]), p_BCom))
+    return {
+        name
+        for name, points in shapes.items()
+        if any(np.count_nonzero(_lying(points, plane)) >= 3 for plane in planes)
+    }
+
+
 @functools.lru_cache(maxsize=256)  # worlds are built again and again with the same models
 def _resting_sides(
     named: tuple[tuple[str, bytes], ...], p_BCom: tuple[float, ...]
@@ -80,9 +90,13 @@ def _resting_sides(
     return tuple(sorted(nearest, key=lambda side: side.lean))
 
 
+def _lying(points: np.ndarray, plane: np.ndarray) -> np.ndarray:
+    return np.abs(points @ plane[:3] + plane[3]) < _SAME_PLANE
+
+
 def _sides(points: np.ndarray, face: np.ndarray) -> Iterator[np.ndarray]:
     """Yields the normals of a shape's sides, (3,), at the edges of its face in a plane."""
-    lying = np.abs(points @ face[:3] + face[3]) < _SAME_PLANE
+    lying = _lying(points, face)
     if np.count_nonzero(lying) >= 3:
         hull = ConvexHull(points)
         at_edges = np.count_nonzero(lying[hull.simplices], axis=1) == 2
@@ -95,12 +109,12 @@ def _resting_planes(corners: np.ndarray, p_BCom: np.ndarray) -> Iterator[np.ndar
         hull = ConvexHull(corners)
     except (QhullError, ValueError):  # a shape without volume is refused elsewhere
         return
-    seen: list[np.ndarray] = []
+    seen, number = np.empty((len(hull.equations), 3)), 0
     for plane in hull.equations:
-        if any(plane[:3] @ other[:3] > 1.0 - 1e-9 for other in seen):
+        if (seen[:number] @ plane[:3] > 1.0 - 1e-9).any():
             continue
-        seen.append(plane)
-        base = corners[np.abs(corners @ plane[:3] + plane[3]) < _SAME_PLANE]
+        seen[number], number = plane[:3], number + 1
+        base = corners[_lying(corners, plane)]
         x, y = np.linalg.svd(plane[None, :3])[2][1:]
         try:
             outline = ConvexHull(base @ np.column_stack([x, y]))

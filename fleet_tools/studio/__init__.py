@@ -1,7 +1,7 @@
 """The studio: programs and pages that make and check things, above everything that they show.
 
     importing       a model from a mesh or a scan (`assets import`)
-    checking        whether a model is what its family needs (`assets check`)
+    checking        whether a model is what its family needs (`assets check`), and `assets mend`
     labelling       keypoints and grasps by clicks on a mesh, in the browser (`label`)
     teleoperation   a person as a policy, in the browser (`teleop`)
     photographs     images of stored episodes by Blender (`photograph`)

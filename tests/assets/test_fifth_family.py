@@ -129,7 +129,7 @@ def test_a_screw_advances_by_its_lead_within_its_limits_and_its_brake_holds(tmp_
     assert bench.press(2 * drive.resistance, 0.2) > 0.5
 
     write_model(model, tmp_path / "plain")
-    plant = load(tmp_path / "plain")  # as a world does
+    plant, _ = load(tmp_path / "plain")  # as a world does
     limits = plant.GetJointByName("drive").position_upper_limits()
     assert limits == pytest.approx([drive.limits[1]])
     text = (tmp_path / "plain/model.sdf").read_text()

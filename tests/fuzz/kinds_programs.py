@@ -111,6 +111,7 @@ LINES = (
     "experiment absent.yaml --output out",
     "assets import absent.obj --kind tool --family hammer --mass 0.5 --keypoint head=1,2,3",
     "assets check absent --scenes 0 --seed 3",
+    "assets mend absent --json",
     "new-task hammer --output out --tool-family presser --object-family button",
     "view --dataset absent --episodes 1 --output out.mp4 --size 64x48 --camera third",
     "teleop --task absent.yaml --episodes 1 --output out --port 0",
@@ -164,7 +165,7 @@ def imports(folder: Path) -> Subject:
         code, _ = _run(words)
         require(code == 0, f"the exit code is {code}")
         (labels,) = folder.glob("*/objects/*/*/keypoints.yaml")
-        return load(labels.parent), read_model(labels.parent)
+        return load(labels.parent)[0], read_model(labels.parent)
 
     def check(words: list[str], found: Any) -> None:
         plant, model = found

@@ -28,12 +28,11 @@ from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools.assets.families import slab
 from fleet_tools.assets.model_folder import write_model
-from fleet_tools.assets.solids import box
+from fleet_tools.assets.solids import box, leaning
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.sim.resting_faces import LEAST_LEAN, resting_sides
 from fleet_tools.studio.checking.program import CheckOptions, make_report
-from fleet_tools.studio.importing.collision_geometry import leaning
 
 HARMLESS_J = 1e6
 """Constant in the solver's cost, J, beside which its tolerance of 1e-15 still sees 1e-9 J."""
@@ -164,7 +163,9 @@ def test_an_environment_warns_once_and_the_check_refuses(upright_slab):
     report = make_report(CheckOptions(folder=upright_slab, scenes=0))
     (failed,) = [each for each in report["measurements"] if not each["holds"]]
     assert not report["fine"] and failed["name"] == "angle from upright"
-    assert "slab, piece 1 on its face" in failed["subject"] and "import" in failed["remedy"]
+    assert (
+        "slab_collision_0 of slab on its face" in failed["subject"] and "import" in failed["remedy"]
+    )
 
 
 def test_what_is_fixed_to_the_table_may_have_upright_sides():

@@ -5,6 +5,7 @@ shapes are where the expert begins to fail, which `benchmarks/model_limits.py` m
 """
 
 import math
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +16,7 @@ from pydrake.geometry import (
     Cylinder,
     Ellipsoid,
     GeometryId,
+    SceneGraphConfig,
     SceneGraphInspector,
     Sphere,
 )
@@ -31,13 +33,14 @@ from fleet_tools.assets.model_geometry import (
     signed_distance,
 )
 from fleet_tools.assets.rules import Rule, Values, of_links, thickness
-from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import PARSER_ERRORS
 from fleet_tools.sim.add_models import add_model, model_frame
 from fleet_tools.sim.catalog import Kind, Model
-from fleet_tools.sim.resting_faces import LEAST_LEAN, resting_sides
+from fleet_tools.sim.contact_shapes import complete_contact, sides_with_margin, welded_groups
+from fleet_tools.sim.resting_faces import LEAST_LEAN
+from fleet_tools.sim.world import HYDROELASTIC_MARGIN, TIME_STEP
 
 
 def measure_model(model: Model) -> ModelGeometry:
@@ -47,8 +50,11 @@ def measure_model(model: Model) -> ModelGeometry:
         ConfigError: Drake cannot read the model, it lacks masses, collision shapes or the link of
             a keypoint, or a shape has no volume.
     """
-    builder = DiagramBuilder()
-    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=TIME_STEP), builder)
+    builder, config = DiagramBuilder(), SceneGraphConfig()
+    config.default_proximity_properties.margin = HYDROELASTIC_MARGIN
+    plant, scene_graph = AddMultibodyPlant(
+        MultibodyPlantConfig(time_step=TIME_STEP), config, builder
+    )
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     try:
         frame = model_frame(plant, instance)
@@ -69,6 +75,9 @@ def measure_model(model: Model) -> ModelGeometry:
     links = {name: link for name, link in found.items() if link.pieces}
     if not links:
         raise ConfigError(f"{model.file} has no <collision>, so that nothing could touch it.")
+    with warnings.catch_warnings(action="ignore"):  # which a world gives
+        complete_contact(plant, scene_graph, instance, model.file)
+    groups = welded_groups(plant, instance)
     labels = model.labels.keypoints
     poses = {
         name: X_MW @ plant.GetBodyByName(keypoint.link, instance).EvalPoseInWorld(context)
@@ -80,6 +89,7 @@ def measure_model(model: Model) -> ModelGeometry:
         keypoint_links={name: keypoint.link for name, keypoint in labels.items()},
         p_M={name: poses[name] @ np.array(labels[name].position) for name in labels},
         X_MG=model.labels.grasp.to_transform(),
+        sides=tuple(s for group in groups for s in sides_with_margin(scene_graph, group)[:1]),
     )
 
 
@@ -172,13 +182,8 @@ def height_of_base(geometry: ModelGeometry) -> Values:
 
 
 def least_lean(geometry: ModelGeometry) -> Values:
-    """Returns the least angle of each link's sides from upright while it lies on a face, rad."""
-    found = {}
-    for name, link in geometry.links.items():
-        pieces = {f"piece {k}": piece.vertices for k, piece in enumerate(link.pieces, 1)}
-        for side in resting_sides(pieces, link.p_MCom)[:1]:
-            found[f"{name}, {side}"] = side.lean
-    return found
+    """Returns the least angle of the sides of welded links from upright on any face, rad."""
+    return {str(side): side.lean for side in geometry.sides}
 
 
 def _bounds(link: LinkGeometry) -> tuple[np.ndarray, np.ndarray]:
@@ -266,8 +271,8 @@ FREE_OBJECT_RULES = (
         low=LEAST_LEAN,
         reason="where an object lies flat between upright sides, Drake's contact solver stops too "
         "early, and all forces and motions are wrong",
-        remedy="Let the sides lean inwards by some micrometres; `python -m fleet_tools.assets "
-        "import MESH` makes such pieces.",
+        remedy="Let the sides lean by some micrometres: `python -m fleet_tools.assets mend FOLDER` "
+        "does it, and `assets import MESH` makes such pieces of a mesh.",
     ),
 )
 

@@ -19,6 +19,7 @@ from fleet_tools.utils import cli
 from fleet_tools.utils.progress import TallyBar
 
 if TYPE_CHECKING:
+    from pydrake.geometry import SceneGraph
     from pydrake.multibody.plant import MultibodyPlant
 
     from fleet_tools.sim.catalog import Model
@@ -85,29 +86,33 @@ def load_alone(folder: Path) -> None:
         load(folder)
 
 
-def load(folder: Path) -> "MultibodyPlant":
+def load(folder: Path) -> "tuple[MultibodyPlant, SceneGraph]":
     """Loads a model with its contact meshes as a world does, and measures it.
 
     Raises:
         FleetToolsError: The model is refused.
     """
+    from pydrake.geometry import SceneGraphConfig
     from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
     from pydrake.systems.framework import DiagramBuilder
 
-    from fleet_tools.config.control import TIME_STEP
     from fleet_tools.sim.add_models import add_model
     from fleet_tools.sim.contact_shapes import complete_contact
+    from fleet_tools.sim.world import HYDROELASTIC_MARGIN, TIME_STEP
     from fleet_tools.studio.checking.general_rules import measure_model
 
     model = read_model(folder)
-    builder = DiagramBuilder()
-    plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=TIME_STEP), builder)
+    builder, config = DiagramBuilder(), SceneGraphConfig()
+    config.default_proximity_properties.margin = HYDROELASTIC_MARGIN
+    plant, scene_graph = AddMultibodyPlant(
+        MultibodyPlantConfig(time_step=TIME_STEP), config, builder
+    )
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     complete_contact(plant, scene_graph, instance, model.file)
     plant.Finalize()
     builder.Build().CreateDefaultContext()
     measure_model(model)
-    return plant
+    return plant, scene_graph
 
 
 class CheckOptions(cli.Options):

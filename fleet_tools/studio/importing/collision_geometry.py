@@ -8,7 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from fleet_tools.assets.model_description import Position
-from fleet_tools.assets.solids import Solid, distances_to_triangles, triangle_areas
+from fleet_tools.assets.solids import (
+    Solid,
+    distances_to_triangles,
+    leaning,
+    triangle_areas,
+)
 from fleet_tools.errors import ConfigError
 from fleet_tools.studio.importing.convex_decomposition import REACH, convex_pieces
 from fleet_tools.studio.importing.enclosed_body import EnclosedBody, convex_hull, winding_numbers
@@ -22,11 +27,6 @@ LEAST_THICKNESS = 0.0003
 NUMBERS = (8, 16, 32)
 """Numbers of pieces that are tried, until the geometry is close enough to the mesh near the
 keypoints."""
-
-PERSPECTIVES = 1e-4 * np.array([[1.0, 1.7, 2.9], [2.9, 1.0, 1.7], [-1.7, 2.9, 1.0]])
-"""Vectors c of maps p -> p / (1 + c p) of a solid of unit size about the origin. Sides at right
-angles, with which Drake's contact solver stops too early (`fleet_tools.sim.resting_faces`), then
-lean by about 1e-4 rad; vertices move by less than 3e-4 of the size."""
 
 COARSE, FINE = 20, 32
 """Largest number of planes of a piece, and of one that would exceed the fidelity with so few."""
@@ -137,22 +137,6 @@ def _enclosing(points: np.ndarray, thickness: float, settings: GeometrySettings)
         if fine.excess < best.excess and not (mended.without_margin or mended.error):
             best = fine
     return best
-
-
-def leaning(solid: Solid) -> Solid:
-    """Returns a convex solid in a slight perspective, which keeps its planes plane."""
-    from fleet_tools.sim.resting_faces import resting_sides
-
-    low, high = solid.bounds()
-    middle, size = (low + high) / 2, (high - low).max()
-    centred = (solid.vertices - middle) / size
-    leaned = solid
-    for perspective in PERSPECTIVES:  # by chance, one may keep an angle
-        vertices = centred / (1 + centred @ perspective)[:, None] * size + middle
-        leaned = Solid(vertices, solid.triangles)
-        if not any(side.upright for side in resting_sides({"": vertices}, middle)):
-            break
-    return leaned
 
 
 def _thickness(points: np.ndarray) -> float:

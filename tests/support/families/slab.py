@@ -1,5 +1,7 @@
 """Slabs: what holds of each, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from model_defects import keypoints_moved, raised
@@ -8,6 +10,7 @@ from support.family_geometry import points_of
 
 from fleet_tools.assets.families import slab
 from fleet_tools.assets.model_description import ModelDescription
+from fleet_tools.assets.solids import box
 
 
 def check(model: ModelDescription) -> None:
@@ -31,6 +34,14 @@ def check(model: ModelDescription) -> None:
     assert len(lower) == len(collision.vertices) / 2
 
 
+def upright(model: ModelDescription) -> ModelDescription:
+    """Returns a model that collides as a box."""
+    (link,) = model.links
+    (part,) = link.parts
+    part = replace(part, collision=(box(*part.solid.bounds()),))
+    return replace(model, links=(replace(link, parts=(part,)),))
+
+
 MEMBER = "patty"
 IMPOSSIBLE = [
     ({"roundness": 1.2}, "roundness"),
@@ -41,6 +52,7 @@ IMPOSSIBLE = [
 
 BAD_MODELS = (
     BadModel("floating", "slab", "patty", raised, "height of the lowest point"),
+    BadModel("upright", "slab", "patty", upright, "angle from upright"),
     BadModel("base_in_the_middle", "slab", "patty", keypoints_moved("base", by=(0, 0, 0.008)),
              "distance from the surface"),
     BadModel("slanted_slab", "slab", "patty", keypoints_moved("top", by=(0.005, 0, 0)),
