@@ -7,7 +7,7 @@ prints how well forces are divided between object and table.
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from console import print_now, report_rows
 from task_selection import TaskSelection
@@ -45,6 +45,10 @@ class GentleLimitsOptions(cli.Options):
     of those that the documentation trains with."""
     readings: bool = False
     """Print what reading in every fourth step changes instead."""
+    substeps: Count = 1
+    """Number of time steps of the dynamics in 4 ms."""
+    approximation: Literal["lagged", "similar", "sap"] | None = None
+    """Drake's approximation of contact (default: the package's)."""
 
 
 def _measure(options: GentleLimitsOptions) -> int:
@@ -77,7 +81,7 @@ def _errors(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
         try:
             for steps in (usual, 1):
                 part_motion.READING_STEPS = steps
-                found.append([*_episodes(task, seeds)])
+                found.append([*_episodes(task, seeds, options)])
         finally:
             part_motion.READING_STEPS = usual
         pairs = [(one, two) for one, two in zip(*found, strict=True) if one and two]
@@ -103,7 +107,7 @@ def _rows(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
 
     seeds = _seeds(options)
     for task in options.tasks.names_or_paths():
-        episodes = [each for each in _episodes(task, seeds) if each is not None]
+        episodes = [each for each in _episodes(task, seeds, options) if each is not None]
         for name in episodes[0]:
             quantiles = np.quantile([each[name] for each in episodes], _QUANTILES)
             limit = None
@@ -114,14 +118,19 @@ def _rows(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
             yield row | dict(zip(_HEADS, cells, strict=True)) | {"limit": limit}
 
 
-def _episodes(task: str, seeds: Sequence[int]) -> Iterator[dict[str, float] | None]:
+def _episodes(
+    task: str, seeds: Sequence[int], options: GentleLimitsOptions
+) -> Iterator[dict[str, float] | None]:
     """Yields the handling of each episode of the expert; None without success."""
     from expert_steps import expert_steps
 
     from fleet_tools.envs.outcomes import SUCCESS
     from fleet_tools.envs.spec import EnvSpec
+    from fleet_tools.sim import world
 
+    world.CONTACT_APPROXIMATION = options.approximation or world.CONTACT_APPROXIMATION
     env = EnvSpec.of(task=task, split="all").make_tool_use()
+    env._stage.substeps = options.substeps  # a benchmark looks inside
     for seed in seeds:
         for _, action in expert_steps(env, [seed]):
             env.step(action)

@@ -1,10 +1,11 @@
 """Drake's contact solver converges where a slab lies flat and the arm presses beside it.
 
 The contact problem of a time step is built again of Drake's own terms, and solved by Newton's
-method down to rounding errors: min over v of (v - v*)^T A (v - v*) / 2 - sum of N(z(v)), with the
-impulse -> velocity law of A. Castro et al., "A Theory of Irrotational Contact Fields" (2023), for
-Hunt and Crossley's contact with regularized friction, Drake's approximation `similar`.
+method down to rounding errors. It minimizes over v: (v - v*)^T A (v - v*) / 2 - sum of N(v_n) + sum
+of mu n_0 |v_t|, where dN/dv_n is Hunt and Crossley's impulse, and n_0 that of the step before. See
+A. Castro et al., "A Theory of Irrotational Contact Fields" (2023), approximation `lagged`.
 """
+# pyright: reportArgumentType=false
 
 import itertools
 from dataclasses import dataclass, replace
@@ -37,32 +38,35 @@ class ContactProblem:
         """Of the cost: the change of momentum less the impulses, and its derivative."""
         pressure, slope, area, J, mu, d = self.points
         k, f0 = area * slope, area * pressure
-        vc = J @ v
+        vc, n0 = J @ v, self.impulses_before
         norm = np.hypot(np.linalg.norm(vc[:, :2], axis=1), STICTION)
         t = vc[:, :2] / norm[:, None]
-        z = vc[:, 2] - mu * (norm - STICTION)
-        f, damping = f0 - TIME_STEP * k * z, 1 - d * z
+        f, damping = f0 - TIME_STEP * k * vc[:, 2], 1 - d * vc[:, 2]
         pushes = (f > 0) & (damping > 0)
-        n = np.where(pushes, TIME_STEP * f * damping, 0)
-        dn = np.where(pushes, TIME_STEP * (TIME_STEP * k * damping + d * f), 0)  # -dn/dz
-        dz = np.column_stack([-mu[:, None] * t, np.ones(len(z))])
-        G = dn[:, None, None] * dz[:, :, None] * dz[:, None]
-        across = np.eye(2) - t[:, :, None] * t[:, None]
-        G[:, :2, :2] += (n * mu / norm)[:, None, None] * across
-        impulse = np.einsum("nij,ni->j", J, n[:, None] * dz)
+        normal = np.where(pushes, TIME_STEP * f * damping, 0)
+        impulses = np.column_stack([-(mu * n0)[:, None] * t, normal])
+        G = np.zeros((len(vc), 3, 3))
+        G[:, :2, :2] = (n0 * mu / norm)[:, None, None] * (np.eye(2) - t[:, :, None] * t[:, None])
+        G[:, 2, 2] = np.where(pushes, TIME_STEP * (TIME_STEP * k * damping + d * f), 0)
         return (
-            self.A @ (v - self.v_free) - impulse,
+            self.A @ (v - self.v_free) - np.einsum("nij,ni->j", J, impulses),
             self.A + np.einsum("nij,nik,nkl->jl", J, G, J),
+        )
+
+    @property
+    def impulses_before(self) -> np.ndarray:
+        """Normal impulses with the velocities at the beginning, (n,), N s."""
+        pressure, _, area, J, _, d = self.points
+        return (
+            TIME_STEP * np.maximum(area * pressure, 0) * np.maximum(1 - d * (J @ self.v0)[:, 2], 0)
         )
 
     @property
     def is_blow(self) -> bool:
         """Whether friction may be softer than the stiction tolerance, by an estimate of Drake."""
-        pressure, _, area, J, mu, d = self.points
-        impulse = TIME_STEP * np.maximum(area * pressure, 0)
-        impulse *= np.maximum(1 - d * (J @ self.v0)[:, 2], 0)
+        *_, J, mu, _ = self.points
         mobility = np.linalg.norm(J @ np.linalg.inv(self.A) @ J.swapaxes(1, 2), axis=(1, 2))
-        return bool((mu * SIGMA * mobility * impulse).max() >= STICTION)
+        return bool((mu * SIGMA * mobility * self.impulses_before).max() >= STICTION)
 
     def solved(self) -> np.ndarray:
         """Returns v where the gradient is a rounding error."""
@@ -76,7 +80,7 @@ class ContactProblem:
             while step @ self.gradient_and_hessian(v + length * step)[0] > 0 and length > 1e-9:
                 length /= 2
             v = v + length * step
-        raise AssertionError(f"no convergence: {np.linalg.norm(gradient)} of {scale}")
+        raise AssertionError("Newton's method does not converge")
 
 
 def problems(simulation: Simulation, control_step: tuple) -> list[tuple[Step, ContactProblem]]:
