@@ -40,8 +40,7 @@ class ExamOptions(cli.Options):
     cases: bool = False
     """Print every case, and not each law with its worst one."""
     approximations: tuple[Literal["lagged", "similar", "sap"], ...] = ()
-    """Print a column for each of these approximations of contact by Drake, in place of the
-    package's."""
+    """Print the laws of free bodies, with a column for each of these approximations by Drake."""
 
 
 def _measure(options: ExamOptions) -> int:
@@ -71,10 +70,14 @@ def _measure(options: ExamOptions) -> int:
 
 def _answers(options: ExamOptions) -> "Iterator[Answer]":
     from exam.episodes import answers
+
+    return itertools.chain(_of_bodies(options), answers(options.objects))
+
+
+def _of_bodies(options: ExamOptions) -> "Iterator[Answer]":
     from exam.free_bodies import LAWS, free_bodies
 
-    of_bodies = (law(body) for body in free_bodies(options.objects) for law in LAWS)
-    return itertools.chain(of_bodies, answers(options.objects))
+    return (law(body) for body in free_bodies(options.objects) for law in LAWS)
 
 
 def _compare(options: ExamOptions) -> int:
@@ -86,7 +89,7 @@ def _compare(options: ExamOptions) -> int:
     try:
         for name in options.approximations:
             world.CONTACT_APPROXIMATION = name
-            found[name] = list(_answers(options))
+            found[name] = list(_of_bodies(options))
     finally:
         world.CONTACT_APPROXIMATION = usual
     print_now(options, table_head(("law", *found)))

@@ -21,6 +21,7 @@ from pydrake.multibody.parsing import Parser
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, MultibodyPlant
 from pydrake.multibody.tree import ModelInstanceIndex, RigidBody
 from pydrake.systems.framework import DiagramBuilder
+from scipy.spatial import ConvexHull
 from support.shares import few
 
 from fleet_tools.assets.__main__ import main, random_members
@@ -31,7 +32,12 @@ from fleet_tools.assets.model_description import (
     ModelDescription,
     Position,
 )
-from fleet_tools.assets.model_folder import changed_files, model_files, write_model
+from fleet_tools.assets.model_folder import (
+    changed_files,
+    collision_path,
+    model_files,
+    write_model,
+)
 from fleet_tools.config.file_access import assets_root
 
 ROOT = assets_root()
@@ -93,6 +99,21 @@ ON_AN_AXIS = {("screw", "top"), ("screwdriver", "flank")}
 """Keypoints that lie above a slot, or within a bit, where nobody can click."""
 
 
+def tetrahedra(path: Path) -> tuple[np.ndarray, float]:
+    """Returns the points of a VTK file, (n, 3), and the volume of its tetrahedra."""
+    lines = path.read_text().splitlines()
+    (at, number), (cells_at, cells) = (
+        (k, int(line.split()[1]))
+        for k, line in enumerate(lines)
+        if line.startswith(("POINTS ", "CELLS "))
+    )
+    points = np.array([line.split() for line in lines[at + 1 :][:number]], float)
+    corners = points[np.array([line.split()[1:] for line in lines[cells_at + 1 :][:cells]], int)]
+    volumes = np.linalg.det(corners[:, 1:] - corners[:, :1]) / 6
+    assert volumes.min() > 0
+    return points, float(volumes.sum())
+
+
 def check(model: ModelDescription, directory: Path) -> None:
     text = (directory / "model.sdf").read_text()
     named = {uri.text for uri in ET.fromstring(text).iter("uri")}
@@ -105,11 +126,15 @@ def check(model: ModelDescription, directory: Path) -> None:
         assert visual.volume > 0, part.name
         triangles += len(visual.faces)
         for k in range(len(part.collision)):
-            collision = load_mesh(directory / f"meshes/{part.name}_collision_{k}.obj")
-            assert collision.is_watertight and collision.volume > 0, part.name
-            hull = collision.convex_hull
-            assert collision.volume == pytest.approx(hull.volume, rel=1e-5), part.name
-            vertices += len(collision.vertices)
+            path = directory / collision_path(part, k)
+            if path.suffix == ".vtk":
+                points, volume = tetrahedra(path)
+            else:
+                collision = load_mesh(path)
+                assert collision.is_watertight and collision.volume > 0, part.name
+                points, volume = collision.vertices, collision.volume
+            assert volume == pytest.approx(ConvexHull(points).volume, rel=1e-5), part.name
+            vertices += len(points)
     # A hole takes several convex pieces: 104 vertices of screws in their blocks, else at most 60.
     assert triangles < 2000 and vertices <= (104 if model.family == "screw" else 60)
 

@@ -129,8 +129,12 @@ def test_foreign_shapes_are_mended_and_named_once(name, message, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*is slow")
 def test_a_foreign_object_rests_without_a_margin(tmp_path):
     own = shutil.copytree(assets_root() / "objects" / "slab" / "patty", tmp_path / "patty")
-    (file,) = (own / "meshes").glob("*_collision_0.obj")
-    low, high = trimesh.load_mesh(file).bounds
+    sdf, file = own / "model.sdf", own / "meshes" / "slab_collision_0.obj"
+    text = sdf.read_text().replace("collision_0.vtk</uri>", "collision_0.obj</uri>")
+    sdf.write_text(
+        text.replace("collision_0.obj</uri>", "collision_0.obj</uri><drake:declare_convex />")
+    )
+    low, high = trimesh.load_mesh(own / "meshes" / "slab.obj").bounds
     file.write_text(obj_text(moved(rounded_box(high - low, 0.003), *(low + high) / 2)))
     env = gymnasium.make("FleetTools/Spatula-v0", object=str(own))
     with pytest.warns(UserWarning, match="a margin of 0"):

@@ -31,14 +31,17 @@ def check(model: ModelDescription) -> None:
     lower = collision.vertices[collision.vertices[:, 2] == 0]
     for other in (collision, part.solid):
         np.testing.assert_allclose(np.ptp(lower, axis=0)[:2], np.ptp(other.vertices, axis=0)[:2])
-    assert len(lower) == len(collision.vertices) / 2
+    # The triangles of the base meet in its middle.
+    assert (len(lower), len(collision.vertices)) == (9, 17)
+    assert (collision.triangles == 0).any(axis=1).sum() == 8
+    assert np.array_equal(collision.vertices[0], base)
 
 
 def upright(model: ModelDescription) -> ModelDescription:
     """Returns a model that collides as a box."""
     (link,) = model.links
     (part,) = link.parts
-    part = replace(part, collision=(box(*part.solid.bounds()),))
+    part = replace(part, collision=(box(*part.solid.bounds()),), core=None)
     return replace(model, links=(replace(link, parts=(part,)),))
 
 
