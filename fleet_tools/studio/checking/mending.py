@@ -218,15 +218,15 @@ def _group(
             properties = ProximityProperties(inspector.GetProximityProperties(shape))
             properties.UpdateProperty("hydroelastic", "margin", 0.0)
             scene_graph.AssignRole(source, shape, properties, RoleAssign.kReplace)
-            mesh, name = (
-                inspector.maybe_get_hydroelastic_mesh(shape),
-                shape_name(scene_graph, shape),
-            )
+            name, geometry = shape_name(scene_graph, shape), inspector.GetShape(shape)
+            mesh = inspector.maybe_get_hydroelastic_mesh(shape)
             if not isinstance(mesh, VolumeMesh):  # rigid shapes have no margin
                 continue
             X_GS = each.X_GB @ inspector.GetPoseInFrame(shape)
             corners = X_GS.multiply(np.array(mesh.vertices()).T).T
-            flat = isinstance(inspector.GetShape(shape), Box | Convex | Cylinder | Mesh)
+            flat = isinstance(geometry, Box | Convex | Cylinder) or (
+                isinstance(geometry, Mesh) and geometry.extension() != ".vtk"  # may be concave
+            )
             hull = convex_hull(corners) if flat and f"{name} of {link}" in lying else None
             if hull is None:
                 group.kept[f"{name} of {link}"] = corners
