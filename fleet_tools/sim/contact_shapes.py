@@ -104,7 +104,7 @@ class WeldedBody:
 
     Attributes:
         body: The body B.
-        X_GB: Its pose in the group's frame G, that of its first body.
+        X_GB: Its pose in the group's frame G, which is the frame of the first body.
         shapes: Its collision shapes.
     """
 
@@ -153,7 +153,15 @@ def centre_of_mass(group: Sequence[WeldedBody]) -> np.ndarray:
 def sides_with_margin(
     scene_graph: SceneGraph, group: Sequence[WeldedBody]
 ) -> tuple[RestingSide, ...]:
-    """Returns the sides of a free group's compliant shapes with a hydroelastic margin."""
+    """Returns the sides of a free group, see `resting_sides`."""
+    corners = corners_with_margin(scene_graph, group)
+    return resting_sides(corners, centre_of_mass(group)) if corners else ()
+
+
+def corners_with_margin(
+    scene_graph: SceneGraph, group: Sequence[WeldedBody]
+) -> dict[str, np.ndarray]:
+    """Returns corners, (n, 3), m, of compliant shapes with a hydroelastic margin by their name."""
     inspector, corners = scene_graph.model_inspector(), {}
     default = scene_graph.get_config().default_proximity_properties.margin or 0.0
     for each in group:
@@ -165,7 +173,7 @@ def sides_with_margin(
                 X_GS = each.X_GB @ inspector.GetPoseInFrame(shape)
                 name = f"{shape_name(scene_graph, shape)} of {each.body.name()}"
                 corners[name] = X_GS.multiply(np.array(mesh.vertices()).T).T
-    return resting_sides(corners, centre_of_mass(group)) if corners else ()
+    return corners
 
 
 def contact_surface_error(error: BaseException, files: Sequence[Path]) -> ConfigError:

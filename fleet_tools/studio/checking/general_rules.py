@@ -280,7 +280,7 @@ FREE_OBJECT_RULES = (
 def find_rules(kind: Kind, family: str) -> tuple[Rule, ...]:
     """Returns the rules of a family: the general ones, and its own if it is of the package.
 
-    Objects are free, unless tasks of the package fix those of their family to the table.
+    Objects are free, unless tasks of the package fix objects of their family to the table.
     """
     tasks = map(load_task, task_names())
     fixed = any(t.object_family == family and t.object_mount == "fixed" for t in tasks)

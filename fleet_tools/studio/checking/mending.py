@@ -103,7 +103,8 @@ class _Group:
         from fleet_tools.assets.solids import slightly_mapped
         from fleet_tools.sim.resting_faces import resting_sides
 
-        for solids in slightly_mapped([shape.hull for shape in self.shapes]):
+        hulls = [shape.hull for shape in self.shapes]
+        for solids in slightly_mapped(hulls) if hulls else ():
             corners = {f"{k}": solid.vertices for k, solid in enumerate(solids)} | self.kept
             if not any(side.upright for side in resting_sides(corners, self.p_GCom)):
                 yield solids
@@ -201,13 +202,13 @@ def _group(
     )
 
     from fleet_tools.assets.solids import MassProperties
-    from fleet_tools.sim.contact_shapes import centre_of_mass, shape_name
+    from fleet_tools.sim.contact_shapes import centre_of_mass, corners_with_margin, shape_name
     from fleet_tools.sim.resting_faces import resting_shapes
     from fleet_tools.studio.importing.enclosed_body import convex_hull
 
     inspector = scene_graph.model_inspector()
     group = _Group(sides, centre_of_mass(bodies), {}, {}, [], {})
-    names: dict[tuple[str, int], tuple[str, RigidTransform]] = {}
+    lying = resting_shapes(corners_with_margin(scene_graph, bodies), group.p_GCom)
     for each in bodies:
         link, M = each.body.name(), each.body.default_spatial_inertia()
         central = M.Shift(M.get_com()).CalcRotationalInertia().CopyToFullMatrix3()
@@ -217,18 +218,20 @@ def _group(
             properties = ProximityProperties(inspector.GetProximityProperties(shape))
             properties.UpdateProperty("hydroelastic", "margin", 0.0)
             scene_graph.AssignRole(source, shape, properties, RoleAssign.kReplace)
+            name, geometry = shape_name(scene_graph, shape), inspector.GetShape(shape)
             mesh = inspector.maybe_get_hydroelastic_mesh(shape)
-            if isinstance(mesh, VolumeMesh):  # rigid shapes have no margin
-                X_GS = each.X_GB @ inspector.GetPoseInFrame(shape)
-                group.kept[f"{link}, {k}"] = X_GS.multiply(np.array(mesh.vertices()).T).T
-                if isinstance(inspector.GetShape(shape), Box | Convex | Cylinder | Mesh):
-                    names[link, k] = shape_name(scene_graph, shape), X_GS
-    lying = resting_shapes(group.kept, group.p_GCom)
-    for (link, k), (name, X_GS) in names.items():
-        if f"{link}, {k}" in lying:
-            hull = convex_hull(group.kept.pop(f"{link}, {k}"))
-            assert hull is not None  # it has a volume
-            group.shapes.append(_Shape(link, k, name, X_GS, hull))
+            if not isinstance(mesh, VolumeMesh):  # rigid shapes have no margin
+                continue
+            X_GS = each.X_GB @ inspector.GetPoseInFrame(shape)
+            corners = X_GS.multiply(np.array(mesh.vertices()).T).T
+            flat = isinstance(geometry, Box | Convex | Cylinder) or (
+                isinstance(geometry, Mesh) and geometry.extension() != ".vtk"  # may be concave
+            )
+            hull = convex_hull(corners) if flat and f"{name} of {link}" in lying else None
+            if hull is None:
+                group.kept[f"{name} of {link}"] = corners
+            else:
+                group.shapes.append(_Shape(link, k, name, X_GS, hull))
     return group
 
 
