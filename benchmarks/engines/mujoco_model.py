@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydrake.geometry import Box, Capsule, Convex, GeometryId, HalfSpace
+from pydrake.geometry import Box, Capsule, Convex, GeometryId, HalfSpace, Mesh
 from pydrake.math import RigidTransform
 from pydrake.multibody.tree import BodyIndex, Joint, PrismaticJoint, RevoluteJoint, RigidBody
 from pydrake.systems.framework import Context
@@ -221,7 +221,7 @@ def _set_shape(spec: Any, geom: Any, name: str, shape: Any) -> None:
     elif isinstance(shape, Capsule):
         geom.type = mujoco.mjtGeom.mjGEOM_CAPSULE
         geom.size = [shape.radius(), shape.length() / 2.0, 0.0]
-    elif isinstance(shape, Convex):
+    elif isinstance(shape, Convex | Mesh):
         hull = shape.GetConvexHull()
         points = np.array([hull.vertex(i) for i in range(hull.num_vertices())])
         spec.add_mesh(name=name, uservert=points.ravel())
