@@ -27,7 +27,7 @@ found = {"import": loaded(), "ids": [n for n in gymnasium.registry if n.startswi
 
 from fleet_tools.assets.__main__ import main
 found["help"] = []
-for command in [], ["generate"], ["import"], ["check"]:
+for command in [], ["generate"], ["import"], ["check"], ["mend"]:
     out = io.StringIO()
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out):
         main([*command, "--help"])
@@ -62,8 +62,8 @@ def test_importing_the_package_is_light_and_registers(found):
 
 
 def test_help_of_models_loads_no_heavy_library(found):
-    program, generate, import_, check = found["help"]
-    assert "{generate,import,check}" in program
+    program, generate, import_, check, mend = found["help"]
+    assert "{generate,import,check,mend}" in program and "Folder of the model" in mend
     assert "--family" in generate and "--keypoint" in import_ and "--scenes" in check
     assert {"pydantic", "tyro", "yaml"} >= set(found["of help"])
 

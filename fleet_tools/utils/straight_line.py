@@ -172,7 +172,7 @@ class BoundRoutine:
     Attributes:
         code: As given.
         inputs: Memory of each variable in the arguments, to be written to; of a float, an array
-            without dimensions. `put` writes to that of packed arguments.
+            without dimensions. `put` replaces packed arguments.
     """
 
     def __init__(self, code: _Code) -> None:

@@ -62,7 +62,7 @@ def test_protocols_of_the_package_have_tasks_of_it(name):
 def test_v2_is_what_it_was():
     protocol = load_protocol("v2")
     assert protocol.tasks == ("hammer", "knife", "spatula", "wrench")
-    assert protocol_digest(protocol, task_digests(protocol)) == "2838f674b2545776"
+    assert protocol_digest(protocol, task_digests(protocol)) == "c687639046a4e943"
 
 
 def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first():

@@ -39,7 +39,7 @@ def test_its_actions_lie_in_the_action_space_and_are_executed(make):
 def test_an_object_out_of_reach_is_an_error_with_the_distance(make):
     env = make(IDS[0])
     env.reset(seed=0)
-    pose = env.scene.object_pose.model_copy(update={"translation_m": (1.45, 0.0, 0.0)})
+    pose = env.scene.object_pose.model_copy(update={"translation_m": (0.95, 0.75, 0.0)})
     far = env.scene.model_copy(update={"object_pose": pose})
     env.reset(options={"scene": far})
     with pytest.raises(InfeasibleError, match=r"point_to_point\(head, head\): 0\.\d+ m, at most"):
@@ -119,7 +119,7 @@ def test_without_a_push_feedback_changes_nothing(hammer):
 
 
 def test_without_a_new_plan_it_continues_with_the_old_one(hammer):
-    scene = with_push(hammer, 0, 2, (0.8, 0.0, 0.0))
+    scene = with_push(hammer, 0, 2, (0.3, 0.55, 0.0))
     episode = rollout(hammer, ExpertPolicy(hammer), scene=scene)
     assert (episode.outcome, episode.info["plans"]) == ("time_limit", 1)
     info = json.loads(json.dumps(dict(episode.info), allow_nan=False))

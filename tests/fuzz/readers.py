@@ -33,6 +33,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/utils/option_parser.py": "names and notations",
     "fleet_tools/robot/arm.py": "files of experiments, protocols, scenes",
     # models
+    "fleet_tools/studio/checking/model_edits.py": "models' SDFormat and URDF",
     "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
     "fleet_tools/studio/importing/report.py": "caches and records",
     "fleet_tools/studio/importing/scan_files.py": "views of scans",
@@ -92,6 +93,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/policies/policy_server.py": "bytes to a served policy",
     "fleet_tools/studio/teleoperation/page_server.py": "messages of the teleop page",
     # variables
+    "fleet_tools/parallel/backend.py": "environment variables",
     "fleet_tools/parallel/cluster.py": "environment variables",
     "fleet_tools/perception/display.py": "environment variables",
     "fleet_tools/utils/compiled.py": "environment variables",
@@ -126,6 +128,8 @@ NOT_TRIED: dict[str, str] = {
     "baselines/experiments/reproduction.py": "reports of its own, and results, read as elsewhere",
     "baselines/experiments/result.py": "a result of the same folder, checked as a whole",
     "baselines/federated/changes.py": _OWN,
+    "fleet_tools/sim/resting_faces.py": _OWN,
+    "fleet_tools/studio/checking/mending.py": _OWN,
     "baselines/training/reports.py": _OWN,
     "fleet_tools/dataset/export/source.py": _OWN,
     "fleet_tools/leaderboard/checks.py": _OWN,
