@@ -14,7 +14,7 @@ from drake_sap_early_stop import SLABS, H, steps
 from pydrake import all as drake
 from scipy.optimize import brentq
 
-D, MU, STICTION, SIGMA = 200.0, 0.5, 1e-4, 1e-3  # of the scene, and Drake's defaults
+STICTION, SIGMA = 1e-4, 1e-3  # Drake's defaults
 
 
 def polygons(plant: drake.MultibodyPlant, context: drake.Context) -> list[np.ndarray]:
@@ -71,7 +71,7 @@ def combined(
     return 2 * one * other / (one + other), damping
 
 
-class Problem:
+class SapProblem:
     """SAP's cost over the velocities of the next step, its gradient and its Hessian.
 
     With `anchored`, the antiderivative of a constraint is zero at v = 0.
@@ -85,17 +85,18 @@ class Problem:
         of: Sequence[np.ndarray],
         anchored: bool = False,
     ):
-        pressure, gradient, self.area, J, *_ = of
+        pressure, gradient, self.area, J, self.mu, self.d = of
         self.A, self.v_star, self.J, self.anchored = A, v_star, J, anchored
         self.k, self.fe = self.area * gradient, self.area * pressure
         delassus = np.linalg.norm(J @ np.linalg.inv(A) @ np.swapaxes(J, 1, 2), axis=(1, 2)) / 3
-        self.n0 = H * np.maximum(self.fe, 0) * np.maximum(0, 1 - D * (J @ v0)[:, 2])
-        self.soft = np.maximum(STICTION, MU * SIGMA * delassus * self.n0)
-        self.v_hat = np.minimum(self.fe / H / (self.k + 1e-20), 1 / D)
+        self.n0 = H * np.maximum(self.fe, 0) * np.maximum(0, 1 - self.d * (J @ v0)[:, 2])
+        self.softened = self.mu * SIGMA * delassus * self.n0
+        self.soft = np.maximum(STICTION, self.softened)
+        self.v_hat = np.minimum(self.fe / H / (self.k + 1e-20), 1 / (self.d + 1e-20))
 
     def _antiderivative(self, v: np.ndarray) -> np.ndarray:
         df = -H * self.k * v
-        return H * (v * (self.fe + df / 2) - D * v**2 / 2 * (self.fe + 2 / 3 * df))
+        return H * (v * (self.fe + df / 2) - self.d * v**2 / 2 * (self.fe + 2 / 3 * df))
 
     def normal_cost(self, v: np.ndarray) -> np.ndarray:
         """Of each constraint, J, (n,)."""
@@ -106,21 +107,21 @@ class Problem:
         """Of bodies, normal directions and friction, J."""
         slip = np.hypot(np.linalg.norm((self.J @ v)[:, :2], axis=1), self.soft) - self.soft
         dv = v - self.v_star
-        return float(dv @ self.A @ dv / 2 + (self.normal_cost(v) + MU * slip * self.n0).sum())
+        return float(dv @ self.A @ dv / 2 + (self.normal_cost(v) + self.mu * slip * self.n0).sum())
 
     def impulse_and_hessian(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Generalized impulse of all contacts, (12,), and the Hessian of the cost, (12, 12)."""
         vc = self.J @ v
-        f, damping = self.fe - H * self.k * vc[:, 2], 1 - D * vc[:, 2]
+        f, damping = self.fe - H * self.k * vc[:, 2], 1 - self.d * vc[:, 2]
         pushes = (f > 0) & (damping > 0)
         norm = np.hypot(np.linalg.norm(vc[:, :2], axis=1), self.soft)
         t, G = vc[:, :2] / norm[:, None], np.zeros((len(vc), 3, 3))
         gamma = np.column_stack(
-            [-(MU * self.n0)[:, None] * t, np.where(pushes, H * f * damping, 0)]
+            [-(self.mu * self.n0)[:, None] * t, np.where(pushes, H * f * damping, 0)]
         )
         G[:, :2, :2] = np.eye(2) - t[:, :, None] * t[:, None]
-        G[:, :2, :2] *= (MU * self.n0 / norm)[:, None, None]
-        G[:, 2, 2] = np.where(pushes, H * (self.k * H * damping + D * f), 0)
+        G[:, :2, :2] *= (self.mu * self.n0 / norm)[:, None, None]
+        G[:, 2, 2] = np.where(pushes, H * (self.k * H * damping + self.d * f), 0)
         H_constraints = np.einsum("nij,nik,nkl->jl", self.J, G, self.J)
         return np.einsum("nij,ni->j", self.J, gamma), self.A + H_constraints
 
@@ -130,7 +131,7 @@ class Problem:
         return impulse[-3:] / H, motion[-3:] / H
 
 
-def solve(problem: Problem, v: np.ndarray) -> tuple[np.ndarray, int, float]:
+def solve(problem: SapProblem, v: np.ndarray) -> tuple[np.ndarray, int, float]:
     """Velocities, Newton steps, and the residual of the momentum relative to its scale."""
     scaled, stopped, cost = 1 / np.sqrt(np.diag(problem.A)), False, problem.cost(v)
     for step in itertools.count():
@@ -154,7 +155,7 @@ def solve(problem: Problem, v: np.ndarray) -> tuple[np.ndarray, int, float]:
     raise AssertionError
 
 
-def wrong_step() -> tuple[np.ndarray, np.ndarray, dict[str, Problem]]:
+def wrong_step() -> tuple[np.ndarray, np.ndarray, dict[str, SapProblem]]:
     """Drake's velocities before and after it, (12,), and the problems between the two."""
     states = [
         (plant.GetPositionsAndVelocities(context), np.linalg.norm(reported - motion))
@@ -171,9 +172,9 @@ def wrong_step() -> tuple[np.ndarray, np.ndarray, dict[str, Problem]]:
     force = plant.CalcGravityGeneralizedForces(context) - plant.CalcBiasTerm(context)
     v_star, steep = v0 + H * np.linalg.solve(A, force), of[1] > 1e-9 * of[1].max()
     problems = {
-        "as Drake": Problem(A, v_star, v0, of),
-        "zero at v = 0": Problem(A, v_star, v0, of, anchored=True),
-        "polygons out": Problem(A, v_star, v0, [column[steep] for column in of]),
+        "as Drake": SapProblem(A, v_star, v0, of),
+        "zero at v = 0": SapProblem(A, v_star, v0, of, anchored=True),
+        "polygons out": SapProblem(A, v_star, v0, [column[steep] for column in of]),
     }
     return v0, states[worst][0][-12:], problems
 

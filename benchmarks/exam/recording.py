@@ -27,7 +27,7 @@ class Moment:
         gravity, motors, brakes, contact: Generalized forces, contact as Drake reports it.
         correction: Forces by which free bodies keep their momentum.
         potential: Potential energy, J.
-        state: What environments report of it.
+        state: The world state that environments report.
     """
 
     updates: int
@@ -83,7 +83,7 @@ class Recording:
         simulation: The simulation at the end of the episode.
         outcome: Outcome of the episode.
         control_steps: The time steps of each control step.
-        hand_forces: What the hand did in each.
+        hand_forces: Contact metrics of each control step.
         arm, object: Degrees of freedom of arm and object.
     """
 
@@ -105,12 +105,12 @@ class Recording:
         return TIME_STEP * sum(float(getattr(s.before, kind) @ s.v_mean) for s in self.steps)
 
 
-def record(task: str, object: str | None, seed: int) -> Recording:
+def record(task: str, object: str, seed: int) -> Recording:
     """Runs the expert's episode, and records it.
 
     Args:
         task: Name of the task.
-        object: Name of the object; None draws it.
+        object: Name of the object.
         seed: Seed of the scene, the tool included.
 
     Raises:
