@@ -28,9 +28,12 @@ def model_files(model: ModelDescription) -> dict[str, bytes]:
     for part in (part for link in model.links for part in link.parts):
         texts[mesh_path(part.name)] = obj_text(part.solid)
         for k, solid in enumerate(part.collision):
-            path, digits = collision_path(part, k), part.collision_digits
-            core = part.core
-            texts[path] = vtk_text(solid, core) if core is not None else obj_text(solid, digits)
+            text = (
+                obj_text(solid, part.collision_digits)
+                if part.core is None
+                else vtk_text(solid, part.core)
+            )
+            texts[collision_path(part, k)] = text
     return {path: text.encode() for path, text in sorted(texts.items())}
 
 

@@ -80,7 +80,7 @@ def _measure(options: SpeedOptions) -> int:
 
 
 def _take_turns(task: str, options: SpeedOptions) -> list[dict[str, Any]]:
-    """Returns the figures of each interpreter, then those of the peer; empty without one."""
+    """Returns the figures of each interpreter, then the peer's; empty without a peer."""
     started = [(python, task) for python in (Path(sys.executable), *options.pythons)]
     if options.peer is not None:
         started.append((options.peer, PEER))

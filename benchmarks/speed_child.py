@@ -27,7 +27,7 @@ Step = Callable[[np.random.Generator], bool]
 
 
 def _ours(task: str) -> tuple[float, Reset, Step]:
-    """Returns the control rate, Hz; what resets to a seed; and what steps, and says of the end."""
+    """Returns the control rate, Hz, a function that resets, and one that steps until the end."""
     from fleet_tools.envs.spec import EnvSpec
 
     env = EnvSpec.of(task=task).make_tool_use()

@@ -52,8 +52,8 @@ def straight_line(function: Callable[P, R_co]) -> StraightLine[P, R_co]:
     The function may do arithmetic, index arrays, and loop as often as shapes and constants say. It
     may use the functions of `fleet_tools.utils.symbols`, of which `where` takes the place of
     branches, and others that do no more than that. It runs without them being compiled, on plain
-    numbers and slowly, as `__wrapped__`. Where its work is done in microseconds, most of a call is
-    the handling of arguments; `bind` leaves that out for those that stay.
+    numbers and slowly, as `__wrapped__`. For a function of microseconds, most
+    of a call is the handling of arguments. `bind` skips it for constant arguments.
     """
     codes: dict[Hashable, _Code] = {}
     shared: dict[Hashable, tuple[BoundRoutine, threading.Lock]] = {}

@@ -24,7 +24,7 @@ def with_meshes(
         file: SDFormat or URDF file.
         meshes: Paths for the collision shapes by the name of their link, in the file's order; None
             for one that stays.
-        inertias: Inertias by the name of the link, for those that Drake would compute from shapes.
+        inertias: Inertias by link name. They replace inertias that Drake computes from shapes.
 
     Raises:
         ConfigError: A link has another number of collision shapes.
