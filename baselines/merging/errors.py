@@ -23,10 +23,6 @@ class PermutationError(SymmetryError):
     """Not an element of the group: a wrong name, shape or index, or no inverse."""
 
 
-class ScalingError(SymmetryError):
-    """Scales that are not one positive number per unit, or a norm without a minimum."""
-
-
 class NotInvariantError(SymmetryError):
     """The model's outputs change under a permutation of an axis that the table calls free."""
 
