@@ -95,7 +95,7 @@ def test_the_command_reports_its_export(collected, tmp_path, capsys):
     assert main([*arguments, str(tmp_path / "complete"), "--all", "--json"]) == 0
     export = json.loads(capsys.readouterr().out)
     assert (export["format"], export["episodes"]) == ("minari", 3)
-    assert export["view_of"] == folder
+    assert export["view_of"] == [folder]
     assert Path(export["output"]).is_dir()
     assert main([*arguments, str(tmp_path / "silent"), "--quiet"]) == 0
     assert capsys.readouterr().out == ""

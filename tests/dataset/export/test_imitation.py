@@ -156,9 +156,11 @@ def test_the_command_says_what_is_imitated(tmp_path):
     info = {NOISE_STEPS: [0], LEARNER_STEPS: [1], EXPERT_ACTIONS: [[0.5] * 6]}
     dataset = relabelled(tmp_path, info)
     text = as_text(export_dataset(dataset, "robomimic", tmp_path / "one"))
+    first = text.partition("\n")[0]
+    assert first.startswith("robomimic: 1 pieces of 1 episodes, median 2 steps, cut at")
+    assert "`collect --policy expert`" in first and "--whole" in first
     assert "1 of 3 steps are not to be imitated: they are in the group `whole`" in text
     assert "1 of 3 actions are the expert's" in text and "`executed_actions`" in text
-    assert "into 1 (--whole leaves them)" in text
 
 
 @each_format
