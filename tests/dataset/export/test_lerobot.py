@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support.exported import each_mode, same, successes
+from support.processes import python_of, run_foreign
 from support.small_datasets import OBSERVATION, Drawn, a_header, write
 
-from fleet_tools.dataset import Dataset
+from fleet_tools.dataset import Dataset, DatasetWriter
 from fleet_tools.dataset.export.exporting import export_dataset
 from fleet_tools.dataset.export.lerobot_columns import color_counts, image_stats, vector_stats
 
@@ -103,27 +104,49 @@ def test_lerobot_holds_every_step(mode, collected, tmp_path):
 
 
 @each_mode
-def test_lerobot_reads_it(mode, collected, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    reader = pytest.importorskip("lerobot.datasets.lerobot_dataset")
-    dataset = collected(mode)
+@pytest.mark.parametrize("rate_hz", [6.0, 7.5])
+def test_lerobot_reads_it(mode, rate_hz, collected, tmp_path):
+    python_of("lerobot")
+    dataset = at_rate(collected(mode), rate_hz, tmp_path / "set")
     export_dataset(dataset, "lerobot", tmp_path / "out")
-    loaded = reader.LeRobotDataset("fleet_tools/hammer", root=tmp_path / "out")
-    k = 0
-    for episode in successes(dataset):
-        for t in range(len(episode)):
-            # The reader converts every float to float32, every integer to int64, and images to
-            # colors in [0, 1], (3, height, width).
-            item = {name: np.asarray(value)[None] for name, value in loaded[k].items()}
-            for name in loaded.meta.image_keys:
-                item[name] = (item[name] * 255).round().transpose(0, 2, 3, 1)
-            assert same(item["action"][0], episode.actions[t])
-            assert item["next.reward"][0] == episode.rewards[t]
-            observations = observations_of(item, dataset)
-            for name, rows in episode.observations.items():
-                np.testing.assert_array_equal(observations[name][0], rows[t])
-            k += 1
-    assert k == len(loaded)
+    run_foreign(
+        "lerobot", "lerobot_reader.py", tmp_path / "out", tmp_path / "read.npz", folder=tmp_path
+    )
+    with np.load(tmp_path / "read.npz") as content:
+        read = dict(content)
+    # The reader makes images of colors in [0, 1], (3, height, width).
+    for name in (name for name in read if name.startswith("observation.images.")):
+        read[name] = (read[name] * 255).round().transpose(0, 2, 3, 1)
+    episodes = successes(dataset)
+    observations = observations_of(read, dataset)
+    for name in episodes[0].observations:
+        expected = np.concatenate([episode.observations[name][:-1] for episode in episodes])
+        np.testing.assert_array_equal(observations[name], expected)
+    actions = np.concatenate([episode.actions for episode in episodes])
+    assert same(read["action"], actions)
+    assert set(read["task"]) == {dataset.header.task_description()}
+    times = np.concatenate([np.arange(len(episode)) for episode in episodes]) / rate_hz
+    np.testing.assert_allclose(read["timestamp"], times, atol=1e-5)
+    for ahead in range(3):  # chunks end with their episode
+        within = ~read["chunk_is_pad"][:, ahead]
+        assert within.sum() == sum(len(episode) - ahead for episode in episodes)
+        rows = np.flatnonzero(within)
+        assert same(read["chunk"][rows, ahead], actions[rows + ahead])
+    for name, stats in json.loads((tmp_path / "out/meta/stats.json").read_text()).items():
+        span = np.maximum(np.array(stats["max"]) - stats["min"], 1e-6)
+        for kind in ("min", "max", "mean", "std", "count"):  # which LeRobot computes in float32
+            theirs = read[f"stats/{name}/{kind}"].reshape(np.shape(stats[kind]))
+            assert (np.abs(theirs - stats[kind]) <= 1e-3 * span).all(), (name, kind)
+
+
+def at_rate(dataset: Dataset, rate_hz: float, folder: Path) -> Dataset:
+    """Returns a copy of a dataset that says to have been controlled at another rate."""
+    header = dataset.header
+    action = header.action.model_copy(update={"rate_hz": rate_hz})
+    with DatasetWriter(folder, header.model_copy(update={"action": action})) as writer:
+        for record in dataset.stored():
+            writer.add(record, dataset.path(record).read_bytes())
+    return Dataset(folder)
 
 
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
