@@ -220,9 +220,9 @@ def as_text(export: Export) -> str:
         lines = [f"{export.format}: {first}", f"  {size}"]
     else:
         lines = [f"{export.format}: {export.episodes} episodes, {size}"]
-    folders = ", ".join(export.view_of)
+    shown = export.view_of if len(export.view_of) < 2 else [f"{len(export.view_of)} datasets"]
     lines += [
-        *([f"  a view of {folders}, whose files it needs"] if folders else []),
+        *(f"  a view of {folder}, whose files it needs" for folder in shown),
         *(f"  {what}" for what in export.imitation),
         *(f"  left out: {what}" for what in export.left_out),
         f"  open it with: {export.opens}",

@@ -23,7 +23,8 @@ _POSE = "end_effector_pose"
 
 def opens(output: Path, datasets: Sequence[Dataset]) -> str:
     """Returns the line of Python that opens the copy."""
-    return f"trimesh.load({f'{output}/<attempt>/<step>.ply'!r}), or any viewer of point clouds"
+    attempt = f"{output}/{'dataset_<n>/' if len(datasets) > 1 else ''}<attempt>"
+    return f"trimesh.load({f'{attempt}/<step>.ply'!r}), or any viewer of point clouds"
 
 
 def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
