@@ -21,8 +21,8 @@ LeRobot's learners imitate all actions of an episode, and chunks of them, so an 
 episode, or a run of steps to imitate in it, see `ExportSource.episodes`. `not_imitated` has
 `dataset`, `attempt` and `step` instead of what counts rows.
 Statistics are exact, over all steps and all pixels; there are none of depth, labels and points.
-The layout is that of https://github.com/huggingface/lerobot; docs/data/export.md names the tested
-versions.
+The layout is LeRobot's (https://github.com/huggingface/lerobot); docs/data/export.md names the
+tested versions.
 """
 
 import json

@@ -25,7 +25,7 @@ class ExportEpisode:
     """An episode of an export.
 
     Attributes:
-        dataset: Number of its dataset, among those of the export.
+        dataset: Number of its dataset in the export.
         stored: The episode on disk.
         pieces: First step and end of each of the parts that learners shall read.
         prefix: What tells its attempt from other datasets' in an output: `dataset_<n>/`, or nothing
@@ -83,7 +83,7 @@ class ExportSource:
 
     @property
     def header(self) -> Header:
-        """Header of the first dataset, whose observations and actions are those of all."""
+        """Header of the first dataset; all datasets have its observations and actions."""
         return self.datasets[0].header
 
     @property
