@@ -319,16 +319,16 @@ def _require_episodes(source: ExportSource) -> None:
     Raises:
         DatasetError: There is not.
     """
-    given = {each.dataset for each in source.episodes}
     for number, dataset in enumerate(source.datasets):
-        if number not in given:
+        own = [each for each in source.episodes if each.dataset == number]
+        if not own:
             remedy = "" if source.failures or not len(dataset) else " --all exports failures, too."
             raise DatasetError(f"{dataset.folder} holds no episode to export.{remedy}")
-    if not source.lengths:
-        folders = ", ".join(str(dataset.folder) for dataset in source.datasets)
-        raise DatasetError(
-            f"{folders} holds no step to imitate. --whole exports its episodes all the same."
-        )
+        if not any(each.pieces for each in own):
+            raise DatasetError(
+                f"{dataset.folder} holds no step to imitate. --whole exports its episodes all the "
+                "same."
+            )
 
 
 def _not_selected(source: ExportSource) -> list[str]:
