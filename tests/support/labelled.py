@@ -62,8 +62,11 @@ def of_export(format_name: str, output: Path) -> list[list[Step]]:
         format_name
     ]
     return [
-        [Step(*place, first + k, *row, last=k == len(rows) - 1) for k, row in enumerate(rows)]
-        for *place, first, columns in reader(output)
+        [
+            Step(dataset, attempt, first + k, *row, last=k == len(rows) - 1)
+            for k, row in enumerate(rows)
+        ]
+        for (dataset, attempt, first), columns in reader(output)
         for rows in [list(zip(*columns, strict=True))]
     ]
 
@@ -99,7 +102,7 @@ def others_of(format_name: str, output: Path) -> list[tuple[int, int, bytes]]:
     return sorted((*n, action.tobytes()) for n, action in zip(numbers, actions, strict=True))
 
 
-Read = Iterator[tuple[int, int, int, tuple[Any, ...]]]
+Read = Iterator[tuple[list[int], tuple[Any, ...]]]
 """Dataset, attempt, first step, and joints, actions, executed actions and mask of each episode."""
 
 
@@ -113,9 +116,7 @@ def _lerobot(output: Path) -> Read:
         assert table["frame_index"][rows] == list(range(row["length"]))
         assert table["next.done"][rows] == [False] * (row["length"] - 1) + [True]
         yield (
-            row["dataset"],
-            row["attempt"],
-            row["first_step"],
+            [row["dataset"], row["attempt"], row["first_step"]],
             (*(each[rows] for each in columns), table["imitate"][rows]),
         )
 
@@ -127,8 +128,8 @@ def _zarr(output: Path) -> Read:
     names = ("joint_position", "action", "executed_action", "imitate")
     columns = [root["data"][name][:] for name in names]
     for number, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        where = (int(root["meta"][name][number]) for name in ("dataset", "attempt", "first_step"))
-        yield *where, tuple(each[begin:end] for each in columns)
+        where = [int(root["meta"][name][number]) for name in ("dataset", "attempt", "first_step")]
+        yield where, tuple(each[begin:end] for each in columns)
 
 
 def _minari(output: Path) -> Read:
@@ -145,7 +146,7 @@ def _minari(output: Path) -> Read:
         assert len(joints) == len(episode) + 1
         infos = episode.infos
         columns = (joints[:-1], episode.actions, infos["executed_actions"], infos["imitate"])
-        yield *(int(attributes[name]) for name in ("dataset", "id", "first_step")), columns
+        yield [int(attributes[name]) for name in ("dataset", "id", "first_step")], columns
 
 
 def _robomimic(output: Path) -> Read:
@@ -157,4 +158,4 @@ def _robomimic(output: Path) -> Read:
             assert len(demo["actions"]) == demo.attrs["num_samples"]
             columns = (demo[name][()] for name in ("actions", "executed_actions", "imitate"))
             rows = (demo["obs/joint_position"][()], *columns)
-            yield *(int(demo.attrs[name]) for name in ("dataset", "attempt", "first_step")), rows
+            yield [int(demo.attrs[name]) for name in ("dataset", "attempt", "first_step")], rows

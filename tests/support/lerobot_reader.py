@@ -31,7 +31,7 @@ def main(export: Path, output: Path) -> None:
     ahead = [chunks[k] for k in range(len(chunks))]
     read["chunk"] = np.stack([each["action"] for each in ahead])
     read["chunk_is_pad"] = np.stack([each["action_is_pad"] for each in ahead])
-    np.savez(output, **read)
+    np.savez(output, **read)  # pyright: ignore[reportArgumentType]
 
 
 if __name__ == "__main__":

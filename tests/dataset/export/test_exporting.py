@@ -143,7 +143,7 @@ def test_datasets_together_are_read_as_samples_reads_them(format_name, whole, tm
         with h5py.File(tmp_path / "out") as file:
             for mask in ("train", "valid"):  # neither lacks a dataset
                 demos = [file[f"data/{name.decode()}"] for name in file[f"mask/{mask}"][()]]  # pyright: ignore
-                assert {int(demo.attrs["dataset"]) for demo in demos} == {0, 1, 2}
+                assert {str(demo.attrs["dataset"]) for demo in demos} == {"0", "1", "2"}
             folders = [each["folder"] for each in json.loads(file["data"].attrs["fleet_tools"])]  # pyright: ignore
         assert folders == ["a", "b", "c"]
 
