@@ -230,7 +230,7 @@ def minari_view(dataset: "Dataset", root: Path) -> Any:
 
     export_dataset(dataset, "minari", root)
     os.environ["MINARI_DATASETS_PATH"] = str(root)
-    return minari.load_dataset(dataset_id(dataset.header))
+    return minari.load_dataset(dataset_id([dataset]))
 
 
 def _minari_batch(

@@ -7,7 +7,7 @@ This module runs in an environment of LeRobot's, which needs neither Drake nor R
     fleet-tools serve FOLDER --header data/few-lerobot/meta/fleet_tools.json
 
 A LeRobot checkpoint is a folder with `config.json`, `model.safetensors`, and the processors that
-normalize its inputs and outputs (https://github.com/huggingface/lerobot, version 0.4).
+normalize its inputs and outputs (https://github.com/huggingface/lerobot).
 """
 
 import contextlib

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import pydantic
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.dataset.export import FormatName
@@ -62,14 +62,20 @@ class ObserveOptions(cli.Options):
 
 
 class ExportOptions(cli.Options):
-    """Exports a dataset to the format of another project."""
+    """Exports a dataset, or several together, to the format of another project.
 
-    dataset: Annotated[Path, Positional]
-    """Folder of the dataset."""
+    Several datasets need the same observations, cameras, units and control rate.
+    """
+
+    datasets: Annotated[
+        tuple[Path, ...], Positional, arg(metavar="FOLDER ..."), pydantic.Field(min_length=1)
+    ]
+    """Folders of the datasets."""
     to: FormatName
     """The project."""
     output: Path | None = None
-    """New file or folder (default: beside the dataset); for minari, the root of its datasets."""
+    """New file or folder (default: beside a single dataset); for minari, the root of its
+    datasets."""
     all: bool = False
     """Export stored failures, too, marked as such."""
     whole: bool = False
@@ -130,9 +136,8 @@ def _export(options: ExportOptions) -> int:
     from fleet_tools.dataset.dataset_folder import Dataset
     from fleet_tools.dataset.export.exporting import as_text, export_dataset
 
-    dataset = Dataset(options.dataset, check=not options.no_check)
     export = export_dataset(
-        dataset,
+        [Dataset(folder, check=not options.no_check) for folder in options.datasets],
         options.to,
         options.output,
         failures=options.all,

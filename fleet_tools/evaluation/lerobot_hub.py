@@ -2,7 +2,7 @@
 
 `examples/lerobot_hub/env.py` is such a file. LeRobot itself is not imported: what it takes are
 vector environments of Gymnasium whose observations have its names
-(https://huggingface.co/docs/lerobot/envhub; version 0.6).
+(https://huggingface.co/docs/lerobot/envhub).
 """
 
 from functools import partial
@@ -34,7 +34,7 @@ def make_env(
     scenes run each of them once, wherever the seeds begin. Observations hold `agent_pos`, colour
     images by camera under `pixels`, and all other entries by their names, of which LeRobot makes
     the features of an export: `observation.state`, `observation.images.<camera>`,
-    `observation.<name>` (version 0.4 drops the last).
+    `observation.<name>`.
 
     Args:
         n_envs: Number of environments of each task that run together.
@@ -62,7 +62,7 @@ def make_env(
     made: dict[str, dict[int, VectorEnv]] = {}
     for task in tasks:
         maker = partial(ProtocolScenes, task, vector="agent_pos", images="pixels", **chosen)
-        mode = AutoresetMode.SAME_STEP  # LeRobot 0.4 reads of a success in "final_info" alone
+        mode = AutoresetMode.SAME_STEP  # LeRobot reads a success in "final_info"
         if use_async_envs and n_envs > 1:
             made[task] = {0: AsyncVectorEnv([maker] * n_envs, context="spawn", autoreset_mode=mode)}
         else:

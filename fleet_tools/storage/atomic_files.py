@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import hashlib
 import os
 import shutil
 import tempfile
@@ -83,11 +84,14 @@ def temporary_in(folder: Path, target: Path) -> Iterator[Path]:
         folder: Existing folder on the target's disk.
         target: The target.
     """
-    for former in folder.glob(f"{_UNFINISHED}{glob.escape(target.name)}.*"):
+    name = target.name  # one of 255 bytes has no room for more
+    if len(os.fsencode(name)) > 100:
+        name = hashlib.blake2b(os.fsencode(name), digest_size=16).hexdigest()
+    for former in folder.glob(f"{_UNFINISHED}{glob.escape(name)}.*"):
         process = former.name.rpartition(".")[2]
         if process.isdecimal() and (int(process) == os.getpid() or not _is_running(int(process))):
             _remove(former)
-    aside = folder / f"{_UNFINISHED}{target.name}.{os.getpid()}"
+    aside = folder / f"{_UNFINISHED}{name}.{os.getpid()}"
     with temporary(aside, target):
         yield aside
 

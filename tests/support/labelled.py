@@ -20,6 +20,7 @@ OBSERVATION: Layout = {"joint_position": ((7,), "float32"), "wrist_rgb": ((32, 3
 class Step:
     """A step as a learner reads it."""
 
+    dataset: int
     attempt: int
     step: int
     joints: np.ndarray
@@ -31,7 +32,8 @@ class Step:
     def content(self) -> tuple:
         """Returns everything but whether it is the last, for comparison bit for bit."""
         arrays = (self.joints, self.action, self.executed)
-        return (self.attempt, self.step, bool(self.imitate), *(each.tobytes() for each in arrays))
+        numbers = (self.dataset, self.attempt, self.step, bool(self.imitate))
+        return (*numbers, *(each.tobytes() for each in arrays))
 
 
 def random_dataset(folder: Path, seed: int = 3, labelled: bool = True) -> Dataset:
@@ -40,12 +42,12 @@ def random_dataset(folder: Path, seed: int = 3, labelled: bool = True) -> Datase
     return write(folder, Drawn([9, 1, 4, 12], successes, seed, labelled), a_header(OBSERVATION))
 
 
-def of_samples(folder: Path) -> list[Step]:
-    """Returns the steps of all successful episodes, as `Samples` has them."""
-    samples = Samples(folder)
+def of_samples(*folders: Path) -> list[Step]:
+    """Returns the steps of all successful episodes of some datasets, as `Samples` has them."""
+    samples = Samples(folders)
     batch = samples.gather(range(len(samples)))
     numbers = [
-        (episode.record.attempt, step)
+        (folders.index(episode.folder), episode.record.attempt, step)
         for episode in samples.episodes
         for step in range(episode.record.steps)
     ]
@@ -60,8 +62,11 @@ def of_export(format_name: str, output: Path) -> list[list[Step]]:
         format_name
     ]
     return [
-        [Step(attempt, first + k, *row, last=k == len(rows) - 1) for k, row in enumerate(rows)]
-        for attempt, first, columns in reader(output)
+        [
+            Step(dataset, attempt, first + k, *row, last=k == len(rows) - 1)
+            for k, row in enumerate(rows)
+        ]
+        for (dataset, attempt, first), columns in reader(output)
         for rows in [list(zip(*columns, strict=True))]
     ]
 
@@ -97,8 +102,8 @@ def others_of(format_name: str, output: Path) -> list[tuple[int, int, bytes]]:
     return sorted((*n, action.tobytes()) for n, action in zip(numbers, actions, strict=True))
 
 
-Read = Iterator[tuple[int, int, tuple[Any, ...]]]
-"""Attempt, first step, and joints, actions, executed actions and mask of each episode."""
+Read = Iterator[tuple[list[int], tuple[Any, ...]]]
+"""Dataset, attempt, first step, and joints, actions, executed actions and mask of each episode."""
 
 
 def _lerobot(output: Path) -> Read:
@@ -111,8 +116,7 @@ def _lerobot(output: Path) -> Read:
         assert table["frame_index"][rows] == list(range(row["length"]))
         assert table["next.done"][rows] == [False] * (row["length"] - 1) + [True]
         yield (
-            row["attempt"],
-            row["first_step"],
+            [row["dataset"], row["attempt"], row["first_step"]],
             (*(each[rows] for each in columns), table["imitate"][rows]),
         )
 
@@ -124,8 +128,8 @@ def _zarr(output: Path) -> Read:
     names = ("joint_position", "action", "executed_action", "imitate")
     columns = [root["data"][name][:] for name in names]
     for number, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        first = int(root["meta/first_step"][number])
-        yield int(root["meta/attempt"][number]), first, tuple(each[begin:end] for each in columns)
+        where = [int(root["meta"][name][number]) for name in ("dataset", "attempt", "first_step")]
+        yield where, tuple(each[begin:end] for each in columns)
 
 
 def _minari(output: Path) -> Read:
@@ -142,7 +146,7 @@ def _minari(output: Path) -> Read:
         assert len(joints) == len(episode) + 1
         infos = episode.infos
         columns = (joints[:-1], episode.actions, infos["executed_actions"], infos["imitate"])
-        yield int(attributes["id"]), int(attributes["first_step"]), columns
+        yield [int(attributes[name]) for name in ("dataset", "id", "first_step")], columns
 
 
 def _robomimic(output: Path) -> Read:
@@ -154,4 +158,4 @@ def _robomimic(output: Path) -> Read:
             assert len(demo["actions"]) == demo.attrs["num_samples"]
             columns = (demo[name][()] for name in ("actions", "executed_actions", "imitate"))
             rows = (demo["obs/joint_position"][()], *columns)
-            yield int(demo.attrs["attempt"]), int(demo.attrs["first_step"]), rows
+            yield [int(demo.attrs[name]) for name in ("dataset", "attempt", "first_step")], rows

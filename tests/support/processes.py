@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import fleet_tools
 
 ROOT = Path(fleet_tools.__file__).resolve().parents[1]
@@ -63,6 +65,30 @@ def run_command(
     return subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900
     )
+
+
+def python_of(library: str) -> str:
+    """Returns the Python of an environment with another library, or skips the test."""
+    name = f"FLEET_TOOLS_{library.upper()}_PYTHON"
+    python = os.environ.get(name)
+    if python is None:
+        pytest.skip(f"needs {name}, the Python of an environment with {library}")
+    return python
+
+
+def run_foreign(library: str, script: str, *arguments: str | Path, folder: Path) -> None:
+    """Runs a script of `tests/support` in the environment of another library, or skips the test.
+
+    Args:
+        library: The library.
+        script: Name of the script.
+        arguments: Its arguments.
+        folder: Folder for what the library caches.
+    """
+    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "HF_HOME": str(folder), "HOME": str(folder)}
+    command = [python_of(library), str(ROOT / "tests/support" / script), *map(str, arguments)]
+    done = run_command(*command, HF_HUB_OFFLINE="1", **paths)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @contextmanager

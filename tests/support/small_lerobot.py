@@ -37,9 +37,9 @@ def main(kind: str, export: Path, folder: Path, actions: Path) -> None:
     import numpy as np
     import pyarrow.parquet
     import torch
+    from lerobot.common.control_utils import predict_action  # pyright: ignore
     from lerobot.configs.types import FeatureType, PolicyFeature  # pyright: ignore
     from lerobot.policies import factory  # pyright: ignore
-    from lerobot.utils.control_utils import predict_action  # pyright: ignore
     from PIL import Image
 
     torch.manual_seed(0)

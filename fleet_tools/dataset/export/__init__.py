@@ -1,4 +1,4 @@
-"""Exports datasets to other formats: `python -m fleet_tools.dataset export FOLDER --to FORMAT`.
+"""Exports datasets to other formats: `python -m fleet_tools.dataset export FOLDER ... --to FORMAT`.
 
 minari       a view: links to the dataset's files, which `minari.load_dataset` opens
 robomimic    a view: virtual arrays over the dataset's files, for its `SequenceDataset`
@@ -8,9 +8,9 @@ zarr         a copy in the layout of diffusion policy's `ReplayBuffer`
 
 Learners of these projects imitate all actions of what they take for an episode. So each but ply
 holds the actions to imitate, and has episodes that are cut at steps without one, see
-`source.ExportSource.pieces`.
-Each but ply keeps attempt, seed, outcome, error and scene of every episode; each lists what it
-cannot hold.
+`source.ExportSource.episodes`.
+Each but ply keeps dataset, attempt, seed, outcome, error and scene of every episode; each lists
+what it cannot hold.
 `exporting` selects the episodes and calls the format's module, `source` reads the episodes.
 """
 

@@ -1,6 +1,8 @@
 """A copy in LeRobot's format 3.0; images are PNGs within Parquet files, and therefore lossless.
 
-    meta/info.json, stats.json, tasks.parquet, fleet_tools.json (the dataset's header)
+    meta/info.json, stats.json, tasks.parquet
+    meta/fleet_tools.json                       header of the first dataset, for `serve --header`
+    meta/fleet_tools_datasets.json              folder and header of each dataset
     meta/episodes/chunk-000/file-000.parquet    a row for each episode
     data/chunk-000/file-000.parquet             a row for each step to imitate
     not_imitated/chunk-000/file-000.parquet     the other steps, which LeRobot does not read
@@ -16,33 +18,37 @@ A row of `data` holds an observation, the action to imitate, and the result of t
     timestamp, frame_index, episode_index, index, task_index
 
 LeRobot's learners imitate all actions of an episode, and chunks of them, so an episode here is an
-episode, or a run of steps to imitate in it, see `ExportSource.pieces`. `not_imitated` has
-`attempt` and `step` instead of what counts rows.
-There are statistics of state, action and color images. The layout is LeRobot 0.4's
-(https://github.com/huggingface/lerobot).
+episode, or a run of steps to imitate in it, see `ExportSource.episodes`. `not_imitated` has
+`dataset`, `attempt` and `step` instead of what counts rows.
+Statistics are exact, over all steps and all pixels; there are none of depth, labels and points.
+The layout is LeRobot's (https://github.com/huggingface/lerobot); docs/data/export.md names the
+tested versions.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.export.lerobot_columns import (
     ParquetFiles,
     Stats,
+    color_counts,
     column,
-    combined,
     image_column,
     image_stats,
     vector_stats,
     write_indexed,
 )
-from fleet_tools.dataset.export.source import ExportSource, episode_metadata, truncated_at_end
+from fleet_tools.dataset.export.source import ExportSource, truncated_at_end
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.envs.array_spec import Layout
 from fleet_tools.envs.lerobot_features import ACTION, STATE, FeatureNames
+from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
 
@@ -51,6 +57,9 @@ _FILE_MB, _CHUNK_FILES = 100, 1000
 _FILE_NAME = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
 _EXECUTED, _IMITATE = "executed_action", "imitate"
+
+_UNMEASURED = ("depth", "points", "segmentation")
+"""Kinds of entries without statistics: infinity, absent points and labels have no mean."""
 
 _SCALARS = {
     _IMITATE: "bool",
@@ -67,20 +76,25 @@ _SCALARS = {
 }
 
 
-def opens(output: Path, header: Header) -> str:
+def opens(output: Path, datasets: Sequence[Dataset]) -> str:
     """Returns the line of Python that opens the copy."""
-    return f'LeRobotDataset("fleet_tools/{header.task.name}", root={str(output)!r})'
+    tasks = "-".join(dict.fromkeys(dataset.header.task.name for dataset in datasets))
+    return f'LeRobotDataset("fleet_tools/{tasks}", root={str(output)!r})'
 
 
 def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
-    """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
+    """Writes the copy, see `exporting.ExportFormat`.
+
+    One episode is in memory at a time, and for the statistics all numbers that are no images.
+    """
     pa = require("pyarrow", "write LeRobot's format")
-    columns, description = columns_of(source.header), source.header.task_description()
+    columns, rate_hz = columns_of(source.header), source.header.control_rate_hz
     if columns.names.color_images:
         require("PIL", "write images as PNG")
     (aside / "meta").mkdir(parents=True)
-    stats: list[dict[str, Stats]] = []
-    begin = 0
+    descriptions = [dataset.header.task_description() for dataset in source.datasets]
+    tasks = list(dict.fromkeys(descriptions))
+    number, begin, total = 0, 0, _Measured({}, {})
     with (
         _files(aside / "data") as data,
         _files(aside / "meta" / "episodes") as episodes,
@@ -90,12 +104,15 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
         def table(rows: dict[str, np.ndarray]) -> Any:
             return pa.table({name: columns.arrow(name, rows[name]) for name in rows})
 
-        for record, episode in source.episodes():
+        for of_source, episode in source.read():
             of_steps = columns.rows(episode)
-            for first, end in source.pieces(record):
-                number, rate_hz = len(stats), source.header.control_rate_hz
-                rows = _piece(of_steps, first, end) | _counters(end - first, number, begin, rate_hz)
-                stats.append(columns.stats(rows))
+            description = descriptions[of_source.dataset]
+            for first, end in of_source.pieces:
+                counters = _counters(end - first, number, begin, rate_hz)
+                task = np.full(end - first, tasks.index(description))
+                rows = _piece(of_steps, first, end) | counters | {"task_index": task}
+                of_piece = columns.measured(rows)
+                total.add(of_piece)
                 row = {
                     "episode_index": number,
                     "tasks": [description],
@@ -104,23 +121,24 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
                     "dataset_to_index": begin + end - first,
                     **_location("data", data),
                     **_location("meta/episodes", episodes),
-                    **_flat_stats(stats[-1]),
-                    **episode_metadata(record, episode),
+                    **_flat_stats(of_piece.stats()),
+                    **of_source.metadata(episode),
                     "first_step": first,
                 }
                 data.write(table(rows))
                 episodes.write(_row_table(row))
-                begin += end - first
-            outside = source.steps_outside(record)
+                number, begin = number + 1, begin + end - first
+            outside = of_source.steps_outside
             if len(outside):
                 rows = {name: rows[outside] for name, rows in of_steps.items()}
-                numbers = {"attempt": np.full(len(outside), record.attempt), "step": outside}
-                others.write(table(rows | numbers))
-    total = {name: combined([each[name] for each in stats]) for name in stats[0]}
-    _write_json(aside / "meta" / "stats.json", _plain(total))
-    _write_json(aside / "meta" / "info.json", _info(source, columns))
+                where = {"dataset": of_source.dataset, "attempt": of_source.record.attempt}
+                where = {name: np.full(len(outside), value) for name, value in where.items()}
+                others.write(table(rows | where | {"step": outside}))
+    _write_json(aside / "meta" / "stats.json", _plain(total.stats()))
+    _write_json(aside / "meta" / "info.json", _info(source, columns, len(tasks)))
     _write_json(aside / "meta" / "fleet_tools.json", source.header.model_dump(mode="json"))
-    write_indexed(aside / "meta/tasks.parquet", [description], "task_index", [0])
+    _write_json(aside / "meta" / "fleet_tools_datasets.json", source.headers)
+    write_indexed(aside / "meta/tasks.parquet", tasks, "task_index", list(range(len(tasks))))
     return [
         "the observation after each episode's last action, since a row has an action",
         "hashes of the states (`Episode.digests`)",
@@ -156,12 +174,16 @@ class Columns:
             "next.success": episode.success,
         }
 
-    def stats(self, rows: dict[str, np.ndarray]) -> dict[str, Stats]:
-        """Returns the statistics of an episode's state, actions to imitate, and color images."""
-        vectors = {name: vector_stats(rows[name]) for name in (STATE,) if name in rows}
-        imitate = rows[_IMITATE]  # left whole, an episode may have no step to imitate
-        vectors[ACTION] = vector_stats(rows[ACTION][imitate if imitate.any() else slice(None)])
-        return vectors | {name: image_stats(rows[name]) for name in rows if self._is_image(name)}
+    def measured(self, rows: dict[str, np.ndarray]) -> "_Measured":
+        """Returns what the statistics of some rows, or of more, are made of."""
+        images = self.names.color_images.values()
+        kinds = {feature: self.layout[name].kind for name, feature in self.names.others.items()}
+        vectors = {
+            name: [column]
+            for name, column in rows.items()
+            if name not in images and kinds.get(name) not in _UNMEASURED
+        }
+        return _Measured(vectors, {name: color_counts(rows[name]) for name in images})
 
     def arrow(self, name: str, rows: np.ndarray) -> Any:
         """Returns a column as an Arrow array."""
@@ -196,6 +218,45 @@ class Columns:
         return name in self.names.color_images.values()
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """What statistics are made of.
+
+    Attributes:
+        vectors: Rows by the column's name, in parts.
+        colors: How often each image's channels have each value, see `color_counts`.
+    """
+
+    vectors: dict[str, list[np.ndarray]]
+    colors: dict[str, np.ndarray]
+
+    def add(self, other: "_Measured") -> None:
+        """Adds more rows."""
+        for name, parts in other.vectors.items():
+            self.vectors.setdefault(name, []).extend(parts)
+        for name, counts in other.colors.items():
+            self.colors[name] = self.colors.get(name, 0) + counts
+
+    def stats(self) -> dict[str, Stats]:
+        """Returns the statistics of all rows together; of actions, of those to imitate.
+
+        Raises:
+            DatasetError: They are not finite.
+        """
+        vectors = {name: np.concatenate(parts) for name, parts in self.vectors.items()}
+        imitate = vectors[_IMITATE]  # left whole, an episode may have no step to imitate
+        vectors[ACTION] = vectors[ACTION][imitate if imitate.any() else slice(None)]
+        stats = {name: vector_stats(rows) for name, rows in vectors.items()}
+        for name, each in stats.items():
+            if not np.isfinite([each["mean"], each["std"]]).all():
+                raise DatasetError(
+                    f"{name} has no finite mean and deviation. An export without --no-check names "
+                    "the episode that is damaged."
+                )
+        colors = {name: image_stats(each, len(imitate)) for name, each in self.colors.items()}
+        return stats | colors
+
+
 def columns_of(header: Header) -> Columns:
     """Returns the columns of a dataset's steps."""
     return Columns(header.observation, FeatureNames.of(header.observation))
@@ -211,7 +272,7 @@ def _piece(rows: dict[str, np.ndarray], first: int, end: int) -> dict[str, np.nd
 
 
 def _counters(steps: int, number: int, begin: int, rate_hz: float) -> dict[str, np.ndarray]:
-    """Returns the columns that count.
+    """Returns the columns that count, but for the task.
 
     Args:
         steps: Number of steps of the piece.
@@ -225,22 +286,23 @@ def _counters(steps: int, number: int, begin: int, rate_hz: float) -> dict[str, 
         "frame_index": k,
         "episode_index": np.full(steps, number),
         "index": begin + k,
-        "task_index": np.zeros(steps, np.int64),
     }
 
 
-def _info(source: ExportSource, columns: Columns) -> dict[str, Any]:
-    header, episodes = source.header, source.piece_count
+def _info(source: ExportSource, columns: Columns, tasks: int) -> dict[str, Any]:
+    header, episodes = source.header, len(source.lengths)
+    rate_hz = header.control_rate_hz
     return {
         "codebase_version": _VERSION,
         "robot_type": header.robot,
         "total_episodes": episodes,
-        "total_frames": source.steps_in_pieces,
-        "total_tasks": 1,
+        "total_frames": sum(source.lengths),
+        "total_tasks": tasks,
         "chunks_size": _CHUNK_FILES,
         "data_files_size_in_mb": _FILE_MB,
         "video_files_size_in_mb": _FILE_MB,
-        "fps": round(header.control_rate_hz),
+        # LeRobot declares a whole number and computes with any; rounded, times would be wrong.
+        "fps": int(rate_hz) if rate_hz.is_integer() else rate_hz,
         "splits": {"train": f"0:{episodes}"},
         "data_path": f"data/{_FILE_NAME}",
         "video_path": None,
@@ -259,7 +321,7 @@ def _entries(name: str, array: ArraySpec) -> list[str]:
 
 
 def _feature(dtype: str, shape: tuple[int, ...], names: list[str] | None) -> dict[str, Any]:
-    return {"dtype": dtype, "shape": list(shape), "names": names}
+    return {"dtype": dtype, "shape": list(shape or (1,)), "names": names}
 
 
 def _files(folder: Path) -> ParquetFiles:

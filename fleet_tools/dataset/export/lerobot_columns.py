@@ -89,7 +89,7 @@ def column(rows: np.ndarray) -> Any:
     import pyarrow as pa
 
     values = pa.array(rows.reshape(-1))
-    if rows.ndim == 1:
+    if rows.shape[1:] in ((), (1,)):  # LeRobot's arrays of shape (1,) are numbers
         return values
     if rows.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
@@ -150,57 +150,62 @@ def write_indexed(path: Path, index: list[str], name: str, values: list[int]) ->
 Stats = dict[str, np.ndarray]
 
 _QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
-_STRIDE = 4
-"""Only every fourth pixel of every fourth line of an image counts."""
 
 
 def vector_stats(rows: np.ndarray) -> Stats:
-    """Returns the statistics of the columns of (T, n); `count` is T."""
-    rows = np.asarray(rows, np.float64)
-    quantiles = np.quantile(rows, list(_QUANTILES.values()), axis=0)
+    """Returns the statistics of the entries along the last axis of (T, ..., n), or of (T,)."""
+    numbers = np.asarray(rows, np.float64).reshape(-1, rows.shape[-1] if rows.ndim > 1 else 1)
+    low, high = numbers.min(axis=0), numbers.max(axis=0)
+    quantiles = np.quantile(numbers, list(_QUANTILES.values()), axis=0)
     return {
-        "min": rows.min(axis=0),
-        "max": rows.max(axis=0),
-        "mean": rows.mean(axis=0),
-        "std": rows.std(axis=0),
+        "min": low,
+        "max": high,
+        "mean": np.clip(numbers.mean(axis=0), low, high),
+        # That of a constant may be a rounding error, by which learners would divide.
+        "std": np.where(low < high, numbers.std(axis=0), 0.0),
         "count": np.array([len(rows)]),
         **dict(zip(_QUANTILES, quantiles, strict=True)),
     }
 
 
-def image_stats(images: np.ndarray) -> Stats:
-    """Returns the statistics of the channels of images, (T, height, width, 3) uint8.
+def color_counts(images: np.ndarray) -> np.ndarray:
+    """Returns how often each channel of images, (T, height, width, 3) uint8, has each value.
 
     Returns:
-        Statistics of channels in [0, 1], (3, 1, 1) each; `count` is T.
+        (3, 256) int64; the counts of several sets of images can be added.
     """
-    pixels = images[:, ::_STRIDE, ::_STRIDE].reshape(-1, 3) / 255
-    stats = {name: values.reshape(3, 1, 1) for name, values in _without_count(vector_stats(pixels))}
-    return stats | {"count": np.array([len(images)])}
+    return np.stack([np.bincount(images[..., c].ravel(), minlength=256) for c in range(3)])
 
 
-def combined(parts: list[Stats]) -> Stats:
-    """Returns the statistics of all parts together, from the statistics of each part.
+def image_stats(counts: np.ndarray, images: int) -> Stats:
+    """Returns the statistics of all pixels, without sampling.
 
-    Quantiles are means of the parts' quantiles, weighted by the counts, and only approximate.
+    Args:
+        counts: See `color_counts`.
+        images: Number of images.
+
+    Returns:
+        Statistics of channels in [0, 1], (3, 1, 1) each; `count` is the number of images.
     """
-    counts = np.array([part["count"][0] for part in parts])
-    fractions = counts / counts.sum()
-
-    def mean(values: list[np.ndarray]) -> np.ndarray:
-        return np.tensordot(fractions, np.stack(values), axes=1)
-
-    total = mean([part["mean"] for part in parts])
-    squares = mean([part["std"] ** 2 + (part["mean"] - total) ** 2 for part in parts])
-    return {
-        "min": np.min([part["min"] for part in parts], axis=0),
-        "max": np.max([part["max"] for part in parts], axis=0),
-        "mean": total,
-        "std": np.sqrt(squares),
-        "count": np.array([counts.sum()]),
-        **{name: mean([part[name] for part in parts]) for name in _QUANTILES},
+    channels = [_stats_of_counts(channel) for channel in counts]
+    stats = {
+        name: np.reshape([each[name] for each in channels], (3, 1, 1)) / 255 for name in channels[0]
     }
+    return stats | {"count": np.array([images])}
 
 
-def _without_count(stats: Stats) -> list[tuple[str, np.ndarray]]:
-    return [(name, value) for name, value in stats.items() if name != "count"]
+def _stats_of_counts(counts: np.ndarray) -> dict[str, float]:
+    """Returns the statistics of whole numbers, by how often each of 0, 1, 2, ... is there."""
+    values, total, ranks = np.arange(len(counts)), counts.sum(), counts.cumsum()
+    mean = counts @ values / total
+    stats = {
+        "min": np.flatnonzero(counts)[0],
+        "max": np.flatnonzero(counts)[-1],
+        "mean": mean,
+        "std": np.sqrt(counts @ (values - mean) ** 2 / total),
+    }
+    for name, q in _QUANTILES.items():  # interpolated between ranks, as `numpy.quantile` does
+        lower, part = divmod(q * (total - 1), 1)
+        low, high = np.searchsorted(ranks, [lower, min(lower + 1, total - 1)], side="right")
+        stats[name] = low + part * (high - low)
+    return stats

@@ -2,15 +2,18 @@
 
 <attempt>/<step>.ply    the cloud in the end effector's frame E, see `cloud_to_ply`
 <attempt>/poses.csv     step, and [R_WE | p_WE] in rows, which moves a cloud to W
+
+Of several datasets, these lie in `dataset_<n>/`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.export.source import ExportSource
-from fleet_tools.dataset.header import Header
 from fleet_tools.errors import ConfigError, DatasetError, shown
 from fleet_tools.perception.point_cloud import ABSENT, OBJECT_MASK, TOOL_MASK
 from fleet_tools.utils.libraries import require
@@ -18,9 +21,10 @@ from fleet_tools.utils.libraries import require
 _POSE = "end_effector_pose"
 
 
-def opens(output: Path, header: Header) -> str:
+def opens(output: Path, datasets: Sequence[Dataset]) -> str:
     """Returns the line of Python that opens the copy."""
-    return f"trimesh.load({f'{output}/<attempt>/<step>.ply'!r}), or any viewer of point clouds"
+    attempt = f"{output}/{'dataset_<n>/' if len(datasets) > 1 else ''}<attempt>"
+    return f"trimesh.load({f'{attempt}/<step>.ply'!r}), or any viewer of point clouds"
 
 
 def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
@@ -33,12 +37,12 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     name = next((name for name, spec in layout.items() if spec.kind == "points"), None)
     if name is None:
         raise DatasetError(
-            f"{source.dataset.folder} holds no point clouds, but {', '.join(sorted(layout))}. "
+            f"{source.datasets[0].folder} holds no point clouds, but {', '.join(sorted(layout))}. "
             "Collect with --obs-mode point_cloud."
         )
-    for record, episode in source.episodes():
+    for of_source, episode in source.read():
         clouds = episode.observations[name]
-        folder = aside / f"{record.attempt:06}"
+        folder = aside / of_source.prefix / f"{of_source.record.attempt:06}"
         folder.mkdir(parents=True)
         for step, cloud in enumerate(clouds):
             (folder / f"{step:04}.ply").write_bytes(cloud_to_ply(cloud))

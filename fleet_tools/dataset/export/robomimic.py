@@ -1,7 +1,7 @@
 """A view for robomimic: one HDF5 file of links and virtual arrays over the episodes' files.
 
     data                        attributes: total, env_args, fleet_tools, view_of
-        demo_<n>                attributes: num_samples, attempt, first_step, seed, outcome, ...
+        demo_<n>                attributes: num_samples, dataset, attempt, first_step, seed, ...
             obs/<name>          rows 0 to T - 1 of T + 1
             next_obs/<name>     rows 1 to T
             actions, rewards    (T, ...), the actions to imitate
@@ -9,26 +9,34 @@
             imitate             (T,) bool
             dones               (T,) int64, 1 where the episode ends
             terminations, truncations, success, state_digest
-    mask/train, mask/valid      nine tenths and one tenth of the successful episodes
+    mask/train, mask/valid      nine tenths and one tenth of each dataset's successful episodes
     mask/success, mask/failure  all of them, and the others
-    whole/attempt_<k>           the episode as stored, if demonstrations lack some of its steps
+    whole/attempt_<k>           the episode as stored, if demonstrations lack some of its steps;
+                                whole/dataset_<n>/attempt_<k> if there are several datasets
 
 robomimic's learners imitate all `actions` of a demonstration, so a demonstration is an episode, or
-a run of steps to imitate in it, see `ExportSource.pieces`.
+a run of steps to imitate in it, see `ExportSource.episodes`.
 Observations are not copied. Paths are relative: dataset and view can be moved together.
 If the episodes' files are missing, links fail, and HDF5 reads virtual observations as NaN or 0.
 The layout is described at https://robomimic.github.io/docs/datasets/overview.html.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.episode_file import OBSERVATIONS
-from fleet_tools.dataset.export.source import ExportSource, PieceView, link_whole, stored_view
+from fleet_tools.dataset.export.source import (
+    ExportEpisode,
+    ExportSource,
+    PieceView,
+    link_whole,
+    stored_view,
+)
 from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.stored_episode import AttemptRecord
 
 _GYM_TYPE = 2
 """Type of a Gym environment, in robomimic's `EnvType`."""
@@ -43,8 +51,9 @@ _NAMES = {
 }
 
 
-def opens(output: Path, header: Header) -> str:
+def opens(output: Path, datasets: Sequence[Dataset]) -> str:
     """Returns the line of Python that opens the view."""
+    header = datasets[0].header
     names = tuple(name for name in header.observation if name not in header.images)
     return (
         f"robomimic.utils.dataset.SequenceDataset({str(output)!r}, obs_keys={names}, "
@@ -56,18 +65,18 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     """Writes the view; see `exporting.ExportFormat`."""
     with stored_view(aside) as file:
         data = file.create_group("data")
-        demonstrations: list[AttemptRecord] = []
-        for record, episode in source.stored_episodes():
-            for first, end in source.pieces(record):
+        demonstrations: list[ExportEpisode] = []
+        for episode in source.episodes:
+            for first, end in episode.pieces:
                 group = data.create_group(f"demo_{len(demonstrations)}")
                 _add(PieceView(group, episode, first, end, target.parent))
-                demonstrations.append(record)
-            if source.cut:
-                link_whole(file, episode, target.parent)
-        data.attrs["total"] = source.steps_in_pieces
+                demonstrations.append(episode)
+        if source.cut:
+            link_whole(file, source, target.parent)
+        data.attrs["total"] = sum(source.lengths)
         data.attrs["env_args"] = _env_args(source.header)
-        data.attrs["fleet_tools"] = source.header.model_dump_json()
-        data.attrs["view_of"] = source.dataset.folder.resolve().name
+        data.attrs["fleet_tools"] = json.dumps(source.headers)
+        data.attrs["view_of"] = source.folders
         for name, numbers in _masks(demonstrations).items():
             names = np.array([f"demo_{number}".encode() for number in numbers], dtype="S")
             file[f"mask/{name}"] = names
@@ -79,14 +88,11 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
 
 
 def _add(view: PieceView) -> None:
-    group, steps, contents = view.group, view.steps, view.episode.contents
-    group.attrs["num_samples"] = steps
-    group.attrs["attempt"] = view.episode.record.attempt
-    group.attrs["first_step"] = view.first
-    group.attrs.update(contents.attributes)
+    group, steps = view.group, view.steps
+    group.attrs.update(num_samples=steps, attempt=view.source.record.attempt)
     view.add(_NAMES, imitate="imitate", executed_actions="executed_actions")
     group["dones"] = np.zeros(steps, np.int64) if view.cut else np.arange(1, steps + 1) // steps
-    for array in contents.arrays:
+    for array in view.episode.contents.arrays:
         if array.startswith(OBSERVATIONS):
             name = array.removeprefix(OBSERVATIONS)
             # robomimic's depth images have an axis of channels.
@@ -105,26 +111,26 @@ def _env_args(header: Header) -> str:
     )
 
 
-def _masks(demonstrations: list[AttemptRecord]) -> dict[str, list[int]]:
-    """Returns numbers of demonstrations by mask; `valid` has episodes if there are two successes.
+def _masks(demonstrations: list[ExportEpisode]) -> dict[str, list[int]]:
+    """Returns numbers of demonstrations by mask; `valid` has some of each dataset's, if it can.
 
-    Scenes are drawn independently, so the last ones are a fair sample.
+    Scenes are drawn independently, so the last ones of a dataset are a fair sample of it.
 
     Args:
-        demonstrations: The record of the episode of each demonstration.
+        demonstrations: The episode of each demonstration.
     """
-    records = {record.attempt: record for record in demonstrations}.values()
-    success = [record for record in records if record.success]
-    failure = [record for record in records if not record.success]
-    train = len(success) - -(-len(success) // 10) if len(success) > 1 else len(success)
-    masks = {
-        "train": success[:train],
-        "valid": success[train:],
-        "success": success,
-        "failure": failure,
+    success = [each for each in dict.fromkeys(demonstrations) if each.record.success]
+    valid: set[ExportEpisode] = set()
+    for number in {each.dataset for each in success}:
+        own = [each for each in success if each.dataset == number]
+        valid |= set(own[len(own) - -(-len(own) // 10) :] if len(own) > 1 else ())
+    chosen = {
+        "train": set(success) - valid,
+        "valid": valid,
+        "success": set(success),
+        "failure": set(demonstrations) - set(success),
     }
-    attempts = {name: {record.attempt for record in some} for name, some in masks.items()}
     return {
-        name: [k for k, record in enumerate(demonstrations) if record.attempt in some]
-        for name, some in attempts.items()
+        name: [k for k, each in enumerate(demonstrations) if each in some]
+        for name, some in chosen.items()
     }

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +16,50 @@ from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.episode_file import NAMES_IN_FILE
 from fleet_tools.dataset.header import Header
 from fleet_tools.dataset.stored_episode import AttemptRecord, StoredEpisode
-from fleet_tools.rollouts.episode import Episode, Labels
+from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.progress import progress_bar
+
+
+@dataclass(frozen=True, eq=False)
+class ExportEpisode:
+    """An episode of an export.
+
+    Attributes:
+        dataset: Number of its dataset in the export.
+        stored: The episode on disk.
+        pieces: First step and end of each of the parts that learners shall read.
+        prefix: What tells its attempt from other datasets' in an output: `dataset_<n>/`, or nothing
+            if there is only one dataset.
+    """
+
+    dataset: int
+    stored: StoredEpisode
+    pieces: list[tuple[int, int]]
+    prefix: str
+
+    @property
+    def record(self) -> AttemptRecord:
+        """Its line of the manifest."""
+        return self.stored.record
+
+    @property
+    def steps_outside(self) -> np.ndarray:
+        """The steps that are in none of its pieces, (k,)."""
+        outside = np.ones(self.record.steps, bool)
+        for first, end in self.pieces:
+            outside[first:end] = False
+        return np.flatnonzero(outside)
+
+    def metadata(self, episode: Episode) -> dict[str, Any]:
+        """Returns dataset, attempt, seed, outcome, error and scene, as plain JSON data."""
+        return {
+            "dataset": self.dataset,
+            "attempt": self.record.attempt,
+            "seed": self.record.seed,
+            "outcome": episode.outcome,
+            "error": episode.error,
+            "scene": episode.scene.to_json(),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,99 +67,88 @@ class ExportSource:
     """The episodes of an export.
 
     Attributes:
-        dataset: The dataset.
-        records: Records of the episodes.
+        datasets: The datasets, which fit together.
+        failures: Whether stored failures are episodes, too.
         of_chunks: Whether the format's learners predict several actions at once, see
             `rollouts.episode.Labels.pieces`.
         whole: Whether episodes are left whole, although there are steps not to imitate.
         quiet: Whether to show no progress.
     """
 
-    dataset: Dataset
-    records: list[AttemptRecord]
+    datasets: Sequence[Dataset]
+    failures: bool = False
     of_chunks: bool = False
     whole: bool = False
     quiet: bool = True
 
     @property
     def header(self) -> Header:
-        """Header of the dataset."""
-        return self.dataset.header
+        """Header of the first dataset; all datasets have its observations and actions."""
+        return self.datasets[0].header
+
+    @property
+    def folders(self) -> list[str]:
+        """Names of the datasets' folders."""
+        return [dataset.folder.resolve().name for dataset in self.datasets]
+
+    @property
+    def headers(self) -> list[dict[str, Any]]:
+        """Name of the folder and header of each dataset, as plain JSON data."""
+        headers = [dataset.header.model_dump(mode="json") for dataset in self.datasets]
+        return [
+            {"folder": folder, "header": header}
+            for folder, header in zip(self.folders, headers, strict=True)
+        ]
+
+    @cached_property
+    def episodes(self) -> list[ExportEpisode]:
+        """The episodes.
+
+        Learners of other projects imitate all actions of what they take for an episode. So the
+        pieces of an episode hold consecutive steps to imitate. Steps that are not belong to none.
+
+        Raises:
+            DatasetError: A manifest says something of an episode's actions that is not valid.
+        """
+        return [
+            ExportEpisode(
+                number,
+                stored := dataset.stored_episode(record),
+                [(0, record.steps)]
+                if self.whole
+                else stored.labels.pieces(record.steps, of_chunks=self.of_chunks),
+                f"dataset_{number}/" if len(self.datasets) > 1 else "",
+            )
+            for number, dataset in enumerate(self.datasets)
+            for record in dataset.stored()
+            if record.steps and (record.success or self.failures)
+        ]
 
     @property
     def steps(self) -> int:
         """Number of control steps of all episodes."""
-        return sum(record.steps for record in self.records)
-
-    def labels(self, record: AttemptRecord) -> Labels:
-        """Returns which steps and actions of an episode are to be imitated."""
-        return self.dataset.stored_episode(record).labels
-
-    def pieces(self, record: AttemptRecord) -> list[tuple[int, int]]:
-        """Returns the first step and the end of the parts of an episode that learners shall read.
-
-        Learners of other projects imitate all actions of what they take for an episode. So each of
-        these holds consecutive steps to imitate. Steps that are not belong to none.
-        """
-        return self._pieces[record.attempt]
-
-    def steps_outside(self, record: AttemptRecord) -> np.ndarray:
-        """Returns the steps of an episode that are in none of its pieces, (k,)."""
-        outside = np.ones(record.steps, bool)
-        for first, end in self.pieces(record):
-            outside[first:end] = False
-        return np.flatnonzero(outside)
+        return sum(each.record.steps for each in self.episodes)
 
     @property
-    def piece_count(self) -> int:
-        """Number of pieces of all episodes."""
-        return sum(map(len, self._pieces.values()))
+    def lengths(self) -> list[int]:
+        """Numbers of control steps of all pieces."""
+        return [end - first for each in self.episodes for first, end in each.pieces]
 
     @property
-    def steps_in_pieces(self) -> int:
-        """Number of control steps in all pieces."""
-        return sum(end - first for each in self._pieces.values() for first, end in each)
-
-    @cached_property
     def cut(self) -> bool:
         """Whether any episode is cut into pieces, or lacks steps."""
-        return any(self.pieces(record) != [(0, record.steps)] for record in self.records)
+        return any(each.pieces != [(0, each.record.steps)] for each in self.episodes)
 
-    @cached_property
-    def _pieces(self) -> dict[int, list[tuple[int, int]]]:
-        """Pieces of each episode, by attempt."""
-        return {
-            record.attempt: [(0, record.steps)]
-            if self.whole
-            else self.labels(record).pieces(record.steps, of_chunks=self.of_chunks)
-            for record in self.records
-        }
-
-    def episodes(self) -> Iterator[tuple[AttemptRecord, Episode]]:
+    def read(self) -> Iterator[tuple[ExportEpisode, Episode]]:
         """Reads the episodes, one after the other.
 
         Raises:
             DatasetError: A file is missing or damaged; the message says how to recover it.
         """
-        with progress_bar(len(self.records), "episode", quiet=self.quiet) as bar:
-            for record in self.records:
-                yield record, self.dataset.episode(record.attempt)
+        with progress_bar(len(self.episodes), "episode", quiet=self.quiet) as bar:
+            for each in self.episodes:
+                yield each, each.stored.read()
                 bar.update()
-
-    def stored_episodes(self) -> Iterator[tuple[AttemptRecord, StoredEpisode]]:
-        """Returns the episodes, whose files have not been opened."""
-        return ((record, self.dataset.stored_episode(record)) for record in self.records)
-
-
-def episode_metadata(record: AttemptRecord, episode: Episode) -> dict[str, Any]:
-    """Returns attempt, seed, outcome, error and scene of an episode, as plain JSON data."""
-    return {
-        "attempt": record.attempt,
-        "seed": record.seed,
-        "outcome": episode.outcome,
-        "error": episode.error,
-        "scene": episode.scene.to_json(),
-    }
 
 
 def truncated_at_end(steps: int) -> np.ndarray:
@@ -131,16 +162,21 @@ class PieceView:
 
     Attributes:
         group: The group.
-        episode: The episode.
+        source: The episode.
         first, end: The first of the steps, and the one after the last.
         folder: Folder in which the view will lie.
     """
 
     group: h5py.Group
-    episode: StoredEpisode
+    source: ExportEpisode
     first: int
     end: int
     folder: Path
+
+    @property
+    def episode(self) -> StoredEpisode:
+        """The episode on disk."""
+        return self.source.stored
 
     @property
     def steps(self) -> int:
@@ -153,7 +189,7 @@ class PieceView:
         return self.end < self.episode.record.steps
 
     def add(self, names: Mapping[str, str], imitate: str, executed_actions: str) -> None:
-        """Adds all arrays but the observations; the "actions" are those to imitate.
+        """Adds attributes, and all arrays but the observations; the actions are those to imitate.
 
         Args:
             names: Names in the group, by the arrays' names.
@@ -161,6 +197,11 @@ class PieceView:
             executed_actions: Name of the executed actions.
         """
         labels, steps = self.episode.labels, slice(self.first, self.end)
+        self.group.attrs.update(
+            dataset=self.source.dataset,
+            first_step=self.first,
+            **self.episode.contents.attributes,
+        )
         self.group[imitate] = self.episode.imitate[steps]
         self.show(executed_actions, "actions", self.first, self.steps)
         for array, name in names.items():
@@ -210,16 +251,18 @@ def stored_view(path: Path) -> Iterator[h5py.File]:
         stored.write(content)
 
 
-def link_whole(file: h5py.File, episode: StoredEpisode, folder: Path) -> None:
-    """Links to an episode as it was stored, with the steps that no piece shows.
+def link_whole(file: h5py.File, source: ExportSource, folder: Path) -> None:
+    """Links to all episodes as they were stored, with the steps that no piece shows.
 
     Args:
         file: The view's file.
-        episode: The episode.
+        source: The episodes.
         folder: Folder in which the file will lie.
     """
-    link = h5py.ExternalLink(_relative(episode, folder), episode.contents.group)
-    file[f"whole/attempt_{episode.record.attempt}"] = link
+    for each in source.episodes:
+        group = each.stored.contents.group
+        link = h5py.ExternalLink(_relative(each.stored, folder), group)
+        file[f"whole/{each.prefix}attempt_{each.record.attempt}"] = link
 
 
 def _relative(episode: StoredEpisode, folder: Path) -> str:

@@ -4,27 +4,27 @@
     data/action             the action to imitate
     data/executed_action, imitate, reward, terminated, truncated, success
     meta/episode_ends       (n,) int64, row in `data` at which each episode ends
-    meta/attempt, first_step, seed, success
+    meta/dataset, attempt, first_step, seed, success
     final/<name>            the observation after each attempt's last action
-    not_imitated/<name>     the steps not to imitate, with `attempt` and `step`
+    not_imitated/<name>     the steps not to imitate, with `dataset`, `attempt` and `step`
 
 Learners imitate all actions of an episode of this layout, so it is an episode, or a run of steps to
-imitate in it, see `ExportSource.pieces`. `final` has a row for each of the attribute `episodes`.
+imitate in it, see `ExportSource.episodes`. `final` has a row for each of the attribute `episodes`.
 Every array is compressed, in format 2, which zarr 2 and 3 read; each image is a chunk.
-Attributes: `fleet_tools`, the header, and `episodes`, the metadata of each episode.
+Attributes: `fleet_tools`, folder and header of each dataset, and `episodes`, the metadata of each
+episode.
 The layout is described at https://github.com/real-stanford/diffusion_policy, `replay_buffer.py`.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fleet_tools.dataset.export.source import ExportSource, episode_metadata, truncated_at_end
-from fleet_tools.dataset.header import Header
-from fleet_tools.dataset.stored_episode import AttemptRecord
+from fleet_tools.dataset.dataset_folder import Dataset
+from fleet_tools.dataset.export.source import ExportSource, truncated_at_end
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
 
@@ -40,7 +40,7 @@ _STEP_ARRAYS = {
 }
 
 
-def opens(output: Path, header: Header) -> str:
+def opens(output: Path, datasets: Sequence[Dataset]) -> str:
     """Returns the line of Python that opens the copy."""
     path = repr(str(output))
     return f'zarr.open({path}, mode="r")["data"], or ReplayBuffer.create_from_path({path})'
@@ -50,33 +50,33 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     """Writes the copy, see `exporting.ExportFormat`; one episode is in memory at a time."""
     zarr = require("zarr", "write zarr")
     root = zarr.create_group(_store(aside), zarr_format=_FORMAT)
-    in_pieces, images = source.steps_in_pieces, source.header.images
+    in_pieces, images = sum(source.lengths), source.header.images
     steps = _GroupWriter(root, "data", in_pieces, images)
-    last = _GroupWriter(root, "final", len(source.records), images)
+    last = _GroupWriter(root, "final", len(source.episodes), images)
     others = _GroupWriter(root, "not_imitated", source.steps - in_pieces, images)
-    pieces: list[tuple[AttemptRecord, int, int]] = []
     metadata: list[dict[str, Any]] = []
-    for record, episode in source.episodes():
-        within = source.pieces(record)
-        pieces += [(record, *piece) for piece in within]
-        outside = source.steps_outside(record)
+    for of_source, episode in source.read():
+        outside = of_source.steps_outside
         for name, rows in _rows(episode).items():
-            for first, end in within:
+            for first, end in of_source.pieces:
                 steps.append(name, _of_piece(name, rows[: len(episode)], first, end))
             others.append(name, rows[outside])
             if len(rows) > len(episode):
                 last.append(name, rows[-1:])
-        others.append("attempt", np.full(len(outside), record.attempt))
+        others.append("dataset", np.full(len(outside), of_source.dataset))
+        others.append("attempt", np.full(len(outside), of_source.record.attempt))
         others.append("step", outside)
-        metadata.append(episode_metadata(record, episode))
-    of_pieces = _GroupWriter(root, "meta", len(pieces))
-    of_pieces.append("episode_ends", np.cumsum([end - first for _, first, end in pieces]))
-    of_pieces.append("first_step", np.array([first for _, first, _ in pieces]))
+        metadata.append(of_source.metadata(episode))
+    of_pieces = _GroupWriter(root, "meta", len(source.lengths))
+    of_pieces.append("episode_ends", np.cumsum(source.lengths))
+    pieces = [(each, first) for each in source.episodes for first, _ in each.pieces]
+    of_pieces.append("first_step", np.array([first for _, first in pieces]))
+    of_pieces.append("dataset", np.array([each.dataset for each, _ in pieces]))
     for name in ("attempt", "seed", "success"):
-        of_pieces.append(name, np.array([getattr(record, name) for record, *_ in pieces]))
+        of_pieces.append(name, np.array([getattr(each.record, name) for each, _ in pieces]))
     for writer in (steps, last, others, of_pieces):
         writer.flush()
-    root.attrs.update(fleet_tools=source.header.model_dump(mode="json"), episodes=metadata)
+    root.attrs.update(fleet_tools=source.headers, episodes=metadata)
     return []
 
 

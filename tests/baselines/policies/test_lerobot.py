@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 pytest.importorskip("pyarrow")
 
 from support.exported import successes, write_collected
-from support.processes import ROOT
+from support.processes import ROOT, python_of, run_foreign
 from support.rendering import needs_gl
 
 from fleet_tools import serve
@@ -23,28 +23,15 @@ from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.export.exporting import export_dataset
 from fleet_tools.policies.policy_client import PolicyClient
 
-LEROBOT_PYTHON = os.environ.get("FLEET_TOOLS_LEROBOT_PYTHON")
-needs_lerobot = pytest.mark.skipif(
-    LEROBOT_PYTHON is None,
-    reason="needs FLEET_TOOLS_LEROBOT_PYTHON, the Python of an environment with LeRobot",
-)
-
-
-def lerobot(*arguments: str) -> list[str]:
-    return [str(LEROBOT_PYTHON), *arguments]
-
-
-def variables(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder)}
-
 
 @contextmanager
 def served(policy: Path, export: Path) -> Iterator[str]:
     """Serves a policy from LeRobot's environment, and returns the address."""
     options = ["--header", str(export / "meta/fleet_tools.json"), "--port", "0", "--json"]
-    command = lerobot("-m", "fleet_tools.serve", str(policy), *options)
+    command = [python_of("lerobot"), "-m", "fleet_tools.serve", str(policy), *options]
+    variables = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HF_HOME": str(policy)}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=variables(policy)
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | variables
     ) as process:
         assert process.stdout is not None
         try:
@@ -55,16 +42,14 @@ def served(policy: Path, export: Path) -> Iterator[str]:
             process.kill()
 
 
-@needs_lerobot
 @needs_gl
 @pytest.mark.parametrize("kind", ["act", "diffusion"])
 def test_a_served_policy_does_what_it_does_at_home(kind: str, tmp_path: Path) -> None:
+    python_of("lerobot")
     dataset = write_collected(tmp_path / "set", "rgbd")
     export, policy, actions = tmp_path / "export", tmp_path / "policy", tmp_path / "actions.npy"
     export_dataset(dataset, "lerobot", export)
-    script = str(ROOT / "tests/support/small_lerobot.py")
-    command = lerobot(script, kind, str(export), str(policy), str(actions))
-    subprocess.run(command, check=True, timeout=300, env=variables(tmp_path))
+    run_foreign("lerobot", "small_lerobot.py", kind, export, policy, actions, folder=tmp_path)
     expected = np.load(actions)
     episode = successes(Dataset(tmp_path / "set"))[0]
     with served(policy, export) as url:

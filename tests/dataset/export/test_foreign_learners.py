@@ -1,6 +1,5 @@
 """Training programs of other libraries imitate what `train` imitates, from the same episodes."""
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from support.exported import MODES, record_of
-from support.processes import ROOT, run_command
+from support.processes import python_of, run_foreign
 from support.rendering import needs_gl
 
 from fleet_tools.baselines.policies.config import PolicyConfig
@@ -91,36 +90,20 @@ def pairs(
     )
 
 
-def python_of(library: str) -> str:
-    """Returns the Python of an environment with a library, or skips the test."""
-    name = f"FLEET_TOOLS_{library.upper()}_PYTHON"
-    python = os.environ.get(name)
-    if python is None:
-        pytest.skip(f"needs {name}, the Python of an environment with {library}")
-    return python
-
-
-def learned(
-    python: str, learner: str, export: Path, folder: Path
-) -> Counter[tuple[bytes, int, bytes]]:
+def learned(library: str, learner: str, export: Path) -> Counter[tuple[bytes, int, bytes]]:
     """Returns the pairs that a program of another library imitates."""
-    script, found = ROOT / "tests/support/foreign_learner.py", folder / "pairs.npz"
-    paths = {
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(folder),
-        "HOME": str(folder),
-    }
-    command = [python, str(script), learner, str(export), str(folder / "run"), str(found)]
-    done = run_command(*command, **paths)
-    assert done.returncode == 0, done.stderr[-3000:]
+    folder = export.parent / f"by_{learner}_of_{export.name}"
+    folder.mkdir()
+    found = folder / "pairs.npz"
+    script = "foreign_learner.py"
+    run_foreign(library, script, learner, export, folder / "run", found, folder=folder)
     with np.load(found) as content:
         return pairs(content["observations"], content["actions"], content["counts"])
 
 
 @pytest.mark.parametrize("kind", POLICIES)
 def test_behaviour_cloning_of_robomimic_imitates_what_train_does(kind, tmp_path):
-    python = python_of("robomimic")
+    python_of("robomimic")
     dataset = write_episodes(tmp_path / "set", "state", kind)
     export = export_dataset(dataset, "robomimic", tmp_path / "out.hdf5", failures=True)
     assert export.imitation
@@ -129,11 +112,10 @@ def test_behaviour_cloning_of_robomimic_imitates_what_train_does(kind, tmp_path)
     expected = imitated_by_train(
         samples, 1, lambda rows: np.hstack([rows[n].reshape(len(rows[n]), -1) for n in names])
     )
-    assert learned(python, "robomimic", tmp_path / "out.hdf5", tmp_path) == expected
+    assert learned("robomimic", "robomimic", tmp_path / "out.hdf5") == expected
     if kind == "noisy":  # left whole, it is what nobody should imitate
         export_dataset(dataset, "robomimic", tmp_path / "whole.hdf5", failures=True, whole=True)
-        (tmp_path / "more").mkdir()
-        more = learned(python, "robomimic", tmp_path / "whole.hdf5", tmp_path / "more")
+        more = learned("robomimic", "robomimic", tmp_path / "whole.hdf5")
         assert expected < more and sum(more.values()) == len(samples)
 
 
@@ -141,7 +123,7 @@ def test_behaviour_cloning_of_robomimic_imitates_what_train_does(kind, tmp_path)
 @pytest.mark.parametrize("kind", POLICIES)
 @pytest.mark.parametrize(("learner", "chunk"), [("act", 5), ("diffusion", 8)])
 def test_lerobot_imitates_nothing_that_train_does_not(learner, chunk, kind, tmp_path):
-    python = python_of("lerobot")
+    python_of("lerobot")
     dataset = write_episodes(tmp_path / "set", "rgbd", kind)
     export_dataset(dataset, "lerobot", tmp_path / "out", failures=True)
     features = FeatureNames.of(dataset.header.observation)
@@ -151,7 +133,7 @@ def test_lerobot_imitates_nothing_that_train_does_not(learner, chunk, kind, tmp_
         return FeatureNames.of(samples.observation).features(rows)["observation.state"]
 
     allowed = imitated_by_train(samples, chunk, state)
-    found = learned(python, learner, tmp_path / "out", tmp_path)
+    found = learned("lerobot", learner, tmp_path / "out")
     assert found <= allowed
     # Of the next action, it is the same; further ahead, LeRobot's episodes end at cuts.
     at_once = [
@@ -159,3 +141,6 @@ def test_lerobot_imitates_nothing_that_train_does_not(learner, chunk, kind, tmp_
     ]
     assert at_once[0] == at_once[1]
     assert sum(found.values()) > sum(at_once[0].values())
+    if learner == "act":  # left whole, and with the mask, it imitates all that `train` does
+        export_dataset(dataset, "lerobot", tmp_path / "whole", failures=True, whole=True)
+        assert learned("lerobot", "masked_act", tmp_path / "whole") == allowed

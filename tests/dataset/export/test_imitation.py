@@ -148,6 +148,8 @@ def test_nothing_to_imitate_is_an_error_unless_left_whole(tmp_path, capsys):
     arguments = ["export", str(dataset.folder), "--to", "robomimic", "--output"]
     assert main([*arguments, str(tmp_path / "out")]) == 2
     assert "no step to imitate. --whole exports" in capsys.readouterr().err
+    assert main([arguments[0], str(tmp_path / "plain"), *arguments[1:], str(tmp_path / "out")]) == 2
+    assert "set holds no step to imitate" in capsys.readouterr().err
     assert main([*arguments, str(tmp_path / "out"), "--whole"]) == 0
     assert "3 of 3 steps are not to be imitated" in capsys.readouterr().out
 
@@ -156,9 +158,11 @@ def test_the_command_says_what_is_imitated(tmp_path):
     info = {NOISE_STEPS: [0], LEARNER_STEPS: [1], EXPERT_ACTIONS: [[0.5] * 6]}
     dataset = relabelled(tmp_path, info)
     text = as_text(export_dataset(dataset, "robomimic", tmp_path / "one"))
+    first = text.partition("\n")[0]
+    assert first.startswith("robomimic: 1 pieces of 1 episodes, median 2 steps, cut at")
+    assert "`collect --policy expert`" in first and "--whole" in first
     assert "1 of 3 steps are not to be imitated: they are in the group `whole`" in text
     assert "1 of 3 actions are the expert's" in text and "`executed_actions`" in text
-    assert "into 1 (--whole leaves them)" in text
 
 
 @each_format

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support.exported import each_mode, same, successes
+from support.processes import python_of, run_foreign
+from support.small_datasets import OBSERVATION, Drawn, a_header, write
 
-from fleet_tools.dataset import Dataset
+from fleet_tools.dataset import Dataset, DatasetWriter
 from fleet_tools.dataset.export.exporting import export_dataset
-from fleet_tools.dataset.export.lerobot_columns import combined, image_stats, vector_stats
+from fleet_tools.dataset.export.lerobot_columns import color_counts, image_stats, vector_stats
 
 
 def read_lerobot(root: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int, Any]]:
@@ -102,49 +104,137 @@ def test_lerobot_holds_every_step(mode, collected, tmp_path):
 
 
 @each_mode
-def test_lerobot_reads_it(mode, collected, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    reader = pytest.importorskip("lerobot.datasets.lerobot_dataset")
-    dataset = collected(mode)
+@pytest.mark.parametrize("rate_hz", [6.0, 7.5])
+def test_lerobot_reads_it(mode, rate_hz, collected, tmp_path):
+    python_of("lerobot")
+    dataset = at_rate(collected(mode), rate_hz, tmp_path / "set")
     export_dataset(dataset, "lerobot", tmp_path / "out")
-    loaded = reader.LeRobotDataset("fleet_tools/hammer", root=tmp_path / "out")
-    k = 0
-    for episode in successes(dataset):
-        for t in range(len(episode)):
-            # The reader converts every float to float32, every integer to int64, and images to
-            # colors in [0, 1], (3, height, width).
-            item = {name: np.asarray(value)[None] for name, value in loaded[k].items()}
-            for name in loaded.meta.image_keys:
-                item[name] = (item[name] * 255).round().transpose(0, 2, 3, 1)
-            assert same(item["action"][0], episode.actions[t])
-            assert item["next.reward"][0] == episode.rewards[t]
-            observations = observations_of(item, dataset)
-            for name, rows in episode.observations.items():
-                np.testing.assert_array_equal(observations[name][0], rows[t])
-            k += 1
-    assert k == len(loaded)
+    run_foreign(
+        "lerobot", "lerobot_reader.py", tmp_path / "out", tmp_path / "read.npz", folder=tmp_path
+    )
+    with np.load(tmp_path / "read.npz") as content:
+        read = dict(content)
+    # The reader makes images of colors in [0, 1], (3, height, width).
+    for name in (name for name in read if name.startswith("observation.images.")):
+        read[name] = (read[name] * 255).round().transpose(0, 2, 3, 1)
+    episodes = successes(dataset)
+    observations = observations_of(read, dataset)
+    for name in episodes[0].observations:
+        expected = np.concatenate([episode.observations[name][:-1] for episode in episodes])
+        np.testing.assert_array_equal(observations[name], expected)
+    actions = np.concatenate([episode.actions for episode in episodes])
+    assert same(read["action"], actions)
+    assert set(read["task"]) == {dataset.header.task_description()}
+    times = np.concatenate([np.arange(len(episode)) for episode in episodes]) / rate_hz
+    np.testing.assert_allclose(read["timestamp"], times, atol=1e-5)
+    for ahead in range(3):  # chunks end with their episode
+        within = ~read["chunk_is_pad"][:, ahead]
+        assert within.sum() == sum(len(episode) - ahead for episode in episodes)
+        rows = np.flatnonzero(within)
+        assert same(read["chunk"][rows, ahead], actions[rows + ahead])
+    for name, stats in json.loads((tmp_path / "out/meta/stats.json").read_text()).items():
+        largest = np.maximum(np.abs(stats["max"]), np.abs(stats["min"]))
+        for kind in ("min", "max", "mean", "std"):  # which LeRobot computes in float32
+            theirs = read[f"stats/{name}/{kind}"].reshape(np.shape(stats[kind]))
+            assert (np.abs(theirs - stats[kind]) <= 1e-3 * largest).all(), (name, kind)
 
 
-@given(
-    hnp.arrays(
-        np.float64, st.tuples(st.integers(2, 12), st.just(3)), elements=st.floats(-100, 100)
-    ),
-    st.data(),
-)
-def test_combined_statistics_of_parts_are_those_of_all_rows(rows, data):
-    cut = data.draw(st.integers(1, len(rows) - 1))
-    parts = combined([vector_stats(rows[:cut]), vector_stats(rows[cut:])])
-    expected = vector_stats(rows)
-    for name in ("min", "max", "mean", "std", "count"):
-        np.testing.assert_allclose(parts[name], expected[name], atol=1e-9)
+def at_rate(dataset: Dataset, rate_hz: float, folder: Path) -> Dataset:
+    """Returns a copy of a dataset that says to have been controlled at another rate."""
+    header = dataset.header
+    action = header.action.model_copy(update={"rate_hz": rate_hz})
+    with DatasetWriter(folder, header.model_copy(update={"action": action})) as writer:
+        for record in dataset.stored():
+            writer.add(record, dataset.path(record).read_bytes())
+    return Dataset(folder)
 
 
-def test_image_statistics_are_of_channels_up_to_one():
-    images = np.zeros((2, 8, 8, 3), np.uint8)
-    images[..., 1] = 255
-    stats = image_stats(images)
-    assert stats["mean"].tolist() == [[[0.0]], [[1.0]], [[0.0]]]
-    assert stats["count"].tolist() == [2]
+QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
+
+
+def numpy_stats(numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns NumPy's statistics of the columns of (N, n)."""
+    numbers = numbers.astype(np.float64)
+    moments = {name: getattr(numbers, name)(axis=0) for name in ("min", "max", "mean", "std")}
+    return moments | {name: np.quantile(numbers, q, axis=0) for name, q in QUANTILES.items()}
+
+
+def require_stats(
+    found: Mapping[str, Any], columns: Mapping[str, np.ndarray], left: Collection[str]
+) -> None:
+    """Checks the statistics of all columns but some against NumPy's of their rows."""
+    assert found.keys() == columns.keys() - left
+    for name, stats in found.items():
+        rows = columns[name] / 255 if "images" in name else columns[name]
+        assert stats["count"] == [len(rows)], name
+        for kind, expected in numpy_stats(rows.reshape(-1, np.shape(stats["mean"])[0])).items():
+            given = np.array(stats[kind])
+            assert given.shape == ((3, 1, 1) if "images" in name else expected.shape)
+            np.testing.assert_allclose(given.ravel(), expected, rtol=1e-12, atol=1e-12)
+
+
+def columns_of(root: Path) -> list[dict[str, np.ndarray]]:
+    """Returns the columns of each episode of an export."""
+    info, _, tables = read_lerobot(root)
+    features = info["features"]
+    return [{n: as_array(t[n], features[n]) for n in features} for t in tables.values()]
+
+
+def stats_of_row(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns the statistics in a row of the table of episodes."""
+    stats: dict[str, dict[str, Any]] = {}
+    for name, value in row.items():
+        if name.startswith("stats/"):
+            _, feature, kind = name.split("/")
+            stats.setdefault(feature, {})[kind] = value
+    return stats
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_statistics_are_numpys_of_all_frames_and_of_each_episode(seed, tmp_path):
+    """Means of the episodes' quantiles are no quantiles: LeRobot clips to them."""
+    pytest.importorskip("pyarrow")
+    shapes = {"flag": ((), "bool"), "ticks": ((1,), "int64"), "pose": ((3, 4), "float64")}
+    header = a_header({**OBSERVATION, **shapes})
+    dataset = write(tmp_path / "set", Drawn([9, 1, 4], [True] * 3, seed, True), header)
+    export_dataset(dataset, "lerobot", tmp_path / "out")
+    episodes, without = columns_of(tmp_path / "out"), {"observation.point_cloud"}
+    whole = {name: np.concatenate([each[name] for each in episodes]) for name in episodes[0]}
+    require_stats(json.loads((tmp_path / "out/meta/stats.json").read_text()), whole, without)
+    _, rows, _ = read_lerobot(tmp_path / "out")
+    for row, columns in zip(rows, episodes, strict=True):
+        require_stats(stats_of_row(row), columns, without)
+
+
+@given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 3), *[st.integers(1, 5)] * 2, st.just(3))))
+def test_image_statistics_are_numpys_of_all_pixels(images):
+    counts = sum(color_counts(image[None]) for image in images)
+    stats = image_stats(np.asarray(counts), len(images))
+    assert stats["count"].tolist() == [len(images)]
+    for name, expected in numpy_stats(images.reshape(-1, 3) / 255).items():
+        np.testing.assert_allclose(stats[name], expected.reshape(3, 1, 1), atol=1e-12)
+
+
+@given(st.floats(-1e6, 1e6, width=32), st.integers(1, 99))
+def test_a_constant_has_no_deviation(value, steps):
+    stats = vector_stats(np.full((steps, 1), value, np.float32))
+    assert all(stats[name] == value for name in ("min", "max", "mean", *QUANTILES))
+    assert stats["std"] == 0
+
+
+@pytest.mark.parametrize("rate_hz", [6.0, 6.25, 7.5, 1 / 3, 30 / 1.001, 1000.0])
+def test_times_are_those_of_the_control_rate(rate_hz, tmp_path):
+    pytest.importorskip("pyarrow")
+    header = a_header()
+    action = header.action.model_copy(update={"rate_hz": rate_hz})
+    header = header.model_copy(update={"action": action})
+    dataset = write(tmp_path / "set", Drawn([60], [True], 0), header)
+    export_dataset(dataset, "lerobot", tmp_path / "out")
+    info, _, _ = read_lerobot(tmp_path / "out")
+    (columns,) = columns_of(tmp_path / "out")
+    assert info["fps"] == rate_hz and isinstance(info["fps"], int) == rate_hz.is_integer()
+    off = np.abs(columns["timestamp"] - columns["frame_index"] / rate_hz)
+    assert off.max() < 1e-4  # LeRobot's tolerance, s
 
 
 @given(
@@ -153,12 +243,12 @@ def test_image_statistics_are_of_channels_up_to_one():
     )
 )
 def test_columns_are_lossless(rows):
-    pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow")
     from fleet_tools.dataset.export.lerobot_columns import column
 
     values = column(rows)
     assert len(values) == len(rows)
-    for _ in range(rows.ndim - 1):
+    while pa.types.is_nested(values.type):
         values = values.flatten()
     np.testing.assert_array_equal(values.to_numpy(zero_copy_only=False), rows.reshape(-1))
 
