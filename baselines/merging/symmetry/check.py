@@ -255,11 +255,15 @@ def _require_usable(outputs: Outputs, repeated: Outputs) -> None:
 def _change(expected: Outputs, actual: Outputs) -> float:
     """Returns the largest difference, relative to the largest output or 1; NaN if there is one."""
     changes = [
-        (one.double() - other.double()).abs().max() / one.double().abs().max().clamp(min=1)
+        (_exact(one) - _exact(other)).abs().max() / _exact(one).abs().max().clamp(min=1)
         for one, other in zip(expected, actual, strict=True)
         if one.numel()
     ]
     return float(torch.stack(changes).max()) if changes else 0.0
+
+
+def _exact(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float64))
 
 
 def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) -> str:

@@ -15,16 +15,11 @@ from typing import Any
 import torch
 
 from fleet_tools.baselines.merging.errors import DerivationError, SymmetryWarning
-from fleet_tools.baselines.merging.modules import (
-    as_arguments,
-    copied,
-    tensors_of,
-    tied_to,
-    uncompiled,
-)
+from fleet_tools.baselines.merging.modules import first_line, tensors_of, tied_to
 from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.merging.symmetry.derivation import layer_rules  # noqa: F401 (registers)
 from fleet_tools.baselines.merging.symmetry.derivation.naming import written
+from fleet_tools.baselines.merging.symmetry.derivation.recording import PREFIX, REMEDY, record
 from fleet_tools.baselines.merging.symmetry.derivation.rules import (
     RULES,
     WITHOUT_RULE,
@@ -41,7 +36,6 @@ from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 _UNIFORM = ("full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full", "new_empty",
             "zeros_like", "ones_like", "full_like", "empty_like", "scalar_tensor")  # fmt: skip
-_PREFIX = "model."
 
 AN_INPUT, AN_OUTPUT = "an input", "an output"
 """Why units are fixed that are no hidden ones."""
@@ -99,7 +93,7 @@ def explain(
         SymmetryWarning: No axis of hidden units is free, or some are fixed since no rule is known
             of an operation, so that methods that align models would average them as they are.
     """
-    program = _export(model, example, output)
+    program = record(model, example, output)
     parameters, aliases = _parameters(model)
     read = _run(program, parameters)
     for name, axes in parameters.items():
@@ -121,51 +115,11 @@ def explain(
     return Derivation(symmetry, notes)
 
 
-class _Selected(torch.nn.Module):
-    """A model whose output is a part of what it returns."""
-
-    def __init__(self, model: torch.nn.Module, output: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.model, self.output = model, output
-
-    def forward(self, *arguments: Any) -> Any:
-        return self.output(self.model(*arguments))
-
-
-def _export(
-    model: torch.nn.Module, example: Any, output: Callable[[Any], Any]
-) -> torch.export.ExportedProgram:
-    """Records the operations of a copy of a model in evaluation mode.
-
-    Raises:
-        DerivationError: They depend on numbers, or cannot be recorded for another reason.
-    """
-    arguments = as_arguments(example)
-    selected = _Selected(copied(model), output).eval()
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # one operation for a whole layer
-    try:
-        with torch.no_grad(), uncompiled(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.export.export(selected, arguments)
-            return program.run_decompositions({})  # without operations in place
-    except Exception as error:  # torch.export promises no types
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DerivationError(
-            f"torch.export cannot record {type(model).__name__} on this example "
-            f"({type(error).__name__}: {reason}). If the model itself runs on it, its operations "
-            "depend on numbers or are not PyTorch's: write the table by hand, and verify it with "
-            "`symmetry.check.check`."
-        ) from error
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-
-
 def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) -> set[str]:
     """Runs a program on axes, which unifies its parameters'.
 
     Args:
-        program: The program, from `_export`.
+        program: The program, from `record`.
         parameters: Axes of the entries of the state dict.
 
     Returns:
@@ -180,7 +134,7 @@ def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) 
         if node not in needed:
             continue
         if node.op == "placeholder":
-            name = names.get(node.name, "").removeprefix(_PREFIX)
+            name = names.get(node.name, "").removeprefix(PREFIX)
             if name in parameters:
                 values[node] = parameters[name]
                 read.add(name)
@@ -191,10 +145,28 @@ def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) 
                 for unit in axes:
                     fix(unit, AN_OUTPUT)
         elif node.op == "call_function":
-            values[node] = _call(node, values)
+            values[node] = _of_node(node, values)
         else:
             values[node] = _fixed(node, "a constant")
     return read
+
+
+def _of_node(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+    """Returns the axes of a node's results.
+
+    Raises:
+        DerivationError: Their number or sizes depend on numbers, or the node is no operation.
+    """
+    try:
+        return _call(node, values)
+    except Exception as error:  # a rule, or PyTorch, meets what it does not know
+        modules = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+        module = (modules or [""])[-1].removeprefix(PREFIX.rstrip(".")).removeprefix(".")
+        raise DerivationError(
+            f"No table can be derived: nothing is known of {node.target} in "
+            f"{module or 'the model'}, such as of the size of its result "
+            f"({type(error).__name__}: {first_line(error)}). {REMEDY}"
+        ) from error
 
 
 def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
