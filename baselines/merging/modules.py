@@ -38,11 +38,11 @@ def copied(model: Module) -> Module:
             culprit, owner = _uncopied(error)
             known = culprit is None or id(culprit) in shared or isinstance(error, RecursionError)
             if known or _holds_weights(culprit):
-                of = next((n for n, each in model.named_modules() if each is owner), None)
+                of = next((n for n, m in model.named_modules() if m is owner), "") or "the model"
                 raise MergeError(
                     f"{type(model).__name__} cannot be copied ({type(error).__name__}: "
-                    f"{first_line(error)}; a {type(culprit).__name__} of {of or 'the model'}). Take "
-                    "it out of the module, or give it a __deepcopy__."
+                    f"{first_line(error)}; a {type(culprit).__name__} of {of}). Take it out of the "
+                    "module, or give it a __deepcopy__."
                 ) from error
             shared[id(culprit)] = culprit
 
@@ -50,9 +50,7 @@ def copied(model: Module) -> Module:
 class _Detached(TorchFunctionMode):
     """Copies results of computations as constants; `copy.deepcopy` by itself refuses them."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.__deepcopy__ and not args[0].is_leaf:
             return args[1].setdefault(id(args[0]), args[0].detach().clone())
         return func(*args, **(kwargs or {}))
@@ -231,4 +229,3 @@ def _tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
         seen.add(id(value))
         for item in list(items):
             yield from _tensors_in(item, seen)
-

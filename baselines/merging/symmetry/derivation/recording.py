@@ -67,7 +67,7 @@ def record(
     try:
         with torch.no_grad(), uncompiled(), _unvalidated(), _quiet():
             program = torch.export.export(selected, as_arguments(example), strict=False)
-            return program.run_decompositions({})  # without operations in place
+            program = program.run_decompositions({})  # without operations in place
     except Exception as error:  # torch.export promises no types
         module, line = _place(selected.model, error)
         operation = f", operation {known.failed}" if known.failed else ""
@@ -78,6 +78,13 @@ def record(
         ) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+    if known.foreign:
+        raise DerivationError(
+            f"{type(model).__name__} reads learned parameters that are not in its state dict, such "
+            f"as one of the shape {tuple(known.foreign[0].shape)}, so that a merge would miss "
+            "them. Register their modules (`nn.ModuleList`), and read them by `self`, no closure."
+        )
+    return program
 
 
 class _Selected(torch.nn.Module):
@@ -104,6 +111,7 @@ class _KnownValues(TorchFunctionMode):
     Attributes:
         values: Values, and whether they depend on the model's tensors.
         decided: Tensors that depend on the model's and whose values were read.
+        foreign: Learned parameters that are not the model's.
         failed: Name of the operation that could not be recorded.
     """
 
@@ -111,14 +119,16 @@ class _KnownValues(TorchFunctionMode):
         super().__init__()
         self.values = WeakTensorKeyDictionary()
         self.decided: list[torch.Tensor] = []
+        self.foreign: list[torch.nn.Parameter] = []
         self.failed: str | None = None
         self._random = torch.get_rng_state()
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         given = [each for each in pytree.tree_leaves((args, kwargs)) if _is_tensor(each)]
+        for each in given:
+            if isinstance(each, torch.nn.Parameter) and each.requires_grad:
+                self.foreign += [each] if each not in self.values else []
         known = name in _OF_SHAPES or all(each in self.values for each in given)
         if name in _READS and given and known:
             value, random = self._computed(func, args, kwargs)
