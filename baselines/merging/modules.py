@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.symmetry.table import State
@@ -94,7 +93,7 @@ def require_dense(state: Mapping[str, Any], what: str = "The model") -> None:
 def _kind(name: str, value: Any) -> tuple[str, str] | None:
     floats = "Merge the models in floating point, and quantize the merged one."
     if not isinstance(value, torch.Tensor):
-        extra = name.rpartition(".")[2] == "_extra_state" or isinstance(value, torch.dtype)
+        extra = name.endswith("_extra_state") or isinstance(value, torch.dtype)
         packed = "packed_params" in name
         kind = "packed quantized weights" if packed else f"a {type(value).__name__}, no tensor"
         return None if extra else (kind, floats if packed else "Give state dicts of tensors.")
@@ -104,7 +103,7 @@ def _kind(name: str, value: Any) -> tuple[str, str] | None:
         return "a tensor without values (meta)", "Load the weights before merging."
     if value.is_quantized:
         return "a quantized tensor", floats
-    if is_traceable_wrapper_subclass(value):
+    if type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         kind = f"a {type(value).__name__}, a tensor of another representation"
         return kind, f"Make plain tensors (`dequantize`, `full_tensor`). {floats}"
     if value.layout != torch.strided:

@@ -108,8 +108,9 @@ def explain(
     program = record(model, example, output)
     parameters, aliases = _parameters(model)
     read = _run(program, parameters)
+    read = {aliases.get(name, name) for name in read}
     for name, axes in parameters.items():
-        if not {name, *(alias for alias, of in aliases.items() if of == name)} & read:
+        if aliases.get(name, name) not in read:
             for unit in axes:
                 fix(unit, "not read for this example")
     rows = {name: parameters[aliases.get(name, name)] for name in tensors_of(model)}

@@ -11,6 +11,7 @@ from torch import distributions, nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
 
+from fleet_tools.baselines.merging.errors import DerivationError
 from fleet_tools.baselines.merging.modules import as_arguments, load_tensors, tensors_in
 from fleet_tools.merging import derive, merge
 
@@ -266,6 +267,12 @@ CASES = {
         STEPS,
         [(16,)],
     ),
+    "a module with three names": (
+        lambda: Written(lambda m, x: m.out(torch.tanh(m.into(x))), out=linear(16, 2),
+                        **dict.fromkeys(["into", "alias", "other"], linear(3, 16))),
+        ROWS,
+        [(16,)],
+    ),
     "heads in a known order": (
         lambda: Written(slopes, **{n: linear(3, 16) for n in "qkv"}, out=linear(16, 2)),
         STEPS,
@@ -348,6 +355,53 @@ def mixture(h):
     return distributions.MixtureSameFamily(
         chosen, distributions.Normal(parts.loc.mT, parts.scale.mT)
     )
+
+
+def guarded(m, x):
+    assert not torch.isinf(m.mean).any(), "no statistics yet"
+    for _ in range(int(m.times)):
+        x = (x - m.mean) / m.deviation
+    places = torch.zeros(2)
+    places[1:] += 1
+    return m.out(torch.tanh(m.into(x))) if places.sum() > 0 else x
+
+
+def random_branch(m, x):
+    return m.out(m.into(x)) if torch.rand(()) < 2 else x
+
+
+def written_branch(m, x):
+    places = torch.zeros(2)
+    seen = places[:1]
+    places.copy_(x[0, :2])
+    return m.out(m.into(x)) if seen.sum() < 9 else x
+
+
+def of_statistics(forward):
+    model = Written(forward, into=linear(3, 16), out=linear(16, 2))
+    for name, value in (("mean", torch.ones(3)), ("deviation", torch.full((3,), 2.0))):
+        model.register_buffer(name, value)
+    model.register_buffer("times", torch.tensor(1))
+    return model.eval()
+
+
+def test_branches_on_numbers_of_the_model_and_of_constants_are_followed():
+    model, example = of_statistics(guarded), torch.randn(ROWS)
+    symmetry = derive(model, example, draws=1)
+    assert list(symmetry.group(model.state_dict()).sizes.values()) == [(16,)]
+    assert_law(model, example, symmetry)
+
+
+@pytest.mark.parametrize("forward", [random_branch, written_branch])
+def test_branches_on_other_numbers_are_refused_in_three_lines_and_nothing_is_printed(
+    forward, capfd
+):
+    with pytest.raises(
+        DerivationError, match=r"cannot record Written, operation __bool__"
+    ) as raised:
+        derive(of_statistics(forward), torch.randn(ROWS))
+    assert str(raised.value).count("\n") == 2 and len(str(raised.value)) < 600
+    assert capfd.readouterr() == ("", "")
 
 
 HEADS = {
