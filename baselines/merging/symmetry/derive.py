@@ -97,7 +97,9 @@ def explain(
         draws: Number of random elements with which `check` tests the table.
 
     Raises:
-        DerivationError: `torch.export` cannot record the model.
+        DerivationError: `torch.export` cannot record the model, or it reads learned parameters that
+            are not in its state dict; the message names the module and the operation.
+        MergeError: The model is quantized or has no values, or cannot be copied.
         NotInvariantError: The table did not pass `check`, or the example does not show that it is
             right.
 

@@ -313,6 +313,14 @@ def test_units_are_found_and_permutations_leave_outputs_alone(kind):
     assert_law(model, example, symmetry)
 
 
+@pytest.mark.parametrize("method", ["naive_average", "git_rebasin", "task_arithmetic"])
+def test_merges_of_orthogonal_weights_are_orthogonal(method):
+    torch.manual_seed(0)
+    models, example = [orthogonal("matrix_exp").eval() for _ in range(3)], torch.randn(ROWS)
+    weight = merge(method, models[:2], example=example, base=models[2]).model[2].weight
+    torch.testing.assert_close(weight @ weight.mT, torch.eye(16))
+
+
 MASKS = {
     "by PyTorch": nn.Transformer.generate_square_subsequent_mask,
     "of truth values": lambda n: torch.ones(n, n, dtype=torch.bool).triu(1),
