@@ -8,6 +8,8 @@ A state dict has nothing but names, PyTorch's own, to tell them by, and for the 
     weight_orig, _u, _v, or         a spectral norm: W / (u . W v), with the first singular vectors
     parametrizations.weight         of W, which are unit vectors and belong to one W only
     .original, .0._u, .0._v
+    parametrizations.weight.0.base  an orthogonal matrix, by which PyTorch's orthogonal
+                                    parametrization multiplies a learned rotation
 """
 
 from collections.abc import Iterator
@@ -35,6 +37,7 @@ def learned_tensors(state: State) -> dict[str, torch.Tensor]:
         if tensor.is_floating_point()
         and name.rpartition(".")[2] not in _NOT_LEARNED
         and name not in vectors
+        and not _is_base(name, tensor)
     }
 
 
@@ -45,7 +48,8 @@ def with_singular_vectors(
     """Returns a model whose spectral norms have the first singular vectors of their weights.
 
     An average of unit vectors is one only if they are the same: of the same model, or of
-    models that were trained with the same ones. These are kept.
+    models that were trained with the same ones. These are kept. Alike, averages of orthogonal
+    matrices are replaced by the nearest ones.
 
     Args:
         state: A merged model.
@@ -56,6 +60,11 @@ def with_singular_vectors(
         MergeError: The weight that a spectral norm divides is itself computed from others.
     """
     renewed = dict(state)
+    for name in (name for name, tensor in form.items() if _is_base(name, tensor)):
+        if not _is_base(name, state[name]) and bool(torch.isfinite(state[name]).all()):
+            exact = torch.promote_types(state[name].dtype, torch.float64)
+            left, _, right = torch.linalg.svd(state[name].to(exact))
+            renewed[name] = (left @ right).to(state[name])
     for weight, *pair in _spectral_norms(form):
         moved = former is not None and bool(weight) and not _close(state[weight], former[weight])
         if not moved and all(_is_unit(state[name]) for name in pair):
@@ -78,6 +87,17 @@ def with_singular_vectors(
             for name, vector in zip(pair, (left[:, 0], right[0]), strict=True):
                 renewed[name] = (sign * vector).to(state[name])
     return renewed
+
+
+def _is_base(name: str, tensor: torch.Tensor) -> bool:
+    """Whether a tensor is the orthogonal matrix of an orthogonal parametrization."""
+    named = name.endswith(".base") and ".parametrizations." in f".{name}"
+    exact = tensor.is_floating_point() or tensor.is_complex()
+    if not (named and exact and tensor.dim() >= 2 and tensor.shape[-1] == tensor.shape[-2]):
+        return False
+    product = tensor.detach().mH @ tensor.detach()
+    tolerance = max(1e-4, 8 * torch.finfo(tensor.dtype).eps)
+    return torch.allclose(product, torch.eye(len(product[-1])).to(product), atol=tolerance)
 
 
 def _spectral_norms(model: State) -> Iterator[tuple[str, str, str]]:

@@ -1,5 +1,7 @@
 """Errors of merging; each message says what was given and how to mend it."""
 
+from collections.abc import Sequence
+
 from fleet_tools.errors import FleetToolsError
 
 
@@ -25,6 +27,18 @@ class PermutationError(SymmetryError):
 
 class NotInvariantError(SymmetryError):
     """The model's outputs change under a permutation of an axis that the table calls free."""
+
+
+class WithoutEffectError(NotInvariantError):
+    """Units that a table calls free, and on which no output depends.
+
+    Attributes:
+        names: Names of the units.
+    """
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = names
 
 
 class SymmetryWarning(UserWarning):

@@ -2,12 +2,17 @@
 
 import contextlib
 import copy
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.symmetry.table import State
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -16,12 +21,94 @@ Module = TypeVar("Module", bound=nn.Module)
 def copied(model: Module) -> Module:
     """Returns a copy of a module in evaluation mode.
 
-    Weights that hooks have computed, such as by `torch.nn.utils.weight_norm`, are copied as
-    constants until they are computed again; `copy.deepcopy` by itself refuses them.
+    Tensors that a model has computed and keeps, such as the last action or a weight of
+    `torch.nn.utils.weight_norm`, are copied as constants. What cannot be copied, such as a lock or
+    an open file, is shared with the model.
+
+    Raises:
+        MergeError: A part that holds tensors or modules cannot be copied.
     """
-    held = (tensor for module in model.modules() for tensor in tensors_in(vars(module)))
-    constants = {id(each): each.detach().clone() for each in held if not each.is_leaf}
-    return copy.deepcopy(model, constants).eval()
+    shared: dict[int, Any] = {}
+    while True:
+        try:
+            with _Detached():
+                return copy.deepcopy(model, dict(shared)).eval()
+        except Exception as error:  # objects raise what they like
+            culprit, owner = _uncopied(error)
+            known = culprit is None or id(culprit) in shared or isinstance(error, RecursionError)
+            if known or _holds_weights(culprit):
+                of = next((n for n, m in model.named_modules() if m is owner), "") or "the model"
+                raise MergeError(
+                    f"{type(model).__name__} cannot be copied ({type(error).__name__}: "
+                    f"{first_line(error)}; a {type(culprit).__name__} of {of}). Take it out of the "
+                    "module, or give it a __deepcopy__."
+                ) from error
+            shared[id(culprit)] = culprit
+
+
+class _Detached(TorchFunctionMode):
+    """Copies results of computations as constants; `copy.deepcopy` by itself refuses them."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__deepcopy__ and not args[0].is_leaf:
+            return args[1].setdefault(id(args[0]), args[0].detach().clone())
+        return func(*args, **(kwargs or {}))
+
+
+def _uncopied(error: BaseException) -> tuple[Any, nn.Module | None]:
+    """Returns the object at which `copy.deepcopy` failed, and the module around it."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    copying = [f.f_locals.get("x") for f in frames if f.f_code is copy.deepcopy.__code__]
+    modules = [each for each in copying if isinstance(each, nn.Module)]
+    return (copying or [None])[-1], (modules or [None])[-1]
+
+
+def _holds_weights(value: Any) -> bool:
+    parts = [value, *getattr(value, "__dict__", {}).values()]
+    return any(isinstance(p, nn.Module) for p in parts) or any(True for _ in tensors_in(value))
+
+
+def first_line(error: BaseException, length: int = 160) -> str:
+    """Returns the beginning of an error's message, or else its type."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return line if len(line) <= length else f"{line[:length]}..."
+
+
+def require_dense(state: Mapping[str, Any], what: str = "The model") -> None:
+    """Raises an error unless all entries of a state dict are numbers that can be averaged.
+
+    Args:
+        state: What `state_dict` returns; extra state of other types than tensors is no weight.
+        what: Name of the model, for messages.
+
+    Raises:
+        MergeError: Entries are quantized, sparse, sharded, without values, or no tensors.
+    """
+    kinds = {name: kind for name, value in state.items() if (kind := _kind(name, value))}
+    for name, (kind, remedy) in kinds.items():
+        more = f" (and {len(kinds) - 1} more)" if len(kinds) > 1 else ""
+        raise MergeError(f"{what} holds {name}{more} as {kind}. {remedy}")
+
+
+def _kind(name: str, value: Any) -> tuple[str, str] | None:
+    floats = "Merge the models in floating point, and quantize the merged one."
+    if not isinstance(value, torch.Tensor):
+        extra = name.endswith("_extra_state") or isinstance(value, torch.dtype)
+        packed = "packed_params" in name
+        kind = "packed quantized weights" if packed else f"a {type(value).__name__}, no tensor"
+        return None if extra else (kind, floats if packed else "Give state dicts of tensors.")
+    if is_lazy(value):
+        return "a parameter without a shape", "Run the model once on an example."
+    if value.is_meta:
+        return "a tensor without values (meta)", "Load the weights before merging."
+    if value.is_quantized:
+        return "a quantized tensor", floats
+    if type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        kind = f"a {type(value).__name__}, a tensor of another representation"
+        return kind, f"Make plain tensors (`dequantize`, `full_tensor`). {floats}"
+    if value.layout != torch.strided:
+        return f"a tensor of the layout {value.layout}", "Make it dense by `to_dense`."
+    return None
 
 
 @contextlib.contextmanager
@@ -121,12 +208,23 @@ def with_tied(model: nn.Module, state: State) -> dict[str, torch.Tensor]:
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yields the tensors in nested mappings, tuples and lists."""
+    """Yields the tensors in nested mappings, tuples, lists and objects, such as distributions."""
+    yield from _tensors_in(value, set())
+
+
+def _tensors_in(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
+        return
+    if isinstance(value, Mapping):
+        items: Iterable[Any] = value.values()
     elif isinstance(value, tuple | list):
-        for item in value:
-            yield from tensors_in(item)
+        items = value
+    elif isinstance(value, type | nn.Module | ModuleType) or not hasattr(value, "__dict__"):
+        return
+    else:
+        items = vars(value).values()
+    if id(value) not in seen:
+        seen.add(id(value))
+        for item in list(items):
+            yield from _tensors_in(item, seen)

@@ -32,6 +32,7 @@ from fleet_tools.baselines.merging.modules import (
     keeps_statistics,
     misfits,
     recompute,
+    require_dense,
     tensors_of,
     with_tied,
 )
@@ -127,7 +128,8 @@ def problem_of(
 
     Raises:
         MergeError: There are no models or too little is known for the method, the numbers of data
-            and models differ, or a batch or the loss is not usable.
+            and models differ, a batch or the loss is not usable, or models are quantized, sparse,
+            without values (meta), or cannot be copied.
         ModelMismatchError: Models, architecture or base are not of one form.
         DerivationError, SymmetryError: No table can be derived, or it is false.
     """
@@ -218,6 +220,7 @@ def _unwrapped(model: Any, name: str) -> nn.Module | State:
     model = getattr(model, "_orig_mod", model)  # of torch.compile
     if not isinstance(model, nn.Module | Mapping):
         raise MergeError(f"{name} is a {type(model).__name__}. Give a module or a state dict.")
+    require_dense(model.state_dict() if isinstance(model, nn.Module) else model, name)
     return model
 
 

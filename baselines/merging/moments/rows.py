@@ -113,8 +113,9 @@ def _patches(module: Any, given: torch.Tensor) -> dict[str, torch.Tensor]:
         padding = module._reversed_padding_repeated_twice
     else:
         padding = [side for size in reversed(module.padding) for side in (size, size)]
-    patches = nn.functional.pad(given, padding)
     sizes = list(zip(module.kernel_size, module.stride, module.dilation, strict=True))
+    given = given.unsqueeze(0) if given.dim() == len(sizes) + 1 else given  # no batch
+    patches = nn.functional.pad(given, padding)
     for dim, (size, stride, dilation) in enumerate(sizes, start=2):
         reach = dilation * (size - 1) + 1
         patches = patches.unfold(dim, reach, stride)[..., ::dilation]

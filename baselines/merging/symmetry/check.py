@@ -12,6 +12,7 @@ from fleet_tools.baselines.merging.errors import (
     NotInvariantError,
     SymmetryWarning,
     UncoveredParameterError,
+    WithoutEffectError,
 )
 from fleet_tools.baselines.merging.modules import tensors_of
 from fleet_tools.baselines.merging.symmetry.group import PermutationGroup
@@ -162,11 +163,15 @@ def _test(
     failing = {name: change for name, change in changes.items() if not change <= tolerance}
     if failing:
         raise NotInvariantError(_report(symmetry, failing, tolerance))
-    for name, keys in moved.items():
-        # If the units had no effect, any table would pass. (Units of one parameter only, such as
-        # queries beside their keys, may be permuted in it without an effect.)
-        if len(keys) > 1 and effects[name] <= _SEEN * max(changes[name], _ROUNDING):
-            raise NotInvariantError(_without_effect(name, keys))
+    # If the units had no effect, any table would pass. (Units of one parameter only, such as
+    # queries beside their keys, may be permuted in it without an effect.)
+    idle = {
+        name: keys
+        for name, keys in moved.items()
+        if len(keys) > 1 and effects[name] <= _SEEN * max(changes[name], _ROUNDING)
+    }
+    for name, keys in idle.items():
+        raise WithoutEffectError(_without_effect(name, keys), list(idle))
 
 
 def _unused(trial: SymmetryTrial, expected: Outputs, seed: int) -> tuple[str, ...]:
@@ -255,11 +260,15 @@ def _require_usable(outputs: Outputs, repeated: Outputs) -> None:
 def _change(expected: Outputs, actual: Outputs) -> float:
     """Returns the largest difference, relative to the largest output or 1; NaN if there is one."""
     changes = [
-        (one.double() - other.double()).abs().max() / one.double().abs().max().clamp(min=1)
+        (_exact(one) - _exact(other)).abs().max() / _exact(one).abs().max().clamp(min=1)
         for one, other in zip(expected, actual, strict=True)
         if one.numel()
     ]
     return float(torch.stack(changes).max()) if changes else 0.0
+
+
+def _exact(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float64))
 
 
 def _report(symmetry: Symmetry, failing: Mapping[str, float], tolerance: float) -> str:

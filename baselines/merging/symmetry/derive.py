@@ -9,22 +9,22 @@ remains free is a permutation of the table. The result is verified by `check`.
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import torch
 
-from fleet_tools.baselines.merging.errors import DerivationError, SymmetryWarning
-from fleet_tools.baselines.merging.modules import (
-    as_arguments,
-    copied,
-    tensors_of,
-    tied_to,
-    uncompiled,
+from fleet_tools.baselines.merging.errors import (
+    DerivationError,
+    SymmetryWarning,
+    WithoutEffectError,
 )
-from fleet_tools.baselines.merging.symmetry.check import check
+from fleet_tools.baselines.merging.modules import first_line, tensors_of, tied_to
+from fleet_tools.baselines.merging.symmetry.check import CheckReport, check
 from fleet_tools.baselines.merging.symmetry.derivation import layer_rules  # noqa: F401 (registers)
 from fleet_tools.baselines.merging.symmetry.derivation.naming import written
+from fleet_tools.baselines.merging.symmetry.derivation.recording import PREFIX, REMEDY, record
 from fleet_tools.baselines.merging.symmetry.derivation.rules import (
     RULES,
     WITHOUT_RULE,
@@ -36,14 +36,20 @@ from fleet_tools.baselines.merging.symmetry.derivation.rules import (
     unknown,
 )
 from fleet_tools.baselines.merging.symmetry.derivation.shape_rules import elementwise
-from fleet_tools.baselines.merging.symmetry.derivation.units import Units, fix, is_fixed, parts_of
+from fleet_tools.baselines.merging.symmetry.derivation.units import (
+    Units,
+    fix,
+    is_fixed,
+    parts_of,
+    unify,
+)
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 _UNIFORM = ("full", "zeros", "ones", "empty", "new_zeros", "new_ones", "new_full", "new_empty",
             "zeros_like", "ones_like", "full_like", "empty_like", "scalar_tensor")  # fmt: skip
-_PREFIX = "model."
 
 AN_INPUT, AN_OUTPUT = "an input", "an output"
+WITHOUT_EFFECT = "without effect on the outputs"
 """Why units are fixed that are no hidden ones."""
 
 
@@ -91,7 +97,9 @@ def explain(
         draws: Number of random elements with which `check` tests the table.
 
     Raises:
-        DerivationError: `torch.export` cannot record the model.
+        DerivationError: `torch.export` cannot record the model, or it reads learned parameters that
+            are not in its state dict; the message names the module and the operation.
+        MergeError: The model is quantized or has no values, or cannot be copied.
         NotInvariantError: The table did not pass `check`, or the example does not show that it is
             right.
 
@@ -99,21 +107,22 @@ def explain(
         SymmetryWarning: No axis of hidden units is free, or some are fixed since no rule is known
             of an operation, so that methods that align models would average them as they are.
     """
-    program = _export(model, example, output)
+    program = record(model, example, output)
     parameters, aliases = _parameters(model)
     read = _run(program, parameters)
+    read = {aliases.get(name, name) for name in read}
     for name, axes in parameters.items():
-        if not {name, *(alias for alias, of in aliases.items() if of == name)} & read:
+        if aliases.get(name, name) not in read:
             for unit in axes:
                 fix(unit, "not read for this example")
     rows = {name: parameters[aliases.get(name, name)] for name in tensors_of(model)}
-    symmetry = Symmetry(written(rows))
-    symmetry.owners()
     with warnings.catch_warnings():  # of what the notes say
         warnings.simplefilter("ignore", SymmetryWarning)
-        report = check(symmetry, model, example, output=output, draws=draws)
+        symmetry, report = _checked(
+            rows, partial(check, output=output, draws=draws), model, example
+        )
     notes = _notes(rows)
-    cautions = list(_without_rule(notes))
+    cautions = [*_without_rule(notes), *_without_effect(notes)]
     if not report.sizes and {*chain(*notes.values())} - {AN_INPUT, AN_OUTPUT}:
         cautions += report.cautions[:1]  # not of a linear model, which has no hidden units
     for caution in cautions:
@@ -121,51 +130,29 @@ def explain(
     return Derivation(symmetry, notes)
 
 
-class _Selected(torch.nn.Module):
-    """A model whose output is a part of what it returns."""
-
-    def __init__(self, model: torch.nn.Module, output: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.model, self.output = model, output
-
-    def forward(self, *arguments: Any) -> Any:
-        return self.output(self.model(*arguments))
-
-
-def _export(
-    model: torch.nn.Module, example: Any, output: Callable[[Any], Any]
-) -> torch.export.ExportedProgram:
-    """Records the operations of a copy of a model in evaluation mode.
-
-    Raises:
-        DerivationError: They depend on numbers, or cannot be recorded for another reason.
-    """
-    arguments = as_arguments(example)
-    selected = _Selected(copied(model), output).eval()
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # one operation for a whole layer
-    try:
-        with torch.no_grad(), uncompiled(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.export.export(selected, arguments)
-            return program.run_decompositions({})  # without operations in place
-    except Exception as error:  # torch.export promises no types
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DerivationError(
-            f"torch.export cannot record {type(model).__name__} on this example "
-            f"({type(error).__name__}: {reason}). If the model itself runs on it, its operations "
-            "depend on numbers or are not PyTorch's: write the table by hand, and verify it with "
-            "`symmetry.check.check`."
-        ) from error
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
+def _checked(
+    rows: Mapping[str, Axes],
+    check: Callable[..., CheckReport],
+    model: torch.nn.Module,
+    example: Any,
+) -> tuple[Symmetry, CheckReport]:
+    """Returns the table of axes that passes a check, without units on which nothing depends."""
+    while True:
+        table, units = written(rows)
+        symmetry = Symmetry(table)
+        symmetry.owners()
+        try:
+            return symmetry, check(symmetry, model, example)
+        except WithoutEffectError as error:  # such as deviations beside the mean that is returned
+            for name in error.names:
+                fix(units[name], WITHOUT_EFFECT)
 
 
 def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) -> set[str]:
     """Runs a program on axes, which unifies its parameters'.
 
     Args:
-        program: The program, from `_export`.
+        program: The program, from `record`.
         parameters: Axes of the entries of the state dict.
 
     Returns:
@@ -173,6 +160,8 @@ def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) 
     """
     signature = program.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    mutated = {**signature.buffers_to_mutate, **getattr(signature, "parameters_to_mutate", {})}
+    renewed = {node: name.removeprefix(PREFIX) for node, name in mutated.items()}
     values: dict[torch.fx.Node, Any] = {}
     read: set[str] = set()
     needed = _needed(program.graph)
@@ -180,25 +169,48 @@ def _run(program: torch.export.ExportedProgram, parameters: Mapping[str, Axes]) 
         if node not in needed:
             continue
         if node.op == "placeholder":
-            name = names.get(node.name, "").removeprefix(_PREFIX)
+            name = names.get(node.name, "").removeprefix(PREFIX)
             if name in parameters:
                 values[node] = parameters[name]
                 read.add(name)
             else:
                 values[node] = _fixed(node, AN_INPUT)
         elif node.op == "output":
-            for axes in _axes_in(_evaluated(node.args, values)):
-                for unit in axes:
-                    fix(unit, AN_OUTPUT)
+            for result in node.args[0]:  # type: ignore[union-attr]
+                own = parameters.get(renewed.get(getattr(result, "name", ""), ""))
+                for axes in _axes_in(_evaluated(result, values)):
+                    for unit, former in zip(axes, own or axes, strict=True):
+                        if own is None:
+                            fix(unit, AN_OUTPUT)
+                        else:  # such as a statistic, measured anew
+                            unify(unit, former)
         elif node.op == "call_function":
-            values[node] = _call(node, values)
+            values[node] = _of_node(node, values)
         else:
             values[node] = _fixed(node, "a constant")
     return read
 
 
+def _of_node(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+    """Returns the axes of a node's results.
+
+    Raises:
+        DerivationError: Their number or sizes depend on numbers, or the node is no operation.
+    """
+    try:
+        return _call(node, values)
+    except Exception as error:  # a rule, or PyTorch, meets what it does not know
+        modules = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+        module = (modules or [""])[-1].removeprefix(PREFIX.rstrip(".")).removeprefix(".")
+        raise DerivationError(
+            f"No table can be derived: nothing is known of {node.target} in "
+            f"{module or 'the model'}, such as of the size of its result "
+            f"({type(error).__name__}: {first_line(error)}). {REMEDY}"
+        ) from error
+
+
 def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
-    if getattr(node.target, "__name__", "") == "getitem":
+    if _is_getitem(node):
         sequence, index = node.args
         return values[sequence][index]  # type: ignore[index]
     arguments = _evaluated(list(node.args), values), _evaluated(dict(node.kwargs), values)
@@ -207,6 +219,8 @@ def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
     name = schema.name.partition("::")[2] if schema is not None else str(node.target)
     if name in _UNIFORM:
         return _Uniform(_shapes(node)[0])
+    if name == "eye" and _shapes(node)[0][0] == _shapes(node)[0][1]:
+        return Axes([Units(_shapes(node)[0][0])] * 2)  # P I P^T is I
     repeats = name in ("expand", "expand_as", "broadcast_to", "repeat", "repeat_interleave")
     if not repeats and all(is_fixed(unit) for axes in tensors for unit in axes):
         # It computes constants, or numbers in a known order.
@@ -216,7 +230,8 @@ def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
         return _results(unknown(call), node)
     bound = {argument.name: argument.default_value for argument in schema.arguments}
     bound |= dict(zip(bound, arguments[0], strict=False)) | arguments[1]
-    call = Call(name, bound, _shapes(node))
+    used = {user.args[1] for user in node.users if user.users and _is_getitem(user)}
+    call = Call(name, bound, _shapes(node), used or {0})
     pointwise = torch.Tag.pointwise in getattr(node.target, "tags", ())
     default = elementwise if pointwise else unknown
     rule = RULES.get(name, default) if schema.name.startswith("aten::") else unknown
@@ -224,6 +239,10 @@ def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
         return _results(rule(call), node)
     except (KeyError, IndexError, TypeError, ValueError):  # a variant that a rule does not know
         return _results(unknown(call), node)
+
+
+def _is_getitem(node: torch.fx.Node) -> bool:
+    return getattr(node.target, "__name__", "") == "getitem"
 
 
 class _Uniform:
@@ -305,6 +324,18 @@ def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
             "No rule is known of these operations, so that axes of the modules in parentheses are "
             f"fixed and models are averaged there as they are: {'; '.join(listed)}. Where their "
             "units have no order, write the axes by hand, see `symmetry.table_text`."
+        )
+
+
+def _without_effect(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yields a caution of units on which no output depends, if there are any."""
+    idle = [name for name, reasons in notes.items() if WITHOUT_EFFECT in reasons]
+    if idle:
+        more = f" and {len(idle) - 6} more" if len(idle) > 6 else ""
+        yield (
+            "No output depends on some units for this example, so that they are fixed, of "
+            f"{', '.join(idle[:6])}{more}. If they are not to be averaged as they are, give an "
+            "example that reaches them, or select more with `output`."
         )
 
 

@@ -68,6 +68,8 @@ def redrawn(state: State, seed: int) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
 
     def changed(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_complex():
+            return torch.view_as_complex(changed(torch.view_as_real(tensor)))
         if not tensor.is_floating_point():
             return tensor.clone()
         scale, shift = torch.rand((2, *tensor.shape), generator=generator, dtype=torch.float64)
@@ -87,7 +89,7 @@ def _trial(
     dtype: torch.dtype | None,
 ) -> SymmetryTrial:
     trial = copied(model)
-    trial = trial if dtype is None else trial.to(dtype)
+    trial = trial if dtype is None else trial._apply(lambda each: _cast(each, dtype))
     arguments = as_arguments(example)
     inputs = [_cast(argument, dtype) for argument in arguments]
 
@@ -110,7 +112,7 @@ def _trial(
                 [_projection(tensor) for tensor in tensors_in(output(called))]
             ).sum()
             gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
-        except RuntimeError:  # such as "does not require grad"
+        except Exception:  # such as "does not require grad", or an operation without a gradient
             return set()
         return {
             name
@@ -168,7 +170,7 @@ def _scale_layers(model: nn.Module, inputs: list[Any]) -> None:
     scaled: set[nn.Module] = set()
 
     def scale(module: nn.Module, arguments: Any, outputs: torch.Tensor) -> torch.Tensor | None:
-        size = float(outputs.square().mean().sqrt()) if outputs.numel() else 0.0
+        size = float(outputs.abs().square().mean().sqrt()) if outputs.numel() else 0.0
         # Only the first call: another one's scale would undo it.
         if module in scaled or not 0 < size < float("inf"):
             return None
@@ -205,12 +207,15 @@ def _scale_layers(model: nn.Module, inputs: list[Any]) -> None:
 
 def _projection(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the sum of a tensor with different factors, since some sums are constant."""
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return (tensor.flatten() * torch.arange(1.0, tensor.numel() + 1).to(tensor)).sum()
 
 
 def _cast(value: Any, dtype: torch.dtype | None) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.to(dtype) if dtype is not None and value.is_floating_point() else value
+        if dtype is None or not (value.is_floating_point() or value.is_complex()):
+            return value
+        return value.to(dtype.to_complex() if value.is_complex() else dtype)
     if isinstance(value, Mapping):
         return {name: _cast(item, dtype) for name, item in value.items()}
     if type(value) in (tuple, list):  # not a named tuple, whose constructor differs

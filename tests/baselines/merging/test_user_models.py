@@ -2,6 +2,9 @@
 
 import copy
 import itertools
+import os
+import socket
+import threading
 from functools import cache, partial
 
 import numpy as np
@@ -16,6 +19,7 @@ from torch import nn
 
 import fleet_tools.merging
 from fleet_tools.baselines.merging.errors import (
+    DerivationError,
     MergeError,
 )
 from fleet_tools.errors import UnknownNameError
@@ -238,3 +242,116 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError):
         _ = fleet_tools.merging.nothing  # pyright: ignore[reportAttributeAccessIssue]
     assert set(dir(fleet_tools.merging)) >= {"merge", "methods", "derive", "check"}
+
+
+def with_attribute(value):
+    model = network(0)
+    model.kept = value
+    return model
+
+
+UNCOPYABLE = {
+    "lock": threading.Lock,
+    "locks in a list": lambda: [threading.RLock(), {"event": threading.Event()}],
+    "generator": lambda: (i for i in range(3)),
+    "file": lambda: open(os.devnull),  # noqa: SIM115
+    "socket": socket.socket,
+    "module of Python": lambda: os,
+    "tensor that was computed": lambda: {"last": network(0)(torch.ones(1, 5))},
+    "distribution that was computed": lambda: torch.distributions.Normal(
+        network(0)(torch.ones(1, 5)), 1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNCOPYABLE)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_parts_that_cannot_be_copied_do_not_matter(kind):
+    plain, x = [network(seed) for seed in range(2)], torch.randn(4, 5)
+    odd = [with_attribute(UNCOPYABLE[kind]()) for _ in range(2)]
+    for one, other in zip(odd, plain, strict=True):
+        one.load_state_dict(other.state_dict())
+    for method in ("naive_average", "git_rebasin"):
+        merged = merge(method, odd, example=x).model
+        assert torch.equal(merged(x), merge(method, plain, example=x).model(x))
+        assert merged[0].weight.data_ptr() != odd[0][0].weight.data_ptr()
+
+
+class Alone(nn.Linear):
+    """A layer that forbids copies."""
+
+    def __deepcopy__(self, memo):
+        raise RuntimeError("one of a kind")
+
+
+class Scaled(torch.Tensor):
+    """Integers with a scale, as libraries of quantization keep weights."""
+
+    @staticmethod
+    def __new__(cls, codes):
+        return torch.Tensor._make_wrapper_subclass(cls, codes.shape, dtype=torch.float32)
+
+    def __init__(self, codes):
+        super().__init__()
+        self.codes = codes
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return Scaled(next(each.codes for each in args if isinstance(each, Scaled)))
+
+
+def scaled():
+    model = network(0)
+    codes = torch.ones(model[0].weight.shape, dtype=torch.int8)
+    model[0].weight = nn.Parameter(Scaled(codes), requires_grad=False)
+    return model
+
+
+def sparse():
+    model = network(0)
+    model[0].weight = nn.Parameter(model[0].weight.detach().to_sparse())
+    return model
+
+
+UNMERGEABLE = {
+    "quantized": (
+        lambda: torch.ao.quantization.quantize_dynamic(network(0), {nn.Linear}),
+        "packed quantized weights.*quantize the merged one",
+    ),
+    "quantized tensors": (scaled, "0.weight as a Scaled, .*dequantize"),
+    "meta": (lambda: network(0).to("meta"), r"\(meta\)\. Load the weights"),
+    "lazy": (lambda: nn.Sequential(nn.LazyLinear(3)), "without a shape. Run the model once"),
+    "sparse": (sparse, "torch.sparse_coo. Make it dense"),
+    "alone": (lambda: nn.Sequential(Alone(5, 3)), "cannot be copied .*one of a kind.*Alone of 0"),
+}
+
+
+@pytest.mark.parametrize("kind", UNMERGEABLE)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_models_without_numbers_to_average_are_refused_in_a_line(kind):
+    make, message = UNMERGEABLE[kind]
+    model, x = make(), torch.randn(4, 5)
+    for attempt in (
+        lambda: merge("naive_average", [model, model], example=x).model,
+        lambda: merge("git_rebasin", [model, model], example=x),
+        lambda: fleet_tools.merging.derive(model, x),
+    ):
+        with pytest.raises(MergeError, match=message) as refusal:
+            attempt()
+        assert len(str(refusal.value)) < 300 and "\n" not in str(refusal.value)
+
+
+class Unlisted(nn.Module):
+    """A network with a layer that is in no state dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.others = nn.Linear(5, 8), [nn.Linear(8, 3)]
+
+    def forward(self, x):
+        return self.others[0](self.into(x))
+
+
+def test_learned_parameters_outside_of_the_state_dict_are_refused():
+    with pytest.raises(DerivationError, match=r"not in its state dict, .* \(3, 8\)"):
+        merge("git_rebasin", [Unlisted(), Unlisted()], example=torch.randn(4, 5))

@@ -1,7 +1,9 @@
 """Rules of layers: linear and convolutional, norms, pooling, recurrence and attention."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from math import prod
 
 from fleet_tools.baselines.merging.symmetry.derivation.rules import (
     Call,
@@ -55,8 +57,156 @@ def _product_of_matrices(one: Sequence[Units], other: Sequence[Units]) -> list[U
 def _einsum(call: Call) -> list[list[Units]]:
     letters = call["equation"].replace(" ", "")
     inputs, arrow, _ = letters.partition("->")
+    named = Counter(inputs.replace("...", "").replace(",", ""))
     repeated = any(len(set(term)) < len(term) for term in inputs.replace("...", "").split(","))
-    return unknown(call) if not arrow or repeated else [contract(letters, *call["tensors"])]
+    if repeated:
+        return unknown(call)
+    if not arrow:  # letters that occur once, sorted
+        once = sorted(letter for letter, times in named.items() if times == 1)
+        letters += "->" + "..." * ("..." in inputs) + "".join(once)
+    return [contract(letters, *call["tensors"])]
+
+
+@rule("bilinear")
+def _bilinear(call: Call) -> list[list[Units]]:
+    one, other, weight, bias = (call[name] for name in ("input1", "input2", "weight", "bias"))
+    outputs = contract("...i,oij,...j->...o", one, weight, other)
+    return [outputs if bias is None else broadcast([outputs, bias])]
+
+
+@rule("cdist", "_cdist_forward")
+def _distances(call: Call) -> list[list[Units]]:
+    return [contract("...pk,...rk->...pr", call["x1"], call["x2"])]
+
+
+@rule("cosine_similarity", "pairwise_distance")
+def _similarity(call: Call) -> list[list[Units]]:
+    axes = broadcast([call["x1"], call["x2"]])
+    dim = call.dim(call.arguments.get("dim", -1), axes)
+    mixed = mix(axes, [dim])
+    keeps = len(call.shapes[0]) == len(axes)
+    return [mixed if keeps else [*mixed[:dim], *mixed[dim + 1 :]]]
+
+
+@rule("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+def _bag(call: Call) -> list[list[Units]]:
+    rows, units = call["weight"]
+    for unit in (rows, *(u for axes in call.tensors if axes is not call["weight"] for u in axes)):
+        fix(unit, call.reason)  # words, their places and their weights
+    confine_to_each_other([units])
+    rest = [fixed(shape, call.reason) for shape in call.shapes[1:]]
+    return [[Units(call.shapes[0][0], call.reason), units], *rest]
+
+
+@rule("embedding_renorm")
+def _renormalized(call: Call) -> list[list[Units]]:
+    """Words whose vectors are too long are scaled."""
+    rows, _ = call["self"]
+    for unit in (rows, *call["indices"]):
+        fix(unit, call.reason)
+    return [mix(call["self"], [1], keep=True)]
+
+
+@rule("matrix_exp", "linalg_matrix_exp", "linalg_inv", "inverse", "linalg_pinv")
+def _conjugated(call: Call) -> list[list[Units]]:
+    """f(P A P^T) = P f(A) P^T, and so on both sides where an inverse has its axes exchanged."""
+    *batch, rows, columns = call["A"] if "A" in call.arguments else call["self"]
+    if call.name.endswith("exp"):
+        unify(rows, columns)
+    result = [*batch, columns, rows]
+    confine_to_each_other(batch)
+    confine_to_each_other([rows])
+    return [result]
+
+
+@rule("linalg_solve", "_linalg_solve_ex", "linalg_solve_ex")
+def _solved(call: Call) -> list[list[Units]]:
+    """A X = B: A's rows are B's, and its columns are the rows of X."""
+    matrix, right = call["A"], call["B"]
+    if len(matrix) != len(right) or not call.arguments.get("left", True):
+        return unknown(call)
+    batch = broadcast([matrix[:-2], right[:-2]]) if len(matrix) > 2 else []
+    unify(matrix[-2], right[-2])
+    confine_to_each_other([matrix[-2], matrix[-1]])
+    rest = [fixed(shape, call.reason) for shape in call.shapes[1:]]
+    return [[*batch, matrix[-1], right[-1]], *rest]
+
+
+@rule("pixel_shuffle", "pixel_unshuffle", "channel_shuffle")
+def _shuffled(call: Call) -> list[list[Units]]:
+    """Factors of channels become places, or places factors of channels, or change their order."""
+    *batch, channels, height, width = call["self"]
+    fixed_places = fixed(call.shapes[0][-2:], call.reason)
+    for unit in (height, width):
+        fix(unit, call.reason)
+    if call.name == "channel_shuffle":
+        groups = call["groups"]
+        outer, inner = regroup([channels], [groups, channels.size // groups], call.reason)
+        result = [*batch, product([inner, outer]), *call["self"][-2:]]
+    elif call.name == "pixel_shuffle":
+        factor = call["upscale_factor"] ** 2
+        outer, inner = regroup([channels], [channels.size // factor, factor], call.reason)
+        fix(inner, call.reason)
+        result = [*batch, outer, *fixed_places]
+    else:
+        factor = Units(call["downscale_factor"] ** 2, call.reason)
+        result = [*batch, product([channels, factor]), *fixed_places]
+    confine_to_each_other(result)
+    return [result]
+
+
+@rule("im2col", "col2im")
+def _patches(call: Call) -> list[list[Units]]:
+    """Each channel has the places of a patch, or of an image, after it."""
+    size = prod(call["kernel_size"])
+    if call.name == "im2col":
+        *batch, channels, height, width = call["self"]
+        places, result = [height, width], [product([channels, Units(size, call.reason)])]
+    else:
+        *batch, rows, patches = call["self"]
+        outer, inner = regroup([rows], [rows.size // size, size], call.reason)
+        places, result = [inner, patches], [outer]
+    for unit in places:
+        fix(unit, call.reason)
+    confine_to_each_other([*batch, *result])
+    spatial = fixed(call.shapes[0][len(batch) + 1 :], call.reason)
+    return [[*batch, *result, *spatial]]
+
+
+@rule("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def _sampled(call: Call) -> list[list[Units]]:
+    image, grid = call["input"], call["grid"]
+    for unit in (*image[2:], *grid[1:]):
+        fix(unit, call.reason)
+    unify(image[0], grid[0])
+    confine_to_each_other(image[:2])
+    return [[*image[:2], *fixed(call.shapes[0][2:], call.reason)]]
+
+
+@rule("fake_quantize_per_channel_affine", "fake_quantize_per_channel_affine_cachemask")
+def _quantized_by_channel(call: Call) -> list[list[Units]]:
+    axes = list(call["self"])
+    for scale in (call["scale"], call["zero_point"]):
+        unify(axes[call["axis"]], scale[0])
+    confine_to_each_other(axes)
+    return [axes for _ in call.shapes]
+
+
+@rule("_fused_moving_avg_obs_fq_helper", "_fused_moving_avg_obs_fq_helper_functional",
+      "fused_moving_avg_obs_fake_quant")  # fmt: skip
+def _observed(call: Call) -> list[list[Units]]:
+    """Numbers are rounded by their range, which is measured by channel or as a whole."""
+    axes = list(call["self"])
+    statistics = [call[name] for name in ("running_min", "running_max", "scale", "zero_point")]
+    channel = call["ch_axis"]
+    if call["per_row_fake_quant"]:
+        mix(axes, [i for i in range(len(axes)) if i != channel], keep=True)
+        for each in statistics:
+            unify(axes[channel], each[0])
+    else:
+        mix(axes, range(len(axes)), keep=True)
+    confine_to_each_other(axes)
+    return [axes, axes, *statistics][: len(call.shapes)]
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d",
@@ -135,8 +285,11 @@ def _group_norm(call: Call) -> list[list[Units]]:
         for kind in ("max", "avg", "adaptive_avg", "adaptive_max")),
       *(f"_adaptive_avg_pool{n}d" for n in (2, 3)),
       *(f"max_pool{n}d_with_indices" for n in (2, 3)),
+      *(f"lp_pool{n}d" for n in (1, 2, 3)),
       *(f"upsample_{kind}" for kind in ("nearest1d", "nearest2d", "nearest3d", "linear1d",
-                                        "bilinear2d", "bicubic2d", "trilinear3d")))  # fmt: skip
+                                        "bilinear2d", "bicubic2d", "trilinear3d")),
+      *(f"_upsample_{kind}" for kind in ("nearest_exact1d", "nearest_exact2d", "nearest_exact3d",
+                                         "bilinear2d_aa", "bicubic2d_aa")))  # fmt: skip
 def _pool(call: Call) -> list[list[Units]]:
     """The last axes are places, whose number may change."""
     axes, places = call.tensors[0], int(re.findall(r"(\d)d", call.name)[-1])
@@ -179,25 +332,30 @@ def _recurrent(call: Call) -> list[list[Units]]:
     """Cells that read their own units: each layer and direction has units of its own."""
     if "batch_sizes" in call.arguments or len(call["input"]) != 3 or "hx" not in call.arguments:
         return unknown(call)
-    parameters, cells = list(call["params"]), call["num_layers"] * (1 + call["bidirectional"])
-    each = 4 if call["has_biases"] else 2
-    if len(parameters) != cells * each:  # an LSTM with projections
-        return unknown(call)
     states = call["hx"] if call.name == "lstm" else [call["hx"]]
+    projects = len(states) == 2 and states[0][2].size != states[1][2].size
+    parameters, cells = list(call["params"]), call["num_layers"] * (1 + call["bidirectional"])
+    each = (4 if call["has_biases"] else 2) + projects
+    if len(parameters) != cells * each:
+        return unknown(call)
     axes, inputs = list(call["input"]), call["input"][2]
     for unit in axes[:2]:
         fix(unit, call.reason)
-    units: list[Units] = []
+    units: list[list[Units]] = []  # of each cell and each of its states
     for cell in range(cells):
         before = [sliced(state, 0, cell, cell + 1)[2] for state in states]
-        own = _cell(call, inputs, before, *parameters[cell * each : (cell + 1) * each])
-        units.append(own)
+        own = parameters[cell * each : (cell + 1) * each]
+        projection = own.pop() if projects else None
+        units.append(_cell(call, inputs, before, projection, *own))
         if (cell + 1) % (cells // call["num_layers"]) == 0:
-            inputs = concatenation(units[-(cells // call["num_layers"]) :])
+            inputs = concatenation([own[0] for own in units[-(cells // call["num_layers"]) :]])
     last = [Units(1) for _ in units]
-    hidden = units[0] if cells == 1 else family(last, units)
     batch = Units(call.shapes[1][1], call.reason)
-    return [[*axes[:2], inputs], *([concatenation(last), batch, hidden] for _ in states)]
+    results = [[*axes[:2], inputs]]
+    for of_state in zip(*units, strict=True):
+        hidden = of_state[0] if cells == 1 else family(last, of_state)
+        results.append([concatenation(last), batch, hidden])
+    return results
 
 
 @rule("rnn_tanh_cell", "rnn_relu_cell", "lstm_cell", "gru_cell")
@@ -205,7 +363,7 @@ def _single_cell(call: Call) -> list[list[Units]]:
     states = call["hx"] if call.name == "lstm_cell" else [call["hx"]]
     biases = [bias for bias in (call["b_ih"], call["b_hh"]) if bias is not None]
     before = [state[1] for state in states]
-    own = _cell(call, call["input"][1], before, call["w_ih"], call["w_hh"], *biases)
+    own, *_ = _cell(call, call["input"][1], before, None, call["w_ih"], call["w_hh"], *biases)
     batch = broadcast([call["input"][:1], *(state[:1] for state in states)])
     axes = [*batch, own]
     confine_to_each_other(axes)
@@ -216,18 +374,24 @@ def _cell(
     call: Call,
     inputs: Units,
     states: Sequence[Units],
+    projection: Sequence[Units] | None,
     into: Sequence[Units],
     own: Sequence[Units],
     *biases: Sequence[Units],
-) -> Units:
-    """Unifies what a cell reads and writes, and returns its units."""
+) -> list[Units]:
+    """Unifies what a cell reads and writes, and returns the units of each of its states."""
     gates = {"lstm": 4, "gru": 3}.get(call.name.removesuffix("_cell"), 1)
-    rows = product([Units(gates, call.reason), own[1]])
+    # A projection has units of its own, which the cell reads and returns.
+    read, memory = own[1], own[1] if projection is None else projection[1]
+    rows = product([Units(gates, call.reason), memory])
     unify(into[1], inputs)
     for row in (into[0], own[0], *(bias[0] for bias in biases)):
         unify(row, rows)
-    confine_to_each_other([inputs])
-    confine_to_each_other([rows])
-    for state in states:
-        unify(own[1], state)
-    return own[1]
+    if projection is not None:
+        unify(projection[0], read)
+    for unit in (inputs, read, rows):
+        confine_to_each_other([unit])
+    of_states = [read, memory][: len(states)]
+    for unit, state in zip(of_states, states, strict=True):
+        unify(unit, state)
+    return of_states

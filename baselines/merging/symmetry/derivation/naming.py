@@ -10,6 +10,7 @@ from fleet_tools.baselines.merging.symmetry.derivation.units import (
     Units,
     factors,
     fix,
+    parts_of,
     product,
     ranges,
     restrict,
@@ -22,13 +23,23 @@ Rows = Mapping[str, Sequence[list[list[Units]]]]
 """The axes of each parameter as sums of products of leaves."""
 
 
-def written(parameters: Mapping[str, Sequence[Units]]) -> dict[str, tuple[Axis, ...]]:
-    """Returns a table of axes, after giving up permutations that one cannot express."""
+def written(
+    parameters: Mapping[str, Sequence[Units]],
+) -> tuple[dict[str, tuple[Axis, ...]], dict[str, Units]]:
+    """Returns a table of axes, after giving up permutations that one cannot express, and its units.
+
+    Args:
+        parameters: The axes of each parameter.
+
+    Returns:
+        The table, and the free units by their names in it.
+    """
     rows, former = _rows(parameters), None
     while former != _signature(rows) or not _settle(rows):
         former, rows = _signature(rows), _rows(parameters)
     names = _names(rows)
-    return {name: tuple(_axis(sums, names) for sums in axes) for name, axes in rows.items()}
+    table = {name: tuple(_axis(sums, names) for sums in axes) for name, axes in rows.items()}
+    return table, {name: unit for unit, name in names.items()}
 
 
 def _rows(parameters: Mapping[str, Sequence[Units]]) -> Rows:
@@ -49,6 +60,10 @@ def _spread(unit: Units) -> list[list[Units]]:
     unit = tie(unit)
     first, *rest = [factor for factor in factors(unit) if factor.size > 1] or [unit]
     first = tie(first)
+    inner = {leaf for each in rest for leaf in parts_of(each)}
+    if first.fixed and first.leaf and any(first in leaf.within for leaf in inner):
+        # Heads in a known order, each with units of its own.
+        first.sum = [Units(1, first.fixed) for _ in range(first.size)]
     if first.sum or first.product:
         parts = [product([p, *(restrict(each, p) for each in rest)]) for p in ranges(first)]
         if first.product:

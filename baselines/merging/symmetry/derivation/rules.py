@@ -3,7 +3,7 @@
 Rules of single operations are in `shape_rules` and `layer_rules`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +35,13 @@ class Call:
         name: Name of the operation, such as "linear".
         arguments: Arguments by their names in PyTorch's schema, with `Axes` for tensors.
         shapes: Shapes of the results.
+        used: Indices of the results that are read.
     """
 
     name: str
     arguments: Mapping[str, Any]
     shapes: Sequence[Shape]
+    used: Collection[int] = (0,)
 
     def __getitem__(self, name: str) -> Any:
         """Returns an argument."""

@@ -7,6 +7,7 @@ from fleet_tools.baselines.merging.symmetry.derivation.rules import (
     Shape,
     broadcast,
     fix_dims,
+    fixed,
     mix,
     reshaped,
     rule,
@@ -25,10 +26,33 @@ from fleet_tools.baselines.merging.symmetry.derivation.units import (
 @rule("add", "clone", "alias", "detach", "dropout", "contiguous", "to", "_to_copy", "type_as",
       "selu", "celu", "mish", "hardtanh", "hardswish", "log_sigmoid", "relu6", "copy",
       "lift_fresh_copy", "softplus", "where", "masked_fill", "feature_dropout", "alpha_dropout",
-      "rsub", "square")  # fmt: skip
+      "rsub", "square", "complex", "polar", "real", "imag", "conj", "_conj", "conj_physical",
+      "resolve_conj", "resolve_neg", "angle", "nan_to_num", "clamp", "lift",
+      "fake_quantize_per_tensor_affine")  # fmt: skip
 def elementwise(call: Call) -> list[list[Units]]:
     """Each entry of the result depends on entries at its own place."""
     return [broadcast(call.tensors)]
+
+
+@rule("broadcast_tensors")
+def _broadcast_tensors(call: Call) -> list[list[Units]]:
+    broadcast(call["tensors"])
+    return [
+        _expanded(axes, shape) for axes, shape in zip(call["tensors"], call.shapes, strict=True)
+    ]
+
+
+@rule("view_as_real")
+def _view_as_real(call: Call) -> list[list[Units]]:
+    return [[*call["self"], Units(2, call.reason)]]
+
+
+@rule("view_as_complex")
+def _view_as_complex(call: Call) -> list[list[Units]]:
+    *axes, parts = call["self"]
+    fix(parts, call.reason)
+    confine_to_each_other(axes)
+    return [axes]
 
 
 @rule("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze",
@@ -56,9 +80,11 @@ def _permute(call: Call) -> list[list[Units]]:
 
 @rule("expand", "expand_as", "broadcast_to")
 def _expand(call: Call) -> list[list[Units]]:
-    shape = call.shapes[0]
-    axes = [Units(1)] * (len(shape) - len(call["self"])) + call["self"]
-    return [_repeated(axes, shape)]
+    return [_expanded(call["self"], call.shapes[0])]
+
+
+def _expanded(axes: Sequence[Units], shape: Shape) -> list[Units]:
+    return _repeated([*[Units(1)] * (len(shape) - len(axes)), *axes], shape)
 
 
 def _repeated(axes: Sequence[Units], shape: Shape) -> list[Units]:
@@ -120,7 +146,10 @@ def _unbind(call: Call) -> list[list[Units]]:
 @rule("cat", "concat", "concatenate")
 def _cat(call: Call) -> list[list[Units]]:
     tensors = [axes for axes in call["tensors"] if len(axes) == len(call.shapes[0])]
-    dim = call.dim(call["dim"], tensors[0])
+    return _joined(tensors, call.dim(call["dim"], tensors[0]))
+
+
+def _joined(tensors: Sequence[Sequence[Units]], dim: int) -> list[list[Units]]:
     others = broadcast([[Units(1) if i == dim else u for i, u in enumerate(t)] for t in tensors])
     joined = concatenation([axes[dim] for axes in tensors if axes[dim].size > 0])
     result = [joined if i == dim else unit for i, unit in enumerate(others)]
@@ -136,14 +165,22 @@ def _stack(call: Call) -> list[list[Units]]:
 
 
 @rule("sum", "mean", "amax", "amin", "var", "std", "logsumexp", "linalg_vector_norm", "norm",
-      "prod", "any", "all", "nansum", "nanmean")  # fmt: skip
+      "prod", "any", "all", "nansum", "nanmean", "max", "min", "median", "nanmedian", "mode",
+      "aminmax", "var_mean", "std_mean", "linalg_norm")  # fmt: skip
 def _reduce(call: Call) -> list[list[Units]]:
+    if "other" in call.arguments:
+        return [broadcast(call.tensors)]
     axes = call["self"]
     dims = call.dims("dim", axes)
     mixed = mix(axes, dims)
-    if len(call.shapes[0]) == len(axes):
-        return [mixed]
-    return [[unit for i, unit in enumerate(mixed) if i not in dims]]
+    if len(call.shapes[0]) != len(axes):
+        mixed = [unit for i, unit in enumerate(mixed) if i not in dims]
+    if len(call.shapes) == 1 or call.name in ("aminmax", "var_mean", "std_mean"):
+        return [mixed] * len(call.shapes)
+    if 1 in call.used:  # places along the axis, by which entries may be looked up
+        for dim in dims:
+            fix(axes[dim], call.reason)
+    return [mixed] * len(call.shapes)
 
 
 @rule("softmax", "log_softmax", "_softmax", "_log_softmax", "softmin", "normalize")
@@ -167,16 +204,119 @@ def _pad(call: Call) -> list[list[Units]]:
     return [axes]
 
 
-@rule("cumsum", "cumprod", "flip", "roll", "sort", "topk", "argsort", "argmax", "argmin")
+@rule("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "flip", "roll", "sort", "topk",
+      "kthvalue", "argsort", "argmax", "argmin", "msort", "diff")  # fmt: skip
 def _ordered(call: Call) -> list[list[Units]]:
     axes, shape = call["self"], call.shapes[0]
     dims = call.dims("dims" if "dims" in call.arguments else "dim", axes)
-    mix(axes, dims, keep=True)
+    mixed = mix(axes, dims, keep=True)
+    if call.name in ("sort", "topk", "kthvalue", "msort") and 1 not in call.used:
+        # The largest first, whatever the order was.
+        axes = [Units(unit.size) if i in dims else unit for i, unit in enumerate(mixed)]
     if len(shape) != len(axes):
         for dim in dims:
             fix(axes[dim], call.reason)
-        return [[unit for i, unit in enumerate(axes) if i not in dims]]
+        return [[unit for i, unit in enumerate(axes) if i not in dims]] * len(call.shapes)
     return [fix_dims(axes, dims, call)] * len(call.shapes)
+
+
+@rule("tril", "triu", "diag_embed", "diagonal", "diagonal_scatter")
+def _diagonal(call: Call) -> list[list[Units]]:
+    """The order along both axes of each matrix matters."""
+    axes, rank = call["self"], len(call.shapes[0])
+    one, other = (call.arguments.get(f"dim{i}", i - 3) for i in (1, 2))
+    if call.name == "diag_embed":
+        fix(axes[-1], call.reason)
+        if (one, other) != (-2, -1):
+            return unknown(call)
+        return [[*axes[:-1], *fixed(call.shapes[0][-2:], call.reason)]]
+    dims = [one % len(axes), other % len(axes)] if "dim1" in call.arguments else [-2, -1]
+    for dim in dims:
+        fix(axes[dim], call.reason)
+    if call.name == "diagonal":
+        rest = [unit for i, unit in enumerate(axes) if i not in dims]
+        return [[*rest, Units(call.shapes[0][-1], call.reason)]]
+    if call.name == "diagonal_scatter":
+        *rest, last = call["src"]
+        fix(last, call.reason)
+        broadcast([[unit for i, unit in enumerate(axes) if i not in dims], rest])
+    assert rank == len(axes)
+    confine_to_each_other(axes)
+    return [list(axes)]
+
+
+@rule("unfold")
+def _unfold(call: Call) -> list[list[Units]]:
+    axes, dim = call["self"], call.dim(call.arguments["dimension"], call["self"])
+    mix(axes, [dim], keep=True)
+    result = fix_dims(axes, [dim], call)
+    return [[*result, Units(call.shapes[0][-1], call.reason)]]
+
+
+@rule(*(f"fft_{i}{kind}fft{n}" for kind in ("", "r", "h") for i in ("", "i") for n in ("", 2, "n")),
+      "fft_fftshift", "fft_ifftshift")  # fmt: skip
+def _fourier(call: Call) -> list[list[Units]]:
+    axes = call["self"]
+    dims = call.dims("dim", axes)
+    if call.arguments.get("s") is not None and call.arguments.get("dim") is None:
+        dims = dims[-len(call["s"]) :]
+    mix(axes, dims, keep=True)
+    return [fix_dims(axes, dims, call)]
+
+
+@rule("slice_scatter", "select_scatter")
+def _written(call: Call) -> list[list[Units]]:
+    """A range of entries along one axis is replaced."""
+    axes, source = call["self"], call["src"]
+    dim = call.dim(call["dim"], axes)
+    size = axes[dim].size
+    if call.name == "select_scatter":
+        start = call["index"] % size
+        stop, source = start + 1, [*source[:dim], Units(1), *source[dim:]]
+    elif call["step"] == 1:
+        start = call["start"] or 0
+        start = max(start + size, 0) if start < 0 else min(start, size)
+        stop = start + source[dim].size
+    else:
+        for axis in (axes[dim], source[dim]):
+            fix(axis, call.reason)
+        broadcast([[Units(1) if i == dim else u for i, u in enumerate(t)] for t in (axes, source)])
+        return [list(axes)]
+    bounds = [(0, start), (start, stop), (stop, size)]
+    parts = [sliced(axes, dim, *each) for each in bounds if each[0] < each[1]]
+    place = sum(each[0] < each[1] for each in bounds[:1])
+    parts[place] = source
+    return _joined(parts, dim)
+
+
+@rule("gather", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy",
+      "index_fill")  # fmt: skip
+def _placed(call: Call) -> list[list[Units]]:
+    """Entries along one axis are read from places, or written to them."""
+    axes, index = call["self"], call["index"]
+    dim = call.dim(call["dim"], axes)
+    fix(axes[dim], call.reason)
+    others = [axes]
+    for other in (call.arguments.get("src"), call.arguments.get("source")):
+        if isinstance(other, list):
+            others.append(other)
+    if call.name.startswith("index"):
+        fix(index[0], call.reason)
+    else:
+        others.append(index)
+    for each in others[1:]:
+        if each is not index or call.name != "gather":
+            fix(each[dim], call.reason)
+        for i, unit in enumerate(each):
+            if i != dim and unit.size != axes[i].size:  # a part of the rows
+                fix(unit, call.reason)
+                fix(axes[i], call.reason)
+    rows = [[Units(1) if i == dim else u for i, u in enumerate(each)] for each in others]
+    if all([u.size for u in row] == [u.size for u in rows[0]] for row in rows):
+        broadcast(rows)
+    result = index if call.name == "gather" else axes
+    confine_to_each_other(result)
+    return [list(result)]
 
 
 @rule("index", "index_select", "embedding")
