@@ -273,7 +273,7 @@ def test_mixtures_of_other_states_are_refused_by_their_holder():
     problem = problem_of("mlp")
     given: Any = problem.data_holders
     holders = [
-        replace(holder, episodes=lambda model, size=size: [torch.rand(5, size)])
+        replace(holder, episodes=lambda model, size=size: [torch.rand(5, size)] * 5)
         for size, holder in zip((3, 3, 4), given, strict=True)
     ]
     with pytest.raises(DataHolderError, match="states of 4 numbers"):
