@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fleet_tools.baselines.merging.modules import keeps_statistics
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-from fleet_tools.baselines.merging.queries.query import LossQuery
+from fleet_tools.baselines.merging.queries.query import LossAnswer, LossQuery
 from fleet_tools.baselines.merging.queries.validity import Limits, Sizes
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
@@ -196,7 +196,8 @@ class FleetPlan:
         Losses, and what layers read, are measured on one batch of the held-out episodes.
         """
         holder = self.shared_data_holder
-        loss = holder.answer(LossQuery(weights, 0, gradient=False)).loss
+        query = LossQuery(weights, 0, gradient=False)
+        loss = cast(LossAnswer, holder.answer(query)).loss
         largest = {
             f"largest number in {name}": float(tensor.abs().max())
             for name, tensor in floating_tensors(weights).items()

@@ -22,7 +22,7 @@ from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import COMBINED, FleetWriter
 from fleet_tools.baselines.federated.run import combine, complete
 from fleet_tools.baselines.federated.summary import as_text
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.transport import Answers, LostRobot
 from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.merging.methods.regression import fitted
 from fleet_tools.baselines.merging.moments.measurement import Moments
@@ -61,15 +61,23 @@ class Answering:
         self._liar = liar
         self.lie: Callable[[Any], Any] = honest
 
-    def exchange(self, messages: Mapping[int, Message], *, deadline_s: float | None = None):
+    def exchange(
+        self, messages: Mapping[int, Message], *, deadline_s: float | None = None
+    ) -> Answers:
         for robot, message in messages.items():
             key = robot, hashlib.sha256(encode(message)).digest()
             if key not in self._known:
                 ((_, self._known[key]),) = self._inner.exchange({robot: message})
             yield robot, self.lie(self._known[key]) if robot == self._liar else self._known[key]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def late(self) -> list[int]:
+        return self._inner.late()
+
+    def end(self, robot: int) -> None:
+        self._inner.end(robot)
+
+    def close(self) -> None:
+        self._inner.close()
 
 
 def honest(answer: Any) -> Any:
@@ -380,7 +388,7 @@ def test_a_fleet_ends_without_the_robot_that_fails_after_training(
     """It ended with an error, at each new start; now it says who is left out."""
     distilled = {"inputs": "moments", "states": 50, "epochs": 1}
     plan = plan_of(folder, **FLEET, last_method="density_gate", distillation=distilled)
-    transport: Any = Answering(plan)
+    transport = Answering(plan)
 
     def lie(answer: Any) -> Any:
         if not isinstance(answer, dict):
@@ -414,13 +422,15 @@ def test_a_second_answer_and_one_of_a_robot_that_was_not_asked_are_dropped(folde
     plan = plan_of(folder, **FLEET)
 
     class Repeating(Answering):
-        def exchange(self, messages: Mapping[int, Message], *, deadline_s: float | None = None):
+        def exchange(
+            self, messages: Mapping[int, Message], *, deadline_s: float | None = None
+        ) -> Answers:
             for robot, answer in super().exchange(messages):
                 yield robot, answer
                 yield robot, self._known and OF_UPDATES["nan"](answer)
                 yield 99, answer
 
-    results = [run_rounds(plan, kind(plan))[0] for kind in (Answering, Repeating)]  # pyright: ignore
+    results = [run_rounds(plan, kind(plan))[0] for kind in (Answering, Repeating)]
     assert same(results[0].weights, results[1].weights)
     assert list(results[1].robots) == list(range(5))
 

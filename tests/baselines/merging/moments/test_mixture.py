@@ -183,8 +183,12 @@ def test_each_gaussian_describes_enough_episodes(steps, count, spread, seed):
 
 @pytest.mark.parametrize(
     "episodes",
-    [[], [torch.zeros(1, 3)] * 9, [torch.full((4, 3), torch.nan)] * 5]
-    + [linear_episodes(LEAST_EPISODES - 1)],
+    [
+        [],
+        [torch.zeros(1, 3)] * 9,
+        [torch.full((4, 3), torch.nan)] * LEAST_EPISODES,
+        linear_episodes(LEAST_EPISODES - 1),
+    ],
 )
 def test_no_mixture_of_no_data(episodes):
     with pytest.raises(MergeError, match="at least two states"):
