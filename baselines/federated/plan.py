@@ -22,6 +22,7 @@ from fleet_tools.baselines.merging.queries.validity import Limits, Sizes
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.demonstrations import (
+    Batch,
     Trajectories,
     blueprint_of,
     content_digest,
@@ -141,7 +142,7 @@ class FleetPlan:
     def limits(self, robot: int) -> Limits:
         """Returns what a robot's answers can honestly be.
 
-        The steps are those of its episodes, by the manifests or, on nodes, by the nodes' reports.
+        The manifests, or the reports of nodes, say how many steps its episodes have.
         """
         return Limits(
             noise=self.config.moment_noise,
@@ -154,6 +155,11 @@ class FleetPlan:
     def held_out_trajectories(self) -> Trajectories:
         """The driver's own episodes as tensors."""
         return Trajectories(self.held_out, self.blueprint)
+
+    @cached_property
+    def _first_batch(self) -> Batch:
+        trajectories = self.held_out_trajectories
+        return trajectories.batch(trajectories.order(self.config.training.batch_size, None)[0])
 
     @cached_property
     def shared_data_holder(self) -> LocalDataHolder:
@@ -203,10 +209,8 @@ class FleetPlan:
             for name, tensor in floating_tensors(weights).items()
             if tensor.numel()
         }
-        assert holder.batches is not None
-        batch = next(iter(holder.batches()))
         names = [each.name for each in self.affine_maps]
-        rows = input_rows(holder.model, weights, batch.arguments, names)
+        rows = input_rows(holder.model, weights, (self._first_batch.observations,), names)
         read = {
             f"input of {name} on held-out steps": _root(float(each.double().square().mean()))
             for name, each in rows.items()

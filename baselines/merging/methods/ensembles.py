@@ -191,10 +191,12 @@ def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     mean = products[-1, :size]
     covariance = products[:size, :size] - mean.outer(mean)
     values, axes = torch.linalg.eigh(covariance)
-    if float(values[0]) < -_SPREAD / 100:  # by noise, or by the rounding of large means
-        covariance = axes * values.clamp(min=0) @ axes.T
     covariance = covariance + _SPREAD * torch.eye(size, dtype=covariance.dtype)
-    factor = torch.linalg.cholesky(torch.linalg.inv(covariance))
+    factor, failed = torch.linalg.cholesky_ex(torch.linalg.inv_ex(covariance).inverse)
+    if failed or float(values[0]) < -_SPREAD / 100:  # by noise, or the rounding of large numbers
+        roots = axes * (values.clamp(min=0) + _SPREAD).rsqrt()
+        upper = torch.linalg.qr(roots.T).R
+        factor = (upper * upper.diagonal().sign()[:, None]).T
     return mean.float(), factor.float()
 
 

@@ -305,8 +305,8 @@ def checked_mixture(
 def _is_clipped(mixture: StateMixture) -> bool:
     """Whether states within the clip can have these Gaussians.
 
-    Along principal axes, each number's mean square is not larger than that of all states, and not
-    more than twice that of the states that have a next one.
+    Along principal axes, no number's mean square exceeds its mean square in all states. States that
+    have a next one are at least half of them, so that theirs is at most twice as large.
     """
     n, clip = mixture.means.shape[1] // 2, LIMIT * (1 + _TOLERANCE)
     means, variances = mixture.means.double(), mixture.covariances.double()
