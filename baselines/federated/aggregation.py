@@ -20,8 +20,12 @@ from fleet_tools.baselines.federated.messages import (
 )
 from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
+from fleet_tools.baselines.merging.queries.validity import NO_LIMITS, Limits
 from fleet_tools.baselines.merging.robust import Rule
 from fleet_tools.baselines.training.state import Tensors
+
+LimitsOf = Callable[[int], Limits]
+"""limits(robot): what a robot's answers can honestly be."""
 
 RESOLUTION = 2.0**-28
 """Unit of a sum. The change of a weight is rounded to it, an error of at most 2e-9."""
@@ -105,6 +109,7 @@ class Updates:
         round_number: Number of the round.
         expected: State dict of the network; its numbers do not matter.
         keep: Called with each valid update, and its robot before it.
+        limits: limits(robot): what a robot's answers can honestly be, see `FleetPlan.limits`.
 
     Attributes:
         by_robot: The updates by robot number, in the order in which they came.
@@ -115,13 +120,15 @@ class Updates:
         round_number: int,
         expected: Mapping[str, torch.Tensor],
         keep: Callable[[int, LocalUpdate], None] = lambda robot, update: None,
+        limits: LimitsOf = lambda robot: NO_LIMITS,
     ) -> None:
         self._round, self._expected, self._keep = round_number, expected, keep
+        self._limits = limits
         self.by_robot: dict[int, LocalUpdate] = {}
 
     def add(self, robot: int, answer: Answer) -> None:
         """See `exchange.Aggregator`."""
-        update = checked_update(answer, self._round, self._expected)
+        update = checked_update(answer, self._round, self._expected, self._limits(robot))
         self._keep(robot, update)
         self.by_robot[robot] = update
 
@@ -134,6 +141,7 @@ class ChangeSum:
         reference: Weights from which the changes lead.
         bits: Number of bits of each number of a change; None for float32.
         total: The sum so far.
+        limits: See `Updates`.
 
     Attributes:
         total: The sum so far.
@@ -141,14 +149,20 @@ class ChangeSum:
     """
 
     def __init__(
-        self, round_number: int, reference: Tensors, bits: int | None, total: FixedPointSum
+        self,
+        round_number: int,
+        reference: Tensors,
+        bits: int | None,
+        total: FixedPointSum,
+        limits: LimitsOf = lambda robot: NO_LIMITS,
     ) -> None:
         self._round, self._counts, self._bits = round_number, sizes(reference), bits
-        self.total, self.robots = total, set[int]()
+        self.total, self.robots, self._limits = total, set[int](), limits
 
     def add(self, robot: int, answer: Answer) -> None:
         """See `exchange.Aggregator`."""
-        change = checked_change(answer, self._round, self._counts, self._bits)
+        limits = self._limits(robot)
+        change = checked_change(answer, self._round, self._counts, self._bits, limits)
         self._take(robot, change)
         self.robots.add(robot)
 
@@ -164,7 +178,7 @@ class RobustChanges(ChangeSum):
     """Keeps all changes of a streaming round, of which a robust rule makes one.
 
     Args:
-        round_number, reference, bits, total: See `ChangeSum`; the sum is empty.
+        round_number, reference, bits, total, limits: See `ChangeSum`; the sum is empty.
         rule: Rule of `merging.robust`.
     """
 
@@ -174,9 +188,10 @@ class RobustChanges(ChangeSum):
         reference: Tensors,
         bits: int | None,
         total: FixedPointSum,
+        limits: LimitsOf,
         rule: Rule,
     ) -> None:
-        super().__init__(round_number, reference, bits, total)
+        super().__init__(round_number, reference, bits, total, limits)
         self._rule, self._changes = rule, dict[int, Change]()
 
     def mean(self) -> np.ndarray:

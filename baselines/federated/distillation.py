@@ -5,7 +5,7 @@ become datasets in the fleet's folder, or draws states.
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,11 @@ def train_further(
 
 
 def distill(
-    writer: FleetWriter, progress: FleetProgress, teacher: Checkpoint, worker_count: int | None = 0
+    writer: FleetWriter,
+    progress: FleetProgress,
+    teacher: Checkpoint,
+    steps: Sequence[int],
+    worker_count: int | None = 0,
 ) -> Checkpoint:
     """Trains the last merged policy to act as the combined one, and stores the result.
 
@@ -69,6 +73,7 @@ def distill(
         writer: Writer of the fleet; its merged and combined policies are stored already.
         progress: Progress after the last round.
         teacher: The combined policy.
+        steps: Number of steps that each of its robots learned from.
         worker_count: Number of worker processes that simulate, see `workers.run`; 0 simulates in
             this one.
 
@@ -86,14 +91,13 @@ def distill(
         taught = teacher_actions(teacher, samples)
         states: Batches = Trajectories(samples, plan.blueprint, taught=taught)
     else:
-        states = DrawnStates.of(teacher, _shares(progress, config.states), plan.states_seed)
+        states = DrawnStates.of(teacher, _shares(steps, config.states), plan.states_seed)
     changes = config.model_dump(include={"epochs", "learning_rate"})
     return train_further(writer, progress, states, changes, DISTILLED)
 
 
-def _shares(progress: FleetProgress, count: int) -> list[int]:
-    """Divides a number of states among the last round's robots by the steps that each has."""
-    own = progress.robot_steps
+def _shares(own: Sequence[int], count: int) -> list[int]:
+    """Divides a number of states among robots by the steps that each has."""
     return [max(1, round(count * each / sum(own))) for each in own]
 
 

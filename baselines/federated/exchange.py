@@ -15,6 +15,7 @@ from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.merging.queries.query import DataAnswer, DataQuery
 from fleet_tools.baselines.merging.queries.traffic import DataHolderError, Traffic
+from fleet_tools.baselines.merging.queries.validity import MALFORMED, NO_LIMITS, Limits
 from fleet_tools.config.values import Value
 
 LATE = "it had not answered when the round closed"
@@ -94,6 +95,8 @@ class Exchanges:
         answers = self.transport.exchange(messages, deadline_s=deadline_s)
         with contextlib.closing(answers):
             for robot, answer in answers:
+                if robot not in silent:  # not asked, or it has answered already
+                    continue
                 silent.discard(robot)
                 reason = self._add(aggregator, robot, answer)
                 self.record(robot, messages[robot], answer, reason)
@@ -115,7 +118,10 @@ class Exchanges:
     ) -> None:
         """Adds a message and its answer to what was exchanged with a robot."""
         before = self.robots.get(robot) or RobotSummary(robot=robot)
-        received = 0 if answer is None or isinstance(answer, LostRobot) else size_of(answer)
+        received = 0
+        if answer is not None and not isinstance(answer, LostRobot):
+            with contextlib.suppress(*MALFORMED):  # what cannot be sent has no size
+                received = size_of(answer)
         learned = answer if isinstance(answer, Trained) and left_out is None else before
         self.robots[robot] = before.model_copy(
             update={
@@ -131,11 +137,16 @@ class Exchanges:
     def leave_out(self, robot: int, reason: str) -> None:
         """Ends a robot, and says why."""
         self.transport.end(robot)
-        self.robots[robot] = self.robots[robot].model_copy(update={"left_out": reason})
+        summary = self.robots.get(robot) or RobotSummary(robot=robot)
+        self.robots[robot] = summary.model_copy(update={"left_out": reason})
 
     def merged(self) -> list[int]:
         """Returns the robots that were not left out, ascending."""
-        return sorted(robot for robot, each in self.robots.items() if each.left_out is None)
+        return [robot for robot in sorted(self.robots) if self.left_out(robot) is None]
+
+    def left_out(self, robot: int) -> str | None:
+        """Returns why a robot is left out; None if it is not, or was not asked."""
+        return each.left_out if (each := self.robots.get(robot)) else None
 
     def traffic(self) -> Traffic:
         """Returns what was exchanged with all robots so far."""
@@ -152,9 +163,10 @@ class Exchanges:
             return answer.reason
         try:
             aggregator.add(robot, answer)
-        except MessageError as error:
+        except (MessageError, *MALFORMED) as error:
             self.transport.end(robot)
-            return str(error)
+            known = isinstance(error, MessageError)
+            return str(error) if known else f"Its answer is malformed: {error!r}."
         return None
 
     def _size_of(self, message: Message) -> int:
@@ -170,10 +182,12 @@ class RobotDataHolder:
     Attributes:
         robot: Number of the robot.
         group: The robots of the merge.
+        limits: What its answers can be.
     """
 
     robot: int
     group: "RobotGroup"
+    limits: Limits = NO_LIMITS
 
     def answer(self, query: DataQuery) -> DataAnswer:
         """Sends a query, and waits for the answer; see `DataHolder`.
@@ -207,7 +221,7 @@ class RobotGroup:
         messages = {holder.robot: query for holder, query in asked}
         self.exchanges.ask(messages, answers)
         for holder, _ in asked:
-            if (reason := self.exchanges.robots[holder.robot].left_out) is not None:
+            if (reason := self.exchanges.left_out(holder.robot)) is not None:
                 raise DataHolderError(holder, reason)
         after = self.exchanges.traffic()
         traffic = Traffic(

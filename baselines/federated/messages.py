@@ -5,6 +5,7 @@ shape or dtype that the network's weights do not have, or a number that is not f
 observation or action can be sent by mistake.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.query import DataAnswer, DataQuery
+from fleet_tools.baselines.merging.queries.validity import NO_LIMITS, Limits
 from fleet_tools.baselines.merging.queries.wire import Codec, named, take_named, take_scalar
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
@@ -151,7 +153,10 @@ Answer = LocalUpdate | Change | RoundedChange | DataAnswer
 
 
 def checked_update(
-    answer: object, round_number: int, expected: Mapping[str, torch.Tensor]
+    answer: object,
+    round_number: int,
+    expected: Mapping[str, torch.Tensor],
+    limits: Limits = NO_LIMITS,
 ) -> LocalUpdate:
     """Returns a robot's update, with weights in the order of the network.
 
@@ -159,12 +164,13 @@ def checked_update(
         answer: The robot's answer.
         round_number: Number of the round.
         expected: State dict of the network; its numbers do not matter.
+        limits: What the robot's answers can honestly be.
 
     Raises:
         MessageError: It is no update of this round, holds something else than weights of the
-            network, or a number that is not finite.
+            network, a number that is not finite, or more steps than the robot's data have.
     """
-    update = _of_kind(answer, LocalUpdate, round_number)
+    update = _of_kind(answer, LocalUpdate, round_number, limits)
     try:
         require_weights(expected, update.weights)
     except CheckpointError as error:
@@ -174,7 +180,11 @@ def checked_update(
 
 
 def checked_change(
-    answer: object, round_number: int, counts: Sequence[int], bits: int | None
+    answer: object,
+    round_number: int,
+    counts: Sequence[int],
+    bits: int | None,
+    limits: Limits = NO_LIMITS,
 ) -> Change:
     """Returns how a robot's policy differs from the reference.
 
@@ -183,15 +193,17 @@ def checked_change(
         round_number: Number of the round.
         counts: Number of entries of each tensor.
         bits: Number of bits of each integer; None if numbers are not rounded.
+        limits: What the robot's answers can honestly be.
 
     Raises:
-        MessageError: It is no change of this round and size, or holds a number that is not finite.
+        MessageError: It is no change of this round and size, holds a number that is not finite, or
+            more steps than the robot's data have.
     """
     if bits is None:
-        change = _of_kind(answer, Change, round_number)
+        change = _of_kind(answer, Change, round_number, limits)
         _require_array("vector", change.vector, np.float32, sum(counts))
         return change
-    rounded = _of_kind(answer, RoundedChange, round_number)
+    rounded = _of_kind(answer, RoundedChange, round_number, limits)
     _require_array("largest", rounded.largest, np.float32, len(counts))
     _require_array("rounded", rounded.integers, np.uint8, None)
     parts = split(unpack(rounded.integers.tobytes(), bits, sum(counts)), counts)
@@ -200,20 +212,20 @@ def checked_change(
     return Change(round_number, rounded.steps, rounded.loss, np.concatenate(vector))
 
 
-def _of_kind(given: object, kind: type[Trained], round_number: int) -> Any:
+def _of_kind(given: object, kind: type[Trained], round_number: int, limits: Limits) -> Any:
     if not isinstance(given, kind):
         raise MessageError(f"A robot answers a {type(given).__name__}, and not {kind.__name__}.")
     answer: Trained = given
     if (
         answer.round != round_number
-        or answer.steps < 1
-        or not answer.loss >= 0
-        or answer.loss == float("inf")
+        or type(answer.steps) is not int
+        or not 1 <= answer.steps <= limits.steps
+        or not 0 <= answer.loss < math.inf
     ):
         raise MessageError(
-            f"A reply to round {round_number} with at least 1 step and a finite loss is expected; "
-            f"this one is to round {answer.round}, with {answer.steps} steps and the loss "
-            f"{answer.loss:g}."
+            f"A reply to round {round_number} with 1 to {limits.steps:g} steps and a finite loss "
+            f"is expected; this one is to round {answer.round}, with {answer.steps} steps and the "
+            f"loss {answer.loss:g}."
         )
     return answer
 

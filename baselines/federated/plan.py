@@ -5,19 +5,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.federated.robot import local_data_holder
+from fleet_tools.baselines.merging.average import floating_tensors
 from fleet_tools.baselines.merging.modules import keeps_statistics
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
+from fleet_tools.baselines.merging.queries.query import LossAnswer, LossQuery
+from fleet_tools.baselines.merging.queries.validity import Limits, Sizes
 from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.demonstrations import (
+    Batch,
     Trajectories,
     blueprint_of,
     content_digest,
@@ -28,6 +33,7 @@ from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.dataset.partition import dirichlet_partition
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
+from fleet_tools.envs.array_spec import LIMITS
 from fleet_tools.errors import ConfigError
 
 _ROBOT, _INITIALIZATION, _ROUND, _MERGE, _STATES, _SCENES = range(6)
@@ -133,10 +139,27 @@ class FleetPlan:
         """Assignments of the robots, by robot number."""
         return tuple(client.assignment for client in self.clients)
 
+    def limits(self, robot: int) -> Limits:
+        """Returns what a robot's answers can honestly be.
+
+        The manifests, or the reports of nodes, say how many steps its episodes have.
+        """
+        return Limits(
+            noise=self.config.moment_noise,
+            label=math.inf if self.blueprint.reading else LIMITS["action"][1],
+            steps=self.clients[robot].data_bytes // step_bytes(self.blueprint),
+            least_loss=0.0,
+        )
+
     @cached_property
     def held_out_trajectories(self) -> Trajectories:
         """The driver's own episodes as tensors."""
         return Trajectories(self.held_out, self.blueprint)
+
+    @cached_property
+    def _first_batch(self) -> Batch:
+        trajectories = self.held_out_trajectories
+        return trajectories.batch(trajectories.order(self.config.training.batch_size, None)[0])
 
     @cached_property
     def shared_data_holder(self) -> LocalDataHolder:
@@ -173,6 +196,27 @@ class FleetPlan:
         """Returns the mean loss of a policy over the steps of the held-out episodes."""
         return validate(self.blueprint, self.held_out_trajectories, self.config.training, weights)
 
+    def sizes_of(self, weights: Tensors) -> Sizes:
+        """Returns sizes of a robot's weights, by which robots are compared; see `outlier`.
+
+        Losses, and what layers read, are measured on one batch of the held-out episodes.
+        """
+        holder = self.shared_data_holder
+        query = LossQuery(weights, 0, gradient=False)
+        loss = cast(LossAnswer, holder.answer(query)).loss
+        largest = {
+            f"largest number in {name}": float(tensor.abs().max())
+            for name, tensor in floating_tensors(weights).items()
+            if tensor.numel()
+        }
+        names = [each.name for each in self.affine_maps]
+        rows = input_rows(holder.model, weights, (self._first_batch.observations,), names)
+        read = {
+            f"input of {name} on held-out steps": _root(float(each.double().square().mean()))
+            for name, each in rows.items()
+        }
+        return largest | read | {"error on held-out steps": _root(loss)}
+
     def first_base(self) -> Tensors | None:
         """Returns the weights from which all robots begin; None if each has its own."""
         if self.config.initialization == "own":
@@ -208,6 +252,10 @@ class FleetPlan:
             task: Number of the task.
         """
         return derive_seed(self.seed, _SCENES, actor, task)
+
+
+def _root(square: float) -> float:
+    return math.sqrt(square) if 0 <= square < math.inf else math.inf
 
 
 def _require_every_task(config: FleetConfig, samples: Samples, held_out: Samples) -> None:
@@ -309,6 +357,10 @@ def derive_seed(seed: int, *purpose: int) -> int:
 
 def data_bytes(samples: Samples, blueprint: Blueprint) -> int:
     """Returns the uncompressed size of the actions and of the observations that a policy reads."""
+    return step_bytes(blueprint) * sum(episode.record.steps for episode in samples.episodes)
+
+
+def step_bytes(blueprint: Blueprint) -> int:
+    """Returns this size of one step."""
     arrays = [*blueprint.observation.values(), blueprint.action]
-    step_bytes = sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for each in arrays)
-    return step_bytes * sum(episode.record.steps for episode in samples.episodes)
+    return sum(int(np.prod(each.shape)) * np.dtype(each.dtype).itemsize for each in arrays)

@@ -90,10 +90,10 @@ class FleetProgress:
     server_state: ServerState = field(default_factory=dict)
 
     @property
-    def robot_steps(self) -> list[int]:
+    def robot_steps(self) -> dict[int, int]:
         """Numbers of steps that the robots of `robot_weights` learned from in the last round."""
         steps = {each.robot: each.steps or 0 for each in self.rounds[-1].robots}
-        return [steps[robot] for robot in self.robot_weights]
+        return {robot: steps[robot] for robot in self.robot_weights}
 
 
 def after_round(

@@ -40,6 +40,7 @@ from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary
 from fleet_tools.baselines.federated.transport import read_reply, store_reply
 from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.queries.validity import NO_LIMITS
 from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import (
@@ -195,8 +196,10 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         for path in (self.folder / REPLIES).glob("[0-9]*.safetensors"):
             with contextlib.suppress(MessageError):
                 if path.stem.isdecimal():
-                    reply = checked_update(read_reply(path), round_number, self.plan.form)
-                    replies[int(path.stem)] = reply
+                    robot, plan = int(path.stem), self.plan
+                    limits = plan.limits(robot) if robot < len(plan.clients) else NO_LIMITS
+                    reply = read_reply(path)
+                    replies[robot] = checked_update(reply, round_number, plan.form, limits)
         return replies
 
     def save_reply(self, robot: int, reply: LocalUpdate) -> None:

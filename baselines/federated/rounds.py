@@ -7,7 +7,7 @@ the number of robots, unless a robust rule needs all changes.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,11 +30,13 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes
+from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.modules import recompute
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.merging.queries.traffic import DataHolderError
+from fleet_tools.baselines.merging.queries.validity import is_finite, outlier
 from fleet_tools.baselines.merging.robust import rule_of
 from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError
@@ -124,7 +126,7 @@ def _updates(
     }
     for robot, reply in stored.items():
         exchanges.record(robot, request, reply)
-    updates = Updates(request.round, plan.form, store.save_reply)
+    updates = Updates(request.round, plan.form, store.save_reply, plan.limits)
     missing = plan.wanted - len(stored)
     waiting = [robot for robot in participants if robot not in stored] if missing > 0 else []
     limit = closing.deadline
@@ -132,9 +134,13 @@ def _updates(
     exchanges.ask(requests, updates, wanted=missing, deadline_s=limit)
     for robot in set(participants).difference(stored, waiting):  # enough had answered before
         exchanges.record(robot, request, None, LATE)
-    if merged := len(exchanges.merged()):  # otherwise, the merge says why
-        closing.require_quorum(request.round, merged, plan.wanted)
-    return updates.by_robot | stored
+    found = updates.by_robot | stored
+    sizes = {robot: plan.sizes_of(found[robot].weights) for robot in exchanges.merged()}
+    while (other := outlier(list(sizes.values()))) is not None:
+        robot = list(sizes)[other[0]]
+        exchanges.leave_out(robot, other[1])
+        del sizes[robot]
+    return found
 
 
 def _localized(plan: FleetPlan, request: TrainRequest, robot: int) -> TrainRequest:
@@ -150,38 +156,73 @@ def _merge(
     updates: Mapping[int, LocalUpdate],
     base: Tensors | None,
 ) -> MergeResult:
-    """Merges the updates; if a robot is lost meanwhile, merges the others from the beginning."""
-    while robots := exchanges.merged():
+    """Merges the updates of the robots that are not left out."""
+
+    def merge(robots: Sequence[int], holders: Sequence[DataHolder]) -> MergeResult:
         own = [updates[robot] for robot in robots]
-        problem = merge_problem(
-            plan,
-            number,
-            [update.weights for update in own],
-            [update.steps for update in own],
-            robot_data_holders(exchanges, robots),
-            base,
-        )
+        weights, steps = [each.weights for each in own], [each.steps for each in own]
+        problem = merge_problem(plan, number, weights, steps, holders, base)
+        return registry.merge(plan.config.method, problem, **plan.method_options)
+
+    return merge_remaining(plan, exchanges, number, exchanges.merged(), merge)
+
+
+def merge_remaining(
+    plan: FleetPlan,
+    exchanges: Exchanges,
+    number: int,
+    robots: Sequence[int],
+    merge: Callable[[Sequence[int], Sequence[DataHolder]], MergeResult],
+) -> MergeResult:
+    """Merges robots; if one is left out meanwhile, merges the others from the beginning.
+
+    Args:
+        plan: The fleet.
+        exchanges: Exchanges of the round.
+        number: Number of the round.
+        robots: Numbers of the robots.
+        merge: merge(robots, data_holders): merges some of them.
+
+    Raises:
+        TrainingError: No robot is left, or fewer than the quorum.
+        UnsoundMergeError: A model that robots are asked about is not usable on the driver's own
+            data either.
+        FleetToolsError: An error of the merging method.
+    """
+    while robots := [robot for robot in robots if exchanges.left_out(robot) is None]:
+        plan.config.closing.require_quorum(number, len(robots), plan.wanted, _reasons(exchanges))
         try:
-            return registry.merge(plan.config.method, problem, **plan.method_options)
+            return merge(robots, robot_data_holders(plan, exchanges, robots))
         except DataHolderError as error:
-            _leave_out(exchanges, error)
-    reasons = "; ".join(
-        f"robot {robot}: {each.left_out}" for robot, each in sorted(exchanges.robots.items())
-    )
+            _leave_out(plan, exchanges, error)
+    reasons = "; ".join(f"robot {robot}: {why}" for robot, why in _reasons(exchanges).items())
     raise TrainingError(f"In round {number}, no robot is left to merge. {reasons}")
 
 
-def _leave_out(exchanges: Exchanges, error: DataHolderError) -> None:
-    """Leaves out the robot of an error, unless it comes from a data holder of the driver itself."""
-    if not isinstance(error.holder, RobotDataHolder):
+def _reasons(exchanges: Exchanges) -> dict[int, str | None]:
+    return {robot: each.left_out for robot, each in sorted(exchanges.robots.items())}
+
+
+def _leave_out(plan: FleetPlan, exchanges: Exchanges, error: DataHolderError) -> None:
+    """Leaves out the robot of an error, unless the fault is the driver's or of what was asked."""
+    holder, query = error.holder, error.query
+    if not isinstance(holder, RobotDataHolder):
         raise error
-    exchanges.leave_out(error.holder.robot, str(error))
+    if query is not None and not is_finite(plan.shared_data_holder.answer(query)):
+        raise UnsoundMergeError(
+            f"Robot {holder.robot} was asked about a merged model, and its answer is not finite; "
+            "nor is the answer of the driver's own episodes. So the model is at fault, and no "
+            "robot. Give a smaller learning rate, or a robust rule."
+        )
+    exchanges.leave_out(holder.robot, str(error))
 
 
-def robot_data_holders(exchanges: Exchanges, robots: Sequence[int]) -> list[RobotDataHolder]:
+def robot_data_holders(
+    plan: FleetPlan, exchanges: Exchanges, robots: Sequence[int]
+) -> list[RobotDataHolder]:
     """Returns robots as data holders of a merge, which are asked at the same time."""
     group = RobotGroup(exchanges)
-    return [RobotDataHolder(robot, group) for robot in robots]
+    return [RobotDataHolder(robot, group, plan.limits(robot)) for robot in robots]
 
 
 def merge_problem(
@@ -263,7 +304,7 @@ def _changes(
     """Returns the robots' changes; their sum is stored now and then."""
     config, stored = plan.config.streaming, time.monotonic()
     assert config is not None
-    arguments = request.training.round, begun.reference, config.bits, begun.total
+    arguments = request.training.round, begun.reference, config.bits, begun.total, plan.limits
     changes = ChangeSum(*arguments)
     if config.robust is not None:
         changes = RobustChanges(*arguments, rule_of(config.robust, config.byzantine))
@@ -295,11 +336,15 @@ def _policy_of_one(
     Raises:
         TrainingError: None answers.
     """
-    found = Updates(training.round, plan.form)
+    found = Updates(training.round, plan.form, limits=plan.limits)
     limit = plan.config.closing.deadline
+    first = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
     for robot in robots:
         if exchanges.ask({robot: training}, found, deadline_s=limit):
-            return found.by_robot[robot].weights
+            weights = found.by_robot[robot].weights
+            if (other := outlier([plan.sizes_of(first), plan.sizes_of(weights)])) is None:
+                return weights
+            exchanges.leave_out(robot, other[1])
     raise TrainingError(f"In round {training.round}, none of {len(robots)} robots answered.")
 
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,11 +18,13 @@ from fleet_tools.baselines.federated.record import (
     REPORT,
     FleetWriter,
 )
-from fleet_tools.baselines.federated.rounds import robot_data_holders, run_round
+from fleet_tools.baselines.federated.rounds import merge_remaining, run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.merging.methods import registry
 from fleet_tools.baselines.merging.methods.options import keyword_arguments
+from fleet_tools.baselines.merging.problem import MergeResult
+from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.merged_checkpoints import (
     checkpoint_problem,
@@ -126,40 +128,62 @@ def _last_merge(
 ) -> dict[str, Any]:
     """Stores the result of the last method, and the policy that imitates it; returns a report."""
     plan, config = writer.plan, writer.plan.config
-    method = config.last_method
-    assert method is not None
     exchanges = Exchanges(transport)
-    problem = checkpoint_problem(
-        plan.blueprint,
-        list(progress.robot_weights.values()),
-        robot_data_holders(exchanges, list(progress.robot_weights)),
-        plan.shared_data_holder,
-        averaging_weights=progress.robot_steps,
-        seed=plan.merge_seed(len(progress.rounds)),
-        method=method,
-    )
-    result = registry.merge(method, problem, **keyword_arguments(method, config.last_options))
+    result = combine(plan, exchanges, progress)
     combined = merged_checkpoint(plan.blueprint, result)
     save_checkpoint(writer.folder / COMBINED, combined)
     distills = config.distillation is not None
+    left_out = {k: why for k in progress.robot_weights if (why := exchanges.left_out(k))}
     report: dict[str, Any] = {
         "combined": {
             "policy": COMBINED,
-            "method": method,
+            "method": config.last_method,
             "parameters": result.parameters,
             "loss": _held_out_loss(plan, combined),
             "traffic": asdict(exchanges.traffic()),
+            "left_out": [{"robot": robot, "reason": why} for robot, why in left_out.items()],
             "rollouts": None if distills else measure_success(combined),
         }
     }
     if distills:
-        distilled = distill(writer, progress, combined, worker_count)
+        steps = [own for robot, own in progress.robot_steps.items() if robot not in left_out]
+        distilled = distill(writer, progress, combined, steps, worker_count)
         report["distilled"] = {
             "policy": DISTILLED,
             "loss": _held_out_loss(plan, distilled),
             "rollouts": measure_success(distilled),
         }
     return report
+
+
+def combine(plan: FleetPlan, exchanges: Exchanges, progress: FleetProgress) -> MergeResult:
+    """Returns what the last method makes of the robots that are not left out meanwhile.
+
+    Args:
+        plan: The fleet.
+        exchanges: Exchanges with its robots.
+        progress: The progress after the last round.
+
+    Raises:
+        FleetToolsError: See `rounds.merge_remaining`.
+    """
+    method, number = plan.config.last_method, len(progress.rounds)
+    assert method is not None
+
+    def merge(robots: Sequence[int], holders: Sequence[DataHolder]) -> MergeResult:
+        problem = checkpoint_problem(
+            plan.blueprint,
+            [progress.robot_weights[robot] for robot in robots],
+            holders,
+            plan.shared_data_holder,
+            averaging_weights=[progress.robot_steps[robot] for robot in robots],
+            seed=plan.merge_seed(number),
+            method=method,
+        )
+        options = keyword_arguments(method, plan.config.last_options)
+        return registry.merge(method, problem, **options)
+
+    return merge_remaining(plan, exchanges, number, list(progress.robot_weights), merge)
 
 
 def _held_out_loss(plan: FleetPlan, policy: Checkpoint) -> float:

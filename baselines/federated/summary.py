@@ -131,6 +131,10 @@ def as_text(output: str, report: Mapping[str, Any]) -> str:
         f"  round {each['round']} without robot {each['robot']}: {each['reason']}"
         for each in left_out[:_LEFT_OUT_SHOWN]
     ]
+    lines += [
+        f"  combined policy without robot {each['robot']}: {each['reason']}"
+        for each in (report.get("combined") or {}).get("left_out", ())
+    ]
     if len(left_out) > _LEFT_OUT_SHOWN:
         lines.append(f"  and {len(left_out) - _LEFT_OUT_SHOWN} more, in report.json")
     return "\n".join(lines)

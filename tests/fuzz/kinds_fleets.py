@@ -31,10 +31,8 @@ from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_
 from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
 from fleet_tools.baselines.merging.moments.mixture import StateMixture
-from fleet_tools.baselines.merging.queries.query import (
-    LossQuery,
-    MixtureQuery,
-    MomentQuery,
+from fleet_tools.baselines.merging.queries.query import LossQuery, MixtureQuery, MomentQuery
+from fleet_tools.baselines.merging.queries.validity import (
     checked_loss,
     checked_mixture,
     checked_moments,
@@ -57,7 +55,7 @@ class _Fleet:
         torch.set_num_threads(1)
         data = fleet_cases.write_data(folder / "data")
         streaming = {"bits": _BITS}
-        self.plan: FleetPlan = fleet_cases.plan_of(data, **COMMON, streaming=streaming)
+        self.plan: FleetPlan = fleet_cases.plan_of(data, **COMMON, streaming=streaming, robots=1)
         self.assignment: Assignment = self.plan.assignments[0]
         self.robot = FleetRobot(self.assignment)
         self.weights = self.assignment.blueprint.create(3).state_dict()
@@ -117,9 +115,9 @@ def robot_answers(folder: Path) -> Subject:
         "vector": lambda answer: checked_change(answer, 1, counts, None),
         "change": lambda answer: checked_change(answer, 1, counts, _BITS),
         "aligned": lambda answer: checked_change(answer, 1, counts, _BITS),
-        "loss": lambda answer: checked_loss(answer, fleet.query),
-        "moments": lambda answer: checked_moments(answer, fleet.moments, fleet.maps),
-        "mixture": lambda answer: checked_mixture(answer, fleet.mixture),
+        "loss": lambda answer: checked_loss(answer, fleet.query)[0],
+        "moments": lambda answer: checked_moments(answer, fleet.moments, maps=fleet.maps)[0],
+        "mixture": lambda answer: checked_mixture(answer, fleet.mixture)[0],
     }
 
     def make(generator: np.random.Generator) -> tuple[str, bytes]:

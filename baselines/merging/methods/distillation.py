@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from statistics import mode
 from typing import Any
 
 import numpy as np
@@ -175,12 +176,13 @@ def _measured(
         for model in problem.models
     ]
     found = list(meter.ask_mixtures(holders, queries))
+    size = problem.state_size or mode(each.size for each in found)  # not that of one who lies
     for holder, each in zip(holders, found, strict=True):
-        if problem.state_size not in (None, each.size) or each.size != found[0].size:
+        if each.size != size:
             raise DataHolderError(
                 holder,
-                f"A mixture is of states of {each.size} numbers, where models read "
-                f"{problem.state_size or found[0].size}. Leave this data holder out.",
+                f"A mixture is of states of {each.size} numbers, where models read {size}. Leave "
+                "this data holder out.",
             )
     return found
 

@@ -17,7 +17,7 @@ from fleet_tools.baselines.merging.moments.measurement import Moments, solve
 from fleet_tools.baselines.merging.moments.rows import input_rows
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.query import MomentQuery
-from fleet_tools.baselines.merging.queries.traffic import DataHolderError, TrafficMeter
+from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.merging.symmetry.table import State
 
 SHARPNESS = 0.1
@@ -163,16 +163,10 @@ def _density_gate(problem: MergeProblem, sharpness: float, meter: TrafficMeter) 
     queries = [MomentQuery(model, (first.name,)) for model in problem.models]
     answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
     means, factors = [], []
-    for holder, answer in zip(problem.data_holders, answers, strict=True):
-        gaussian = _gaussian(answer[first.name], size)
-        if gaussian is None:
-            raise DataHolderError(
-                holder,
-                f"The second moments of {first.name!r} are those of no data: their covariance has "
-                "a negative variance in some direction. Leave this data holder out.",
-            )
-        means.append(gaussian[0])
-        factors.append(gaussian[1])
+    for answer in answers:
+        mean, factor = _gaussian(answer[first.name], size)
+        means.append(mean)
+        factors.append(factor)
     return RowGate(first.name, torch.stack(means), torch.stack(factors), sharpness)
 
 
@@ -191,19 +185,18 @@ def _require_rows_in_order(problem: MergeProblem, first: AffineMap) -> None:
         )
 
 
-def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Returns mean and whitening factor of the first inputs of a map, in float32.
-
-    Returns:
-        None if the moments are of no data.
-    """
+def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns mean and whitening factor of the first inputs of a map, in float32."""
     products = moments.inputs[0]
     mean = products[-1, :size]
     covariance = products[:size, :size] - mean.outer(mean)
+    values, axes = torch.linalg.eigh(covariance)
     covariance = covariance + _SPREAD * torch.eye(size, dtype=covariance.dtype)
-    if torch.linalg.cholesky_ex(covariance).info:
-        return None
-    factor = torch.linalg.cholesky(torch.linalg.inv(covariance))
+    factor, failed = torch.linalg.cholesky_ex(torch.linalg.inv_ex(covariance).inverse)
+    if failed or float(values[0]) < -_SPREAD / 100:  # by noise, or the rounding of large numbers
+        roots = axes * (values.clamp(min=0) + _SPREAD).rsqrt()
+        upper = torch.linalg.qr(roots.T).R
+        factor = (upper * upper.diagonal().sign()[:, None]).T
     return mean.float(), factor.float()
 
 

@@ -20,6 +20,10 @@ LIMIT = 10.0
 """States are clipped to within this range before they are measured: a blow's force can be thousands
 of standard deviations large, and no Gaussian of it would be like the others."""
 
+LEAST_EPISODES = 5
+"""Number of episodes that each Gaussian describes at least. One of fewer would tell their states,
+one of a single episode word by word."""
+
 _SPREAD = 0.01
 """Variance that is added where the density of a state is asked."""
 _RIDGE = 0.1
@@ -160,7 +164,10 @@ class StateMixture:
 def measure_mixture(
     episodes: Sequence[torch.Tensor], count: int, seed: int, rank: int = 0
 ) -> StateMixture:
-    """Returns the mixture of the states of episodes.
+    """Returns the mixture of the states of episodes, of which each Gaussian has `LEAST_EPISODES`.
+
+    A cluster of fewer joins those that are nearest. If fewer episodes go on after their first pair
+    of states, no Gaussian is of these states.
 
     Args:
         episodes: States of each episode, (steps, size).
@@ -169,21 +176,28 @@ def measure_mixture(
         rank: Number of principal axes along which states are described; 0 takes their numbers.
 
     Raises:
-        MergeError: No episode has two states, or a number is not finite.
+        MergeError: There are fewer than `LEAST_EPISODES` of at least two states, or a number is not
+            finite.
     """
     clipped = [each.double().clamp(-LIMIT, LIMIT) for each in episodes if len(each) > 1]
-    if not clipped or not all(bool(torch.isfinite(each).all()) for each in clipped):
+    if len(clipped) < LEAST_EPISODES or not all(
+        bool(torch.isfinite(each).all()) for each in clipped
+    ):
         raise MergeError(
-            "A mixture of states is measured on episodes of at least two states, of finite "
-            f"numbers; there are {len(clipped)} of at least two. Give the states of each episode."
+            f"A mixture of states tells of at least {LEAST_EPISODES} episodes of at least two "
+            f"states, of finite numbers; there are {len(clipped)} of at least two. Give more, or "
+            "use a method that asks for moments, such as compress."
         )
     axes = None
     if 0 < rank < clipped[0].shape[1]:
         clipped, axes = _along_axes(clipped, rank)
     pairs = [torch.cat([each[:-1], each[1:]], 1) for each in clipped]
-    first = _clusters(torch.stack([each[0] for each in pairs]), count, seed)
-    parts = [*first, *_clusters(torch.cat([each[1:] for each in pairs]), count, seed)]
-    total = sum(map(len, pairs))
+    numbers = np.arange(len(pairs))
+    first = _clusters(torch.stack([each[0] for each in pairs]), numbers, count, seed)
+    of_rest = np.repeat(numbers, [len(each) - 1 for each in pairs])
+    rest = _clusters(torch.cat([each[1:] for each in pairs]), of_rest, count, seed)
+    parts = [*first, *rest]
+    total = sum(map(len, parts))
     return StateMixture(
         len(first),
         torch.tensor([len(part) / total for part in parts]),
@@ -210,11 +224,23 @@ def _along_axes(
     return found, (scale[:, None] * vectors).float()
 
 
-def _clusters(pairs: torch.Tensor, count: int, seed: int) -> list[torch.Tensor]:
-    """Returns pairs in at most `count` clusters by their states (k-means++)."""
+def _clusters(
+    pairs: torch.Tensor, episodes: np.ndarray, count: int, seed: int
+) -> list[torch.Tensor]:
+    """Returns pairs in at most `count` clusters by their states (k-means++).
+
+    Args:
+        pairs: The pairs.
+        episodes: Number of the episode of each.
+        count: Largest number of clusters.
+        seed: Seed of the first centers.
+
+    Returns:
+        Clusters of at least `LEAST_EPISODES` episodes; none if there are fewer in all.
+    """
     from scipy.cluster.vq import kmeans2
 
-    if len(pairs) == 0:
+    if len(np.unique(episodes)) < LEAST_EPISODES:
         return []
     states, generator = pairs[:, : pairs.shape[1] // 2].numpy(), np.random.default_rng(seed)
     drawn = [int(generator.integers(len(states)))]
@@ -225,7 +251,17 @@ def _clusters(pairs: torch.Tensor, count: int, seed: int) -> list[torch.Tensor]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of clusters that become empty
         _, found = kmeans2(states, states[drawn], minit="matrix")
-    return [pairs[found == index] for index in np.unique(found)]
+    while True:
+        names = np.unique(found)
+        sizes = [len(np.unique(episodes[found == index])) for index in names]
+        if min(sizes) >= LEAST_EPISODES:
+            return [pairs[found == index] for index in names]
+        smallest = names[int(np.argmin(sizes))]
+        others = names[names != smallest]
+        centers = np.stack([states[found == index].mean(0) for index in others])
+        rows = found == smallest
+        distances = np.square(states[rows, None] - centers).sum(-1)
+        found[rows] = others[distances.argmin(1)]
 
 
 def _root(covariance: torch.Tensor) -> torch.Tensor:

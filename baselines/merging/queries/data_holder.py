@@ -28,6 +28,7 @@ from fleet_tools.baselines.merging.queries.query import (
     MomentQuery,
     in_single_precision,
 )
+from fleet_tools.baselines.merging.queries.validity import Limits
 from fleet_tools.baselines.merging.symmetry.table import State
 
 Policy = Callable[..., Any]
@@ -38,7 +39,10 @@ Loss = Callable[[Policy, int | None], torch.Tensor]
 
 
 class DataHolder(Protocol):
-    """Holder of data that answers queries about models, in this process or another one."""
+    """Holder of data that answers queries about models, in this process or another one.
+
+    One that adds noise to its answers says so by an attribute `limits`, see `validity.Limits`.
+    """
 
     def answer(self, query: DataQuery) -> DataAnswer:
         """Returns the answer: a `LossAnswer`, moments by the name of the map, or a mixture."""
@@ -75,6 +79,11 @@ class LocalDataHolder:
     noise_seed: int = 0
     resized: Callable[[State], torch.nn.Module | None] = lambda state: None
     episodes: Callable[[State | None], Sequence[torch.Tensor]] | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """What its answers can be, see `DataHolder`."""
+        return Limits(noise=self.noise)
 
     def answer(self, query: DataQuery) -> DataAnswer:
         """Returns the answer to a query, whose tensors it does not change; see `DataHolder`.

@@ -1,11 +1,6 @@
-"""What data holders are asked, and what they answer: typed values, checked once where they arrive.
+"""What data holders are asked, and what they answer: typed values, see `validity` for checks."""
 
-An answer with any other name, shape or type than was requested is refused, so that no observation
-or action is sent by mistake. (Gradients and moments still carry information about the data, and
-moments of a few rows determine the rows: this is no encryption.)
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -95,9 +90,6 @@ class MomentQuery:
 MAX_COMPONENTS = 256
 """Largest number of Gaussians that is asked for."""
 
-_LONGEST = 10**4
-"""Mean number of states of episodes above which a mixture is not one of any data."""
-
 
 @dataclass(frozen=True, eq=False)
 class MixtureQuery:
@@ -132,131 +124,8 @@ DataQuery = LossQuery | MomentQuery | MixtureQuery
 DataAnswer = LossAnswer | dict[str, Moments] | StateMixture
 
 
-def checked_loss(answer: object, query: LossQuery) -> LossAnswer:
-    """Returns an answer to a query for a loss, with the gradient in the order of the model.
-
-    Raises:
-        MessageError: It is no such answer, holds what was not requested, or is not finite.
-    """
-    if not isinstance(answer, LossAnswer):
-        raise MessageError(f"A data holder was asked for a loss, and answers {_kind(answer)}.")
-    for name, tensor in answer.gradient.items():
-        parameter = query.model.get(name)
-        if (
-            parameter is None
-            or not query.gradient
-            or not parameter.is_floating_point()
-            or tensor.shape != parameter.shape
-            or tensor.dtype != parameter.dtype
-        ):
-            raise MessageError(
-                f"An answer holds the gradient {name!r} of the shape {tuple(tensor.shape)}, which "
-                "was not requested. A data holder answers with a loss and with gradients of the "
-                "parameters of the query, in their shapes and dtypes."
-            )
-    numbers = (torch.tensor(answer.loss), *answer.gradient.values())
-    if not all(bool(torch.isfinite(value).all()) for value in numbers):
-        raise MessageError(
-            f"A data holder answers with the loss {answer.loss} or gradients that are not finite. "
-            "Check its data and its loss; a lower rate may help."
-        )
-    gradient = {
-        name: answer.gradient[name].to(parameter.device)
-        for name, parameter in query.model.items()
-        if name in answer.gradient
-    }
-    return LossAnswer(answer.loss, gradient)
-
-
-def checked_moments(
-    answer: object, query: MomentQuery, maps: Sequence[AffineMap]
-) -> dict[str, Moments]:
-    """Returns an answer to a query for moments, in the order of the query.
-
-    Args:
-        answer: The answer.
-        query: The query.
-        maps: The affine maps of the model.
-
-    Raises:
-        MessageError: It is no such answer, holds what was not requested, or is not finite.
-    """
-    if not isinstance(answer, dict):
-        raise MessageError(f"A data holder was asked for moments, and answers {_kind(answer)}.")
-    known = {each.name: each for each in maps}
-    if unasked := sorted(set(answer) - set(query.maps)):
-        raise MessageError(f"An answer holds {', '.join(unasked)}, which was not requested.")
-    for name in query.maps:
-        groups, _, outputs = known[name].matrix(query.model).shape
-        size = query.size(known[name])
-        columns = {"none": 0, "inputs": size}.get(query.target, outputs)
-        found = answer.get(name)
-        if not isinstance(found, Moments):
-            raise MessageError(f"In an answer, the moments of {name!r} are missing.")
-        for what, tensor, width in (
-            ("inputs", found.inputs, size),
-            ("targets", found.targets, columns),
-        ):
-            shape = (groups, size, width)
-            if tuple(tensor.shape) != shape or tensor.dtype != torch.float64:
-                raise MessageError(
-                    f"In an answer, the {what} of {name!r} are {tensor.dtype} "
-                    f"{tuple(tensor.shape)}, expected: {shape}. Other moments were not requested."
-                )
-            if not bool(torch.isfinite(tensor).all()):
-                raise MessageError(f"In an answer, {what} of {name!r} hold NaN or infinity.")
-    return {name: answer[name] for name in query.maps}
-
-
-def checked_mixture(answer: object, query: MixtureQuery) -> StateMixture:
-    """Returns an answer to a query for a mixture.
-
-    Raises:
-        MessageError: It is no such answer, has more Gaussians, or is not one of any data.
-    """
-    if not isinstance(answer, StateMixture):
-        raise MessageError(f"A data holder was asked for a mixture, and answers {_kind(answer)}.")
-    weights, means, covariances = answer.weights, answer.means, answer.covariances
-    count, size = (*means.shape, 0, 0)[:2]
-    axes = torch.ones(1, size // 2) if answer.axes is None else answer.axes
-    shapes = [tuple(each.shape) for each in (weights, means, covariances)]
-    if (
-        shapes != [(count,), (count, size), (count, size, size)]
-        or not 1 <= answer.starts <= min(count, query.components)
-        or count - answer.starts > query.components
-        or not 2 <= size == 2 * (size // 2)
-        or axes.dim() != 2
-        or axes.shape[1] != size // 2
-        or (answer.axes is not None and axes.shape[1] != query.rank)
-        or any(each.dtype != torch.float32 for each in (weights, means, covariances, axes))
-    ):
-        raise MessageError(
-            f"An answer holds {answer.starts} Gaussians of first states and others, of the shapes "
-            f"{shapes}, with axes {tuple(axes.shape)}; expected: (K,), (K, 2 n), (K, 2 n, 2 n) and "
-            f"perhaps (size, {query.rank}) in float32, of 1 to {query.components} and at most as "
-            "many."
-        )
-    finite = all(bool(torch.isfinite(each).all()) for each in (weights, means, covariances, axes))
-    if (
-        not finite
-        or not bool((weights > 0).all())
-        or abs(float(weights.sum()) - 1) > 1e-3
-        or float(weights[: answer.starts].sum()) * _LONGEST < 1
-        or bool((covariances.diagonal(dim1=1, dim2=2) < 0).any())
-    ):
-        raise MessageError(
-            "In an answer, Gaussians hold NaN, infinity, negative variances, or weights that do "
-            "not sum to 1 or are of endless episodes: they are those of no data."
-        )
-    return answer
-
-
 def in_single_precision(moments: Moments) -> Moments:
     """Returns moments as they arrive: the upper triangle of the inputs', in float32."""
     upper = torch.triu(moments.inputs.float().double())
     inputs = upper + torch.triu(upper, 1).transpose(-2, -1)
     return Moments(inputs, moments.targets.float().double())
-
-
-def _kind(answer: object) -> str:
-    return f"a {type(answer).__name__}"

@@ -1,8 +1,7 @@
 """Asking data holders: each answer is checked, and what is sent is counted."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from fleet_tools.baselines.merging.errors import MessageError
@@ -18,9 +17,14 @@ from fleet_tools.baselines.merging.queries.query import (
     LossQuery,
     MixtureQuery,
     MomentQuery,
-    checked_loss,
-    checked_mixture,
-    checked_moments,
+)
+from fleet_tools.baselines.merging.queries.validity import (
+    CHECKS,
+    MALFORMED,
+    NO_LIMITS,
+    NotFiniteError,
+    Sizes,
+    outlier,
 )
 from fleet_tools.baselines.merging.symmetry.table import State
 
@@ -56,11 +60,12 @@ class DataHolderError(MessageError):
 
     Attributes:
         holder: The data holder.
+        query: The query, where an answer is not finite, which may be the queried model's fault.
     """
 
-    def __init__(self, holder: DataHolder, reason: str) -> None:
+    def __init__(self, holder: DataHolder, reason: str, query: DataQuery | None = None) -> None:
         super().__init__(reason)
-        self.holder = holder
+        self.holder, self.query = holder, query
 
 
 class DataHolderGroup(Protocol):
@@ -80,7 +85,8 @@ class DataHolderGroup(Protocol):
 class TrafficMeter:
     """Asks data holders, checks each answer, and adds up the traffic.
 
-    Data holders that have a `group`, a `DataHolderGroup`, are asked through it, all at once.
+    Data holders that have a `group`, a `DataHolderGroup`, are asked through it, all at once, and
+    their answers are compared, see `validity.outlier`.
 
     Attributes:
         traffic: Traffic so far.
@@ -109,7 +115,7 @@ class TrafficMeter:
         self, data_holders: Sequence[DataHolder], queries: Sequence[LossQuery]
     ) -> Iterator[LossAnswer]:
         """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask`."""
-        return self._answers(data_holders, queries, checked_loss)
+        return self._answers(data_holders, queries)
 
     def ask_moments(
         self, data_holder: DataHolder, query: MomentQuery, maps: Sequence[AffineMap]
@@ -133,7 +139,7 @@ class TrafficMeter:
         maps: Sequence[AffineMap],
     ) -> Iterator[dict[str, Moments]]:
         """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask_moments`."""
-        return self._answers(data_holders, queries, partial(checked_moments, maps=maps))
+        return self._answers(data_holders, queries, maps=maps)
 
     def ask_pooled(
         self,
@@ -170,15 +176,12 @@ class TrafficMeter:
         Raises:
             DataHolderError: One answers something else.
         """
-        return self._answers(data_holders, queries, checked_mixture)
+        return self._answers(data_holders, queries)
 
     def _answers(
-        self,
-        data_holders: Sequence[DataHolder],
-        queries: Sequence[Any],
-        check: Callable[[object, Any], Any],
+        self, data_holders: Sequence[DataHolder], queries: Sequence[Any], **known: Any
     ) -> Iterator[Any]:
-        pairs = list(zip(data_holders, queries, strict=True))
+        pairs, sizes = list(zip(data_holders, queries, strict=True)), list[Sizes]()
         groups = {getattr(holder, "group", None) for holder in data_holders}
         group = groups.pop() if len(groups) == 1 else None
         for begin in range(0, len(pairs), AT_ONCE):
@@ -186,19 +189,28 @@ class TrafficMeter:
             if group is not None:
                 answers, traffic = group.answer_all(asked)
                 self.traffic += traffic
-                for each, answer in zip(asked, answers, strict=True):
-                    yield _checked(check, answer, *each)
+                checked = [
+                    _checked(answer, *each, **known)
+                    for each, answer in zip(asked, answers, strict=True)
+                ]
+                sizes += [own for _, own in checked]
+                if (found := outlier(sizes)) is not None:
+                    raise DataHolderError(data_holders[found[0]], found[1])
+                yield from (answer for answer, _ in checked)
                 continue
             for holder, query in asked:
-                answer = _checked(check, holder.answer(query), holder, query)
+                answer, _ = _checked(holder.answer(query), holder, query, **known)
                 self.traffic += Traffic(1, wire.size(query), wire.size(answer))
                 yield answer
 
 
-def _checked(
-    check: Callable[[object, Any], Any], answer: object, holder: DataHolder, query: DataQuery
-) -> Any:
+def _checked(answer: object, holder: DataHolder, query: Any, **known: Any) -> tuple[Any, Sizes]:
+    limits = getattr(holder, "limits", NO_LIMITS)
     try:
-        return check(answer, query)
+        return CHECKS[type(query)](answer, query, limits, **known)
+    except NotFiniteError as error:
+        raise DataHolderError(holder, str(error), query) from None
     except MessageError as error:
         raise DataHolderError(holder, str(error)) from None
+    except MALFORMED as error:
+        raise DataHolderError(holder, f"Its answer is malformed: {error!r}.") from None

@@ -145,7 +145,7 @@ def test_features_of_other_encoders_are_refused_by_their_holder():
         def answer(self, query):
             honest = holder("mlp on clouds", 0).answer(query)
             if isinstance(query, MixtureQuery) and isinstance(honest, StateMixture):
-                return replace(honest, axes=torch.ones(5, query.rank))
+                return replace(honest, axes=0.1 * torch.ones(5, query.rank))
             return honest
 
     liar: Any = Lying()

@@ -16,9 +16,12 @@ from support.merging_cases import WIDE, make_data_holder, make_problem, resized
 from torch import nn
 
 from fleet_tools.baselines.merging.errors import MergeError
+from fleet_tools.baselines.merging.methods.ensembles import _gaussian
 from fleet_tools.baselines.merging.methods.partition import block_diagonal
 from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_tools.baselines.merging.moments.measurement import Moments
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
+from fleet_tools.baselines.merging.queries.query import in_single_precision
 from fleet_tools.baselines.merging.queries.traffic import DataHolderError
 
 ENSEMBLES = ("ensemble", "density_gate", "gated_refit", "concatenation", "partition")
@@ -273,7 +276,7 @@ def test_mixtures_of_other_states_are_refused_by_their_holder():
     problem = problem_of("mlp")
     given: Any = problem.data_holders
     holders = [
-        replace(holder, episodes=lambda model, size=size: [torch.rand(5, size)])
+        replace(holder, episodes=lambda model, size=size: [torch.rand(5, size)] * 5)
         for size, holder in zip((3, 3, 4), given, strict=True)
     ]
     with pytest.raises(DataHolderError, match="states of 4 numbers"):
@@ -337,3 +340,22 @@ def test_moments_of_no_data_are_refused_by_their_holder():
         with pytest.raises(DataHolderError, match="those of no data") as raised:
             merge(method, lying)
         assert raised.value.holder is liar
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e7, 1e9])
+def test_a_gaussian_of_inputs_of_any_scale_whitens_them(scale):
+    """Of float32, products of large numbers leave no small variance; its square root stays one."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(50, 6, generator=generator).double()
+    rows[:, :2] = rows[:, :2] * scale + 3 * scale
+    inputs = torch.nn.functional.pad(rows, (0, 1), value=1.0)
+    G = inputs.T @ inputs / 50
+    mean, factor = _gaussian(in_single_precision(Moments(G[None], G[None, :, :0])), 6)
+    assert torch.isfinite(factor).all() and (factor.diagonal() > 0).all()
+    assert torch.equal(factor, factor.tril()) and torch.isfinite(mean).all()
+    precision = factor.double() @ factor.double().T
+    covariance = torch.cov(rows[:, 2:].T, correction=0) + 0.1 * torch.eye(4)
+    if scale <= 1e3:
+        torch.testing.assert_close(
+            torch.linalg.inv(precision)[2:, 2:], covariance, rtol=0.05, atol=0.05
+        )

@@ -27,8 +27,9 @@ from fleet_tools.baselines.merging.moments.measurement import (
     solve,
 )
 from fleet_tools.baselines.merging.moments.rows import input_rows
-from fleet_tools.baselines.merging.queries.query import MomentQuery, checked_moments
+from fleet_tools.baselines.merging.queries.query import MomentQuery
 from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
+from fleet_tools.baselines.merging.queries.validity import checked_moments
 from fleet_tools.baselines.merging.queries.wire import decode, encode, size
 
 MLP = WIDE["mlp"]
@@ -221,11 +222,11 @@ BAD_ANSWERS = {
 def test_answers_with_anything_else_are_refused(kind):
     moments = measure_moments(MODEL, [batch()], STATE, ["0", "4"], "none")
     query = MomentQuery(STATE, ("4",))
-    assert checked_moments(decode(encode({"4": moments["4"]})), query, MAPS)
+    assert checked_moments(decode(encode({"4": moments["4"]})), query, maps=MAPS)
     answer = BAD_ANSWERS[kind](moments)
     for arrived in (answer, decode(encode(answer))):  # in this process, and from another
         with pytest.raises(MessageError):
-            checked_moments(arrived, query, MAPS)
+            checked_moments(arrived, query, maps=MAPS)
 
 
 def test_a_holder_without_batches_or_labels_says_so():

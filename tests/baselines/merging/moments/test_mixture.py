@@ -9,10 +9,18 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.merging_cases import WIDE, make_data_holder
 
 from fleet_tools.baselines.merging.errors import MergeError, MessageError
-from fleet_tools.baselines.merging.moments.mixture import LIMIT, StateMixture, measure_mixture
+from fleet_tools.baselines.merging.moments.mixture import (
+    LEAST_EPISODES,
+    LIMIT,
+    StateMixture,
+    _clusters,
+    measure_mixture,
+)
 from fleet_tools.baselines.merging.queries import wire
 from fleet_tools.baselines.merging.queries.query import MixtureQuery
 from fleet_tools.baselines.merging.queries.traffic import DataHolderError, TrafficMeter
@@ -60,7 +68,9 @@ def test_drawn_sequences_move_as_the_data_step_by_step(count):
 
 def test_a_rare_task_keeps_its_name_in_all_of_a_sequence():
     """As one-hots and masks say which task it is: no sequence is of something between tasks."""
-    names = 4 * torch.eye(3)[[0] * 40 + [1] * 8 + [2] * 2]  # scaled, as policies read them
+    names = (
+        4 * torch.eye(3)[[0] * 37 + [1] * 8 + [2] * LEAST_EPISODES]
+    )  # scaled, as policies read them
     episodes = [
         torch.cat([name.expand(20, 3), each[:20]], 1)
         for name, each in zip(names, linear_episodes(50), strict=True)
@@ -87,13 +97,13 @@ def test_a_blow_is_clipped_before_it_is_measured():
 
 
 def test_the_same_question_has_the_same_answer_and_more_gaussians_than_states_are_no_error():
-    episodes = linear_episodes(2, steps=3)
+    episodes = linear_episodes(LEAST_EPISODES, steps=3)
     one, again = (measure_mixture(episodes, 50, 3) for _ in range(2))
     for name in ("weights", "means", "covariances"):
         assert torch.equal(getattr(one, name), getattr(again, name))
-    assert len(one.weights) <= 4 and float(one.weights.sum()) == pytest.approx(1)
+    assert len(one.weights) == 2 and float(one.weights.sum()) == pytest.approx(1)
     two_steps = measure_mixture([each[:2] for each in episodes], 50, 3)
-    assert len(two_steps.weights) == 2 == two_steps.steps
+    assert len(two_steps.weights) == 1 and two_steps.steps == 2
     assert two_steps.sequences(2, 5, torch.Generator()).shape == (2, 5, 3)
 
 
@@ -149,7 +159,37 @@ class Answering:
         self.answer = lambda query: answer
 
 
-@pytest.mark.parametrize("episodes", [[], [torch.zeros(1, 3)], [torch.full((4, 3), torch.nan)]])
+@settings(deadline=None)
+@given(
+    steps=st.lists(st.integers(2, 9), min_size=LEAST_EPISODES, max_size=30),
+    count=st.integers(1, 20),
+    spread=st.sampled_from([0.0, 1e-3, 1.0, 1e3]),
+    seed=st.integers(0, 99),
+)
+def test_each_gaussian_describes_enough_episodes(steps, count, spread, seed):
+    """By another route: every state says its episode, by which each Gaussian's are counted."""
+    places = torch.randn(len(steps), 2, generator=torch.Generator().manual_seed(seed)) * spread
+    episodes = [place.expand(own, 2) for place, own in zip(places, steps, strict=True)]
+    pairs = torch.cat([each[:-1] for each in episodes]).double()
+    numbers = np.repeat(np.arange(len(steps)), [own - 1 for own in steps])
+    for each in _clusters(torch.cat([pairs, pairs], 1), numbers, count, seed):
+        within = (each[:, None, :2] == pairs).all(-1).any(0)
+        assert spread == 0 or len(np.unique(numbers[within])) >= LEAST_EPISODES
+        assert len(each) >= LEAST_EPISODES
+    mixture = measure_mixture(episodes, count, seed)
+    assert len(mixture.weights) <= 2 * (len(steps) // LEAST_EPISODES)
+    assert float(mixture.weights.sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "episodes",
+    [
+        [],
+        [torch.zeros(1, 3)] * 9,
+        [torch.full((4, 3), torch.nan)] * LEAST_EPISODES,
+        linear_episodes(LEAST_EPISODES - 1),
+    ],
+)
 def test_no_mixture_of_no_data(episodes):
     with pytest.raises(MergeError, match="at least two states"):
         measure_mixture(episodes, 4, 0)

@@ -1,14 +1,33 @@
-"""What a data holder answers: losses and their gradients."""
+"""What a data holder answers: losses and their gradients; and what passes as honest."""
+
+import math
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from support.merging_cases import WIDE, make_data_holder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.merging_cases import WIDE, make_data_holder, maps_of
 
 from fleet_tools.baselines.merging.errors import MessageError
+from fleet_tools.baselines.merging.moments.measurement import Moments, with_noise
+from fleet_tools.baselines.merging.moments.mixture import measure_mixture
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
+from fleet_tools.baselines.merging.queries.query import (
+    MixtureQuery,
+    MomentQuery,
+    in_single_precision,
+)
 from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
+from fleet_tools.baselines.merging.queries.validity import (
+    LARGEST_RATIO,
+    Limits,
+    checked_mixture,
+    checked_moments,
+    outlier,
+)
 
 MLP = WIDE["mlp"]
 
@@ -67,3 +86,70 @@ def test_a_query_about_another_architecture_is_refused():
     local = make_data_holder(MLP, torch.ones(40, 2))
     with pytest.raises(MessageError, match=r"another architecture .*: 0\.bias"):
         ask(local, WIDE["elman"].build().state_dict(), 0)
+
+
+SCALES = st.sampled_from([0.0, 1e-30, 1e-19, 1e-6, 1e-3, 1.0, 1.0, 1.0, 30.0, 1e3, 1e6])
+
+
+@st.composite
+def rows_of_data(draw: st.DrawFn, size: int) -> Any:
+    """Draws rows of numbers of any scale, constant, far from 0, or equal to others."""
+    count, seed = draw(st.sampled_from([1, 2, 5, 40])), draw(st.integers(0, 2**31))
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(count, size, generator=generator).double()
+    rows = rows * torch.tensor(draw(st.lists(SCALES, min_size=size, max_size=size)))
+    rows = rows + torch.tensor(draw(st.lists(SCALES, min_size=size, max_size=size)))
+    copied = torch.tensor(draw(st.lists(st.integers(0, size - 1), min_size=size, max_size=size)))
+    return rows[:, copied] if draw(st.booleans()) else rows
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    rows=rows_of_data(24),
+    extreme=st.booleans(),
+    noise=st.sampled_from([0.0, 0.0, 1e-4, 1e-2, 1.0]),
+    seed=st.integers(0, 2**31),
+)
+def test_moments_of_any_data_are_taken(rows, extreme, noise, seed):
+    generator = torch.Generator().manual_seed(seed)
+    labels = 2 * torch.rand(len(rows), 2, generator=generator).double() - 1
+    labels = labels.sign() if extreme else labels
+    inputs = torch.nn.functional.pad(rows, (0, 1), value=1.0)
+    query = MomentQuery(MLP.build(3).state_dict(), ("4",), "labels")
+    exact = Moments((inputs.T @ inputs / len(rows))[None], (inputs.T @ labels / len(rows))[None])
+    noisy = with_noise({"4": exact}, noise, (seed,))["4"] if noise else exact
+    answer = {"4": in_single_precision(noisy)}
+    limits = Limits(noise=noise, label=1.0)
+    found, sizes = checked_moments(answer, query, limits, maps=maps_of(MLP))
+    assert torch.equal(found["4"].inputs, answer["4"].inputs)
+    assert all(map(math.isfinite, sizes.values()))
+
+
+@settings(deadline=None)
+@given(
+    rows=rows_of_data(4),
+    steps=st.lists(st.integers(2, 9), min_size=5, max_size=20),
+    count=st.integers(1, 9),
+    rank=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+def test_mixtures_of_any_data_are_taken(rows, steps, count, rank, seed):
+    generator = torch.Generator().manual_seed(seed)
+    episodes = [rows[torch.randint(len(rows), (own,), generator=generator)] for own in steps]
+    mixture = measure_mixture(episodes, count, seed, rank)
+    checked_mixture(mixture, MixtureQuery(count, seed, rank), Limits(steps=sum(steps)))
+
+
+@given(
+    honest=st.lists(st.floats(0, LARGEST_RATIO), min_size=1, max_size=9),
+    lie=st.floats(0, allow_nan=False),
+    place=st.integers(0, 9),
+)
+def test_no_lie_leaves_an_honest_one_out_and_a_huge_one_its_sender(honest, lie, place):
+    sizes = [{"size": each} for each in honest]
+    assert outlier(sizes) is None
+    sizes.insert(place, {"size": lie})
+    found = outlier(sizes)
+    assert found is None or sizes[found[0]]["size"] == lie > LARGEST_RATIO
+    if lie > LARGEST_RATIO * max(1.0, *honest):
+        assert found is not None
