@@ -6,6 +6,7 @@ which the table of axes is derived. A false table is refused.
 """
 
 import contextlib
+import json
 import sys
 import time
 import warnings
@@ -26,6 +27,7 @@ from fleet_tools.utils.progress import progress_bar
 if TYPE_CHECKING:
     import torch
 
+    from fleet_tools.baselines.merging.adapters import Config
     from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
     from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
     from fleet_tools.baselines.merging.queries.traffic import Traffic
@@ -50,7 +52,9 @@ class MergeOptions(cli.Options):
     models: Annotated[
         tuple[Path, ...], Positional, arg(metavar="MODEL ..."), pydantic.Field(min_length=1)
     ]
-    """Safetensors files: checkpoints of one kind of policy, or state dicts of other models."""
+    """Safetensors files: checkpoints of one kind of policy, or state dicts of other models.
+    Policies with different statistics of inputs get pooled ones, and act as before. The method
+    lora reads the adapter_config.json beside each PEFT adapter, and stores one."""
     method: str
     """Merging method: naive_average, git_rebasin, fleet_merge, density_gate or another one of
     fleet_tools.merging.methods, or module:function for your own, whose code is run."""
@@ -87,6 +91,7 @@ class MergeOptions(cli.Options):
 
 
 def _merge(options: MergeOptions) -> int:
+    from fleet_tools.baselines.merging.adapters import CONFIG_FILE
     from fleet_tools.baselines.merging.ensembles import Ensemble
     from fleet_tools.baselines.merging.errors import UnsoundMergeError
     from fleet_tools.baselines.merging.methods import registry
@@ -95,6 +100,7 @@ def _merge(options: MergeOptions) -> int:
     from fleet_tools.baselines.merging.report import as_text, measure_merge
     from fleet_tools.baselines.policies.checkpoint import save_checkpoint
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
+    from fleet_tools.storage.atomic_files import write_file
 
     method_options = read_options(registry.find(options.method), options.option)
     _require_several(options.models)
@@ -103,8 +109,12 @@ def _merge(options: MergeOptions) -> int:
         folder, name = options.output.parent, options.output.name
         raise ConfigError(f"There is no folder {folder} for {name}. Create it first.")
     require_output(options.output, inputs, options.overwrite)
-    states, blueprint = read_models(inputs)
+    shares = [*(options.averaging_weights or [1.0] * len(options.models)), 0.0]
+    states, blueprint = read_models(inputs, shares[: len(inputs)])
     models = states[: len(options.models)]
+    config = None
+    if options.method == "lora":
+        models, config = _adapters(options, models)
     with _cautions_on_stderr():
         problem = _problem(options, models, None if options.base is None else states[-1], blueprint)
         checked = _checked(problem)
@@ -149,6 +159,8 @@ def _merge(options: MergeOptions) -> int:
         tied = set(problem.models[0]) - set(models[0])
         kept = {name: each for name, each in merged.state.items() if name not in tied}
         write_model(options.output, kept, notes)
+    if config is not None:
+        write_file(options.output.parent / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     summary = {
         "output": str(options.output),
         "method": options.method,
@@ -169,6 +181,30 @@ def _merge(options: MergeOptions) -> int:
         ),
     )
     return cli.OK
+
+
+def _adapters(
+    options: MergeOptions, models: "Sequence[State]"
+) -> "tuple[Sequence[State], Config | None]":
+    """Returns adapters of one rank and scale with their configuration, if theirs are known."""
+    from fleet_tools.baselines.merging.adapters import CONFIG_FILE, alike, configs_beside
+    from fleet_tools.baselines.merging.model_files import require_output
+
+    configs = configs_beside(options.models)
+    if configs is None:
+        print(
+            f"Warning: No {CONFIG_FILE} beside the models. The factors of all have to be scaled "
+            "alike.",
+            file=sys.stderr,
+        )
+        return models, None
+    models, config = alike(models, configs)
+    if configs_beside([options.output]) == [config]:
+        return models, None
+    output = options.output.parent / CONFIG_FILE
+    inputs = [path.parent / CONFIG_FILE for path in options.models]
+    require_output(output, inputs, options.overwrite)
+    return models, config
 
 
 def _problem(

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
+from fleet_tools.baselines.merging.average import AveragingWeights
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.merging.symmetry.table import State
@@ -43,20 +44,29 @@ class IncompatiblePoliciesError(FleetToolsError, ValueError):
 
 
 def read_models(
-    paths: Sequence[Path],
+    paths: Sequence[Path], averaging_weights: AveragingWeights | None = None
 ) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None]":
     """Reads the models of a merge: checkpoints of one kind, or state dicts.
+
+    Checkpoints that scale what they read by different statistics get pooled ones, and weights with
+    which they act as before.
+
+    Args:
+        paths: The files.
+        averaging_weights: Each one's part of pooled statistics; equal ones if None.
 
     Returns:
         The state dicts, and the blueprint of the checkpoints; None if they are no checkpoints.
 
     Raises:
-        MergeError: Only some are checkpoints, or a state dict cannot be read; see `read_model`.
+        MergeError: Only some are checkpoints, or their statistics cannot be folded into weights; or
+            a state dict cannot be read, see `read_model`.
         IncompatiblePoliciesError: They are checkpoints of two kinds.
         CheckpointError: A checkpoint is damaged, or of another version.
     """
     # Policies depend on merging, for their symmetry.
     from fleet_tools.baselines.policies.checkpoint import is_checkpoint, load_checkpoint
+    from fleet_tools.baselines.policies.merged_checkpoints import with_common_scaling
 
     policies = [path for path in paths if is_checkpoint(path)]
     if not policies:
@@ -66,9 +76,12 @@ def read_models(
             f"{', '.join(path.name for path in policies)} are checkpoints, and {', '.join(others)} "
             "are not. Store all of them with `policies.checkpoint.save_checkpoint`."
         )
-    checkpoints = {path: load_checkpoint(path) for path in paths}
-    blueprint = common_blueprint({str(path): each.blueprint for path, each in checkpoints.items()})
-    return [dict(checkpoints[path].weights) for path in paths], blueprint
+    checkpoints = [load_checkpoint(path) for path in paths]
+    common_blueprint(
+        {str(path): each.blueprint for path, each in zip(paths, checkpoints, strict=True)}
+    )
+    checkpoints = with_common_scaling(checkpoints, averaging_weights)
+    return [dict(each.weights) for each in checkpoints], checkpoints[0].blueprint
 
 
 def read_model(path: Path) -> dict[str, torch.Tensor]:
@@ -237,7 +250,7 @@ def _plain(dtype: torch.dtype) -> str:
 
 
 def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
-    """Returns the one blueprint of policies whose weights are to be averaged.
+    """Returns the one blueprint of policies whose weights are to be averaged; scalings may differ.
 
     Args:
         blueprints: At least one blueprint, by its name in messages.
@@ -251,7 +264,7 @@ def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
             raise IncompatiblePoliciesError(
                 f"{first} and {name} have different blueprints: in the first, {'; '.join(found)}. "
                 "Weights can be merged only where they mean the same. Train all policies with one "
-                "config, one layout of observations and one scaling, as `--like` of `python -m "
+                "config and one layout of observations, as `--like` of `python -m "
                 "fleet_tools.baselines.train` does."
             )
     return blueprint

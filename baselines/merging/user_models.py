@@ -37,6 +37,7 @@ from fleet_tools.baselines.merging.modules import (
     with_tied,
 )
 from fleet_tools.baselines.merging.moments.rows import applied_maps
+from fleet_tools.baselines.merging.normalizers import with_common_buffers
 from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.check import check
@@ -141,13 +142,18 @@ def problem_of(
     if module is not None:
         states = [with_tied(module, state) for state in states]
     require_alike(states)
-    start = None if base is None else _state_of(_unwrapped(base, "the base"))
+    bases = [] if base is None else [_unwrapped(base, "the base")]
+    start = _state_of(bases[0]) if bases else None
     if start is not None and module is not None:
         start = with_tied(module, start)
     pools = read_data(data, len(states))
     if example is None:
         example = _example(pools)
     example = example if module is None else _cast(example, module)
+    if module is not None and example is not None:
+        every = [*states] if start is None else [*states, start]
+        every = with_common_buffers(module, [*unwrapped, *bases], every, example, output)
+        states, start = every[: len(states)], None if start is None else every[-1]
     batches = [batch for pool in pools if isinstance(pool, tuple) for batch in pool]
     plain = bool(pools) and all(isinstance(pool, tuple) for pool in pools)
     if batches and module is None:

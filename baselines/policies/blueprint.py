@@ -271,16 +271,11 @@ class Blueprint(Value):
         return applied_maps(self.create().eval(), self.example())
 
     def differences(self, other: "Blueprint") -> list[str]:
-        """Lists the differences because of which weights of one are not weights of the other."""
-        scalings = [
-            {name: (each.scaling.mean[name], row) for name, row in each.scaling.std.items()}
-            for each in (self, other)
-        ]
-        return differences(self._flat(), other._flat()) + [
-            f"the scaling of {name!r} is another"
-            for name in scalings[0].keys() & scalings[1].keys()
-            if scalings[0][name] != scalings[1][name]
-        ]
+        """Lists the differences because of which weights of one are not weights of the other.
+
+        Scalings may differ, see `merged_checkpoints.with_common_scaling`.
+        """
+        return differences(self._flat(), other._flat())
 
     def _flat(self) -> dict[str, object]:
         config, action = self.config.model_dump(mode="json"), dict(self.action)

@@ -6,19 +6,65 @@ from typing import Any
 
 import torch
 
-from fleet_tools.baselines.merging.average import AveragingWeights
+from fleet_tools.baselines.merging.average import AveragingWeights, normalize
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.modules import keeps_statistics, recompute
 from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
+from fleet_tools.baselines.merging.normalizers import folded
 from fleet_tools.baselines.merging.problem import Encoders, MergeProblem, MergeResult
 from fleet_tools.baselines.merging.queries.data_holder import DataHolder, LocalDataHolder
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig
+from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.network import ENCODER_MODULES, FEATURES
 
 _GATED = ("density_gate", "gated_refit")
+
+
+def with_common_scaling(
+    checkpoints: Sequence[Checkpoint], averaging_weights: AveragingWeights | None = None
+) -> list[Checkpoint]:
+    """Returns policies that scale what they read by pooled statistics, and act as they did.
+
+    Args:
+        checkpoints: Policies that differ in nothing but their scaling and their weights.
+        averaging_weights: Each one's part of the pooled statistics; equal ones if None.
+
+    Raises:
+        MergeError: A policy does not begin with an affine map of the scaled numbers.
+    """
+    scalings = [each.blueprint.scaling for each in checkpoints]
+    if all(scaling == scalings[0] for scaling in scalings):
+        return list(checkpoints)
+    scaling = Scaling.pooled(scalings, normalize(averaging_weights, len(checkpoints)))
+    return [rescaled(each, scaling) for each in checkpoints]
+
+
+def rescaled(checkpoint: Checkpoint, scaling: Scaling) -> Checkpoint:
+    """Returns the same policy with another scaling, folded into its weights.
+
+    Raises:
+        MergeError: See `with_common_scaling`.
+    """
+    blueprint = checkpoint.blueprint.model_copy(update={"scaling": scaling})
+    own, common = (each.create().eval() for each in (checkpoint.blueprint, blueprint))
+    for network in (own, common):
+        network.load_state_dict(dict(checkpoint.weights))
+    example = blueprint.example()
+    for name in blueprint.names("state"):  # numbers as the policy's data have them
+        shape, rows = blueprint.observation[name].shape, checkpoint.blueprint.scaling.arrays([name])
+        offset, divisor = (torch.from_numpy(row).reshape(shape) for row in rows)
+        example[name] = offset + divisor * example[name]
+    try:
+        weights = folded(own, common, (example,), _actions, _encoder_names())
+    except MergeError as error:
+        raise MergeError(
+            "The policies scale what they read by other statistics, which cannot be folded into "
+            f"the weights: {error} `--like` of `python -m fleet_tools.baselines.train` does."
+        ) from None
+    return Checkpoint(blueprint, weights, checkpoint.notes)
 
 
 def checkpoint_problem(
@@ -184,10 +230,15 @@ def _encoders(blueprint: Blueprint, maps: Sequence[AffineMap]) -> Encoders | Non
     """Returns a policy's encoders; None if it has none, or a body whose maps are not known."""
     if not blueprint.config.encoders or blueprint.config.own_classes or blueprint.reading:
         return None
-    prefixes = tuple(f"{module}." for module in ENCODER_MODULES.values())
+    prefixes = _encoder_names()
     names = blueprint.create_empty().state_dict()
     parameters = tuple(name for name in names if name.startswith(prefixes))
     return Encoders(parameters, next(each.name for each in maps if each.name.startswith("body.")))
+
+
+def _encoder_names() -> tuple[str, ...]:
+    """Returns what the names of encoders' parts begin with."""
+    return tuple(f"{module}." for module in ENCODER_MODULES.values())
 
 
 def _features(features: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:

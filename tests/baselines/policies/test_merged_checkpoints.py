@@ -16,6 +16,7 @@ import torch
 from support.policy_cases import ACTION, BLUEPRINTS, made, observations, step
 
 from fleet_tools.baselines import merge
+from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.model_files import (
     IncompatiblePoliciesError,
     common_blueprint,
@@ -28,6 +29,8 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.layout import Scaling
+from fleet_tools.baselines.policies.merged_checkpoints import rescaled
+from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.baselines.policies.policy import load_checkpoint_policy
 
@@ -149,15 +152,10 @@ def changed(**parts: Any) -> Blueprint:
     return Blueprint.of(**{**given, "scaling": BASE.scaling, **parts})
 
 
-SCALED = Scaling(
-    mean=BASE.scaling.mean,
-    std={name: (2.0,) * len(row) for name, row in BASE.scaling.std.items()},
-)
 OTHERS = {
     "the config's body is {'type': 'mlp'": changed(
         config=PolicyConfig(body=MLPConfig(layers=2, width=25))
     ),
-    "the scaling of 'joint_position' is another": changed(scaling=SCALED),
     "the unit of 'joint_position' is 'rad', not 'deg'": changed(
         observation={
             **BASE.observation,
@@ -178,14 +176,76 @@ def test_different_policies_are_refused_with_their_difference(difference, tmp_pa
     code, output = run(paths)
     assert code == 2
     message = capsys.readouterr().err
-    assert difference in message and "robot_1.safetensors" in message and "one scaling" in message
+    assert difference in message and "robot_1.safetensors" in message
     assert not output.exists()
 
 
 def test_policies_have_a_common_blueprint_if_all_are_the_same():
     assert common_blueprint({"a": BASE, "b": BASE.model_copy()}) == BASE
     with pytest.raises(IncompatiblePoliciesError, match="a and c have different blueprints"):
-        common_blueprint({"a": BASE, "b": BASE, "c": changed(scaling=SCALED)})
+        common_blueprint({"a": BASE, "b": BASE, "c": OTHERS["the scale of actions is"]})
+
+
+def scaling_of(blueprint: Blueprint, seed: int) -> Scaling:
+    """Returns statistics of a robot, to which a third of the numbers seems constant."""
+    rng, sizes = np.random.default_rng(seed), blueprint.scaling.mean
+    std = {n: rng.uniform(0.05, 2, len(r)) * (rng.random(len(r)) > 0.3) for n, r in sizes.items()}
+    mean = {n: tuple(rng.normal(size=len(row)).tolist()) for n, row in sizes.items()}
+    return Scaling(mean=mean, std={name: tuple(row.tolist()) for name, row in std.items()})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mlp on state", "linear on state", "lstm on clouds", "diagonal on state", "film of the task"]
+    + ["transformer on state", "token of the task", "mlp with flow", "gru with diffusion"]
+    + [pytest.param(each, marks=pytest.mark.slow) for each in ("gru on all", "elman with chunks")],
+)
+def test_policies_with_other_statistics_act_as_before_and_merge_with_themselves(name, tmp_path):
+    blueprint = BLUEPRINTS[name].model_copy(update={"scaling": scaling_of(BLUEPRINTS[name], 1)})
+    policy = Checkpoint(blueprint, made(name).state_dict())
+    other = rescaled(policy, scaling_of(blueprint, 2))
+    assert other.blueprint.scaling != blueprint.scaling
+    given = observations(blueprint, 3, 5)
+
+    def acts(checkpoint: Checkpoint) -> torch.Tensor:
+        network = checkpoint.blueprint.create().eval()
+        network.load_state_dict(dict(checkpoint.weights))
+        with torch.inference_mode():
+            return network(given)[0]
+
+    torch.testing.assert_close(acts(other), acts(policy), atol=2e-4, rtol=2e-4)
+    code, output = run(stored(tmp_path, policy, other), "--quiet", method="naive_average")
+    assert code == 0
+    merged = load_checkpoint(output)
+    torch.testing.assert_close(acts(merged), acts(policy), atol=2e-4, rtol=2e-4)
+    scalings = [blueprint.scaling, other.blueprint.scaling]
+    assert merged.blueprint.scaling == Scaling.pooled(scalings, np.array([0.5, 0.5]))
+
+
+def test_pooled_statistics_are_those_of_all_data_together():
+    rng, size = np.random.default_rng(0), len(BASE.scaling.mean["joint_position"])
+    robots = [rng.normal(i, 1 + i, (n, size)) for i, n in enumerate((30, 50, 20))]
+    for rows in robots:
+        rows[:, 0] = 4.1  # never changes, in any robot
+    scalings = [
+        Scaling(mean={"x": tuple(r.mean(0).tolist())}, std={"x": (0.0, *r.std(0)[1:].tolist())})
+        for r in robots
+    ]
+    for scaling in scalings:
+        scaling.mean["x"] = (4.1, *scaling.mean["x"][1:])
+    pooled = Scaling.pooled(scalings, np.array([0.3, 0.5, 0.2]))
+    every = np.concatenate(robots)
+    np.testing.assert_allclose(pooled.mean["x"], every.mean(0))
+    np.testing.assert_allclose(pooled.std["x"][1:], every.std(0)[1:])
+    assert pooled.mean["x"][0] == 4.1 and pooled.std["x"][0] == 0
+
+
+def test_a_policy_that_clips_what_it_reads_is_refused(monkeypatch):
+    policy = Checkpoint(BASE, made("mlp on state").state_dict())
+    own = PolicyNetwork.decide
+    monkeypatch.setattr(PolicyNetwork, "decide", lambda s, x, *a: own(s, x.clamp(-5, 5), *a))
+    with pytest.raises(MergeError, match=r"other statistics.*body\.layers\.0.*--like"):
+        rescaled(policy, scaling_of(BASE, 1))
 
 
 def test_checkpoints_and_other_models_are_not_mixed(tmp_path, capsys):
