@@ -169,12 +169,25 @@ def make_report(options: CheckOptions) -> dict[str, Any]:
             _tried(model, task, options) for task in tasks if options.scenes and not problem
         ],
     }
+    cause = _likely_cause(report)
+    for tried in report["trials"]:
+        tried["likely_cause"] = cause if tried["failures"] else None
     report["fine"] = (
         report["error"] is None
         and all(each["holds"] for each in report["measurements"])
         and not any(each["failures"] for each in report["trials"])
     )
     return report
+
+
+def _likely_cause(report: Mapping[str, Any]) -> str | None:
+    """Returns the broken rule that best explains why the expert fails; one of the grasp first."""
+    from fleet_tools.studio.checking.general_rules import grasp_rules
+
+    of_grasp = {rule.name for rule in grasp_rules(report["family"])}
+    broken = [each for each in report["measurements"] if not each["holds"]]
+    broken.sort(key=lambda each: each["name"] not in of_grasp)
+    return broken[0]["text"] if broken else None
 
 
 def read_model(folder: Path) -> "Model":
@@ -243,6 +256,8 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
                 f"          {failures['count']} failed at the stage: {stage}; such as {where}"
             )
             lines.append(f"          {example['outcome']}: {example['why']}")
+        if tried["likely_cause"]:
+            lines.append(f"          likely cause: {tried['likely_cause']}")
     if not report["trials"]:
         lines.append("  the expert has not tried it; --task and --scenes choose where it does")
     return lines

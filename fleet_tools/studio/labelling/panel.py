@@ -208,6 +208,8 @@ def report_html(report: Mapping[str, Any]) -> str:
             example = failures["example"]
             words = f"{failures['count']} failed at the stage: {stage}"
             rows.append(_row(BAD, words, f"seed {example['seed']}: {example['why']}"))
+        if tried["likely_cause"]:
+            rows.append(_row(BAD, "Likely cause", tried["likely_cause"]))
     return f'<div style="font-size:13px;line-height:1.4;padding:0 10px">{"".join(rows)}</div>'
 
 
