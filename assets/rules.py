@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fleet_tools.assets.model_geometry import LinkGeometry, ModelGeometry, signed_distance
-from fleet_tools.assets.usual_sizes import usual_size, within
+from fleet_tools.assets.usual_sizes import unusual
 from fleet_tools.errors import ConfigError
 
 Unit = Literal["mm", "deg", "kg", "g/cm^3", ""]
@@ -144,6 +144,9 @@ def measure_all(rules: Iterable[Rule], geometry: ModelGeometry) -> list[Measured
 
 def _scaling(lengths: Sequence[MeasuredRule], geometry: ModelGeometry) -> str:
     """Returns in words whether another size of a model brings lengths within their bounds."""
+    kind, family = geometry.kind, geometry.family
+    if words := unusual(kind, family, geometry.length):
+        return f"The size is wrong: {words[0]}. Give `assets import` the right --scale or --length."
     least = max(lengths, key=lambda each: each.rule.low / each.value)
     greatest = min(lengths, key=lambda each: each.rule.high / each.value)
     low, high = least.rule.low / least.value, greatest.rule.high / greatest.value
@@ -153,18 +156,13 @@ def _scaling(lengths: Sequence[MeasuredRule], geometry: ModelGeometry) -> str:
             f"the {greatest.rule.name} at most {high:.3g} times it."
         )
     factor = low if low > 1 else high
-    size, usual = factor * geometry.length, usual_size(geometry.kind, geometry.family).length
-    if not within(size, usual):
-        least_mm, greatest_mm = (f"{1000 * x:.3g}" for x in usual)
+    size = factor * geometry.length
+    if words := unusual(kind, family, size):
         return (
-            f"Its size is not what is wrong: {factor:.3g} times as large, it would be "
-            f"{1000 * size:.3g} mm long, and a {geometry.kind} of the family {geometry.family} has "
-            f"usually {least_mm} to {greatest_mm} mm. The keypoints lie elsewhere, or it is "
-            "another kind of model."
+            f"The size is not what is wrong: with a model {factor:.3g} times as large, {words[0]}. "
+            "The keypoints lie elsewhere, or it is another kind of model."
         )
-    bounds = f"at least {low:.3g}" if math.isinf(high) else f"{max(low, 0):.3g} to {high:.3g}"
-    units = "" if within(geometry.length, usual) else " Its unit is wrong (--scale)."
-    return f"Scale the model by {bounds}, such as with --length {size:.3g}.{units}"
+    return f"Scale the model by {low:.3g} to {high:.3g}, such as by --length {size:.3g}."
 
 
 Measure = Callable[[ModelGeometry], Values]

@@ -97,8 +97,7 @@ def _geometry_of_pieces(
     if not thick:
         raise ConfigError(
             f"The mesh is only {thinnest} thick, and contact needs {LEAST_THICKNESS * 1000:g} mm. "
-            "Thicken it, for instance with Blender's Solidify modifier, or correct its size with "
-            "--length METRES."
+            "Thicken it, for instance with Blender's Solidify modifier."
         )
     omitted = len(pieces) - len(thick)
     note = (

@@ -256,7 +256,7 @@ def place_mesh(
         case "keep":
             p_M = np.zeros(3)
     placement = Placement(matrix, p_M)
-    check_size(longest * chosen.factor)
+    check_size(kind, family, longest * chosen.factor, chosen.factor)
     surface = Solid(placement.vertices(surface.vertices), surface.triangles)
     notes = (*mesh.notes, *repairs, chosen.note)
     return PlacedMesh(surface, placement, chosen.factor, notes, chosen.doubt)
@@ -273,8 +273,8 @@ def _mass_properties(body: EnclosedBody, settings: ImportSettings) -> tuple[Mass
     if density > MAX_DENSITY:
         raise ConfigError(
             f"{settings.mass or density * enclosed:g} kg in {enclosed * 1e6:.3g} cm^3 would be "
-            f"{density:.3g} kg/m^3, more than any metal: the scale or the mass is wrong. Correct "
-            "it with --length METRES, --scale or --mass."
+            f"{density:.3g} kg/m^3, more than any metal. Correct --mass, in kg, or --density, in "
+            "kg/m^3."
         )
     inertial = body.mass_properties(density)
     moments = np.linalg.eigvalsh(inertial.inertia)
@@ -338,7 +338,7 @@ def plausibility_warnings(
                 "given with --points-in mesh"
             )
     if settings.mass is not None and density < 20:
-        warnings.append(f"{density:.3g} kg/m^3 is lighter than foam: is the size right?")
+        warnings.append(f"{density:.3g} kg/m^3 is lighter than foam: is --mass in kg?")
     if settings.kind == "tool" and mass > 2.5:
         warnings.append(f"{mass:.3g} kg is close to the arm's payload of 3 kg or beyond")
     if settings.kind == "tool" and settings.labels.grasp is None:

@@ -186,18 +186,21 @@ def size_warnings(
     return warnings
 
 
-def check_size(length: float) -> None:
+def check_size(kind: Kind, family: str, length: float, scale: float) -> None:
     """Refuses models that are too large or too small to be simulated with the others.
 
     Args:
-        length: Longest side of the bounding box, m.
+        kind: Whether it is a tool or an object.
+        family: Name of its family.
+        length: Its longest side, m.
+        scale: Metres per unit of its file.
 
     Raises:
         ConfigError: The model is too large or too small.
     """
     low, high = POSSIBLE
-    if not low <= length <= high:
+    if not within(length, POSSIBLE):
         raise ConfigError(
-            f"The model would be {length:.3g} m long; {low} to {high} m can be simulated "
-            "on the table. Give --length METRES or another --scale."
+            f"The model would be {length:.3g} m long; {low} to {high} m can be simulated on the "
+            f"table: {size_warnings(kind, family, length, scale)[0]}."
         )

@@ -76,7 +76,7 @@ def _keypoint_names(text: str) -> tuple[str, ...]:
 
 def _grasp(text: str) -> Pose:
     if text.count(",") == 2:
-        return Pose(translation_m=_vector(text, "X,Y,Z or X,Y,Z,ROLL,PITCH,YAW"))
+        return Pose(translation_m=_vector(text, "X,Y,Z"))
     x, y, z, roll, pitch, yaw = _numbers(text, "X,Y,Z,ROLL,PITCH,YAW")
     return Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
 

@@ -188,6 +188,7 @@ def report_html(report: Mapping[str, Any]) -> str:
     rows = []
     if report["error"] is not None:
         rows.append(_row(BAD, "It cannot be loaded", report["error"]))
+    rows += [_row(BAD, "Warning", words) for words in report["warnings"]]
     measured = report["measurements"]
     for each in measured:
         if not each["holds"]:

@@ -109,6 +109,23 @@ def test_the_same_mesh_gives_the_same_bytes_and_an_edit_is_kept(mesh, tmp_path, 
     assert labels.read_text().endswith("# edited\n")
 
 
+def test_a_hand_on_the_wrong_side_or_end_is_warned_of(mesh, tmp_path, capsys):
+    arguments = [mesh, *HAMMER, "--pieces", "4", "--output", tmp_path]
+    right = imported(capsys, *arguments, "--grasp=0,0,0")
+    assert right["warnings"] == []
+    for grasp, words in (
+        ("0,0,0,180,0,0", "tilt against the direction of use of the grasp .*180 deg; needed: at m"),
+        ("0.165,0,0.03", "distance from the working end of the grasp .* 0 mm; needed: at least 10"),
+        ("0,0,-0.1", "distance outside of the tool of the grasp 87 mm; needed: at most 10"),
+        ("0,0,0,0,0,90", "width in the hand 240 mm; needed: 2 to 80 mm"),
+    ):
+        (warning, *_) = sorted(
+            imported(capsys, *arguments, f"--grasp={grasp}")["warnings"],
+            key=lambda each: not re.search(words, each),
+        )
+        assert re.search(words, warning) and "`grasp`" in warning, warning
+
+
 def test_options_are_in_the_files(mesh, tmp_path, capsys):
     grasp = ["--grasp=-0.01,0,0.002,0,0,10", "--material", "brass", "--modulus", "2e7"]
     report = imported(capsys, mesh, *HAMMER, *grasp, "--friction", "0.7", "--output", tmp_path)

@@ -186,7 +186,7 @@ def test_a_unit_is_guessed_and_noted_or_refused(longest, kind, metres, note):
     assert found.factor == metres and re.search(note, found.note), found.note
     for size in (1e-6, 1e3):  # impossible whatever the unit
         with pytest.raises(ConfigError, match="--length"):
-            check_size(size)
+            check_size("object", "of_a_user", size, 1.0)
 
 
 def test_the_up_axis_is_rotated_to_z():
