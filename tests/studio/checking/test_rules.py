@@ -129,7 +129,8 @@ def test_the_advised_scale_is_the_one_that_mends_the_size(family, factor):
         if not 0.5 < factor < 2:  # where rules measure is not to scale
             assert re.search("^The size is wrong: the longest side is .*--scale", text), text
             continue
-        low, high = map(float, re.search(r"the model by (\S+) to (\S+),", text).groups())
+        ((low, high),) = re.findall(r"the model by (\S+) to (\S+),", text)
+        low, high = float(low), float(high)
         assert low <= 1 / factor * 1.001 and high >= 1 / factor * 0.999
         after = measure_all(rules, scaled(shipped, factor * (low + high) / 2))
         assert all(each.holds for each in after)
@@ -184,7 +185,9 @@ def test_the_rules_of_the_hand_agree_with_the_expert(family, name, grasp, usable
     geometry = measure_model(find_model("tool", family, name))
     x, y, z, *rpy = grasp
     held = Pose(translation_m=(x, y, z), rpy_deg=tuple(rpy)).to_transform()
-    rules = hand_rules(find_family(family).alignment)
+    alignment = find_family(family).alignment
+    assert alignment is not None
+    rules = hand_rules(alignment)
     measured = measure_all(rules, replace(geometry, X_MG=held))
     assert all(each.holds for each in measured) == usable, [each.text for each in measured]
     assert all("grasp" in each.text for each in measured)

@@ -95,6 +95,7 @@ HOLE = moved(box((0.05, 0.03, 0.012)), 0, 0, 0.005)
 def test_what_is_inside_of_a_mesh_changes_no_deviation(inside, cavities):
     pytest.importorskip("manifold3d")
     whole = trimesh.util.concatenate([LOW, HIGH, *inside])
+    assert isinstance(whole, trimesh.Trimesh)
     surface, _ = cleaned(np.array(whole.vertices), np.array(whole.faces))
     body, _ = enclosed_body(repaired_shells(surface)[0])
     assert len(body.cavities) == cavities

@@ -9,8 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-import trimesh
-from support.foreign_shapes import box, moved
+from support.foreign_shapes import hammer
 
 import fleet_tools  # noqa: F401 - registers the environments
 from fleet_tools.assets.__main__ import main
@@ -25,14 +24,6 @@ KEYPOINTS = [
 HAMMER = ["--kind", "tool", "--family", "hammer", "--mass", "0.5", *KEYPOINTS]
 
 Capture = pytest.CaptureFixture[str]
-
-
-def hammer() -> trimesh.Trimesh:
-    """Returns a hammer in millimetres, of two overlapping parts, as from a modelling program."""
-    head, handle = moved(box((30, 30, 70)), 165, 0, 17), moved(box((240, 24, 26)), 60, 0, 0)
-    mesh = trimesh.util.concatenate([head, handle])
-    assert isinstance(mesh, trimesh.Trimesh)
-    return mesh
 
 
 @pytest.fixture

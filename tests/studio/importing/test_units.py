@@ -11,7 +11,7 @@ import trimesh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
-from support.foreign_shapes import box, moved
+from support.foreign_shapes import hammer
 from support.mesh_files import wedge
 from trimesh.exchange.dae import export_collada
 
@@ -149,12 +149,6 @@ def test_other_formats_say_their_unit_by_their_standard_or_not_at_all(suffix, tm
     assert ("the file says its unit" in placed(file).notes[-1]) == says_it
 
 
-def hammer() -> trimesh.Trimesh:
-    """Returns a hammer, m, of two boxes."""
-    parts = [moved(box((0.03, 0.03, 0.07)), 0.165, 0, 0.017), box((0.24, 0.024, 0.026))]
-    return trimesh.util.concatenate([parts[0], moved(parts[1], 0.06, 0, 0)])
-
-
 def imported(file: Path, capsys: Capture, meter: float, *options: str) -> dict[str, Any]:
     """Imports a hammer with points in the mesh's coordinates; returns the report."""
     points = {"head": (0.165, 0, 0.052), "side": (0.165, 0, -0.018), "tail": (-0.06, 0, 0)}
@@ -177,7 +171,7 @@ def test_a_hammer_in_inches_is_the_hammer_in_metres(tmp_path, capsys):
     for up, meter in (("Z_UP", 1.0), ("Y_UP", 0.0254), ("X_UP", 0.001)):
         file = tmp_path / f"{up}.dae"
         asset = f'<unit meter="{meter}"/><up_axis>{up}</up_axis>'
-        write_dae(file, in_file(hammer(), meter, up), asset)
+        write_dae(file, in_file(hammer().apply_scale(0.001), meter, up), asset)
         reports.append(imported(file, capsys, meter))
         assert reports[-1]["warnings"] == []
     first, *others = reports
@@ -190,6 +184,17 @@ def test_a_hammer_in_inches_is_the_hammer_in_metres(tmp_path, capsys):
     (size, mass) = small["warnings"][:2]
     assert re.search(r"side is 9\.45 mm.*104 to 608 mm; --scale inch would make it 240 mm", size)
     assert re.search(r"mass is \S+e-05 kg.*its size is the cause", mass), mass
+
+
+def test_two_parts_of_an_object_have_one_unit(tmp_path, capsys):
+    base, lid = tmp_path / "base.stl", tmp_path / "lid.dae"
+    REFERENCE.export(base)
+    write_dae(lid, REFERENCE, '<unit meter="0.0254"/>')
+    words = "--kind object --family chest --mass 1 --joint revolute --limits 0,90"
+    words += f" --keypoint back=0,0,0 --moving {lid} --output {tmp_path / 'out'}"
+    assert main(["import", str(base), *words.split()]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"unit 0.0254 m, y up.*no unit, z up.*--scale and --up", error), error
 
 
 def test_an_error_in_a_model_of_an_unusual_size_names_the_size(tmp_path, capsys):
