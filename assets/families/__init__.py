@@ -86,7 +86,7 @@ class HandAlignment:
         ahead: Keypoint of the working end, to which x of the hand points.
         down: Axis between keypoints that points away from the palm, as far as the handle allows. It
             is the direction of use: of the blow of a hammer, or down to the table.
-        working_end: Keypoints between which nobody holds the tool.
+        working_end: Two or more keypoints between which nobody holds the tool.
         tilt_deg: Largest angle of z of the hand from the direction of use.
         lean_deg: Largest angle of z of the hand to a side of the handle and the direction of use.
         turn_deg: Largest angle of x of the hand from `ahead`, about the direction of use.
@@ -94,8 +94,8 @@ class HandAlignment:
 
     ahead: str
     down: tuple[str, str]
-    working_end: tuple[str, ...]
-    tilt_deg: float
+    working_end: tuple[str, ...] = ()
+    tilt_deg: float = 110.0
     lean_deg: float = 90.0
     turn_deg: float = 180.0
 

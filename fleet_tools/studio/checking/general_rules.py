@@ -395,8 +395,8 @@ def hand_rules(alignment: HandAlignment) -> tuple[Rule, ...]:
             remedy="Move `grasp` in keypoints.yaml to the middle of the handle" + how,
         ),
     ]
-    needless = {1: alignment.lean_deg >= 90, 2: alignment.turn_deg >= 180}
-    return tuple(rule for k, rule in enumerate(rules) if not needless.get(k))
+    limits = (True, alignment.lean_deg < 90, alignment.turn_deg < 180, alignment.working_end)
+    return tuple(rule for rule, limit in zip(rules, limits, strict=True) if limit)
 
 
 def grasp_rules(family: str) -> tuple[Rule, ...]:
