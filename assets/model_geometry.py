@@ -146,6 +146,7 @@ class ModelGeometry:
         p_M: Positions of the keypoints in M, (3,) each, m.
         X_MG: Pose of the grasp frame of a tool.
         sides: Of each group of welded links, the side nearest to upright on a face to lie on.
+        family: Name of its family.
     """
 
     kind: "Kind"
@@ -154,11 +155,17 @@ class ModelGeometry:
     p_M: Mapping[str, np.ndarray]
     X_MG: "RigidTransform"
     sides: tuple[RestingSide, ...] = ()
+    family: str = ""
 
     @cached_property
     def pieces(self) -> tuple[ConvexPiece, ...]:
         """The pieces of all links."""
         return tuple(piece for link in self.links.values() for piece in link.pieces)
+
+    @cached_property
+    def length(self) -> float:
+        """Longest side of the bounding box, m."""
+        return float(np.ptp(np.concatenate([p.vertices for p in self.pieces]), axis=0).max())
 
     def axis(self, start: str, end: str) -> np.ndarray:
         """Returns the unit vector from one keypoint to another in M, (3,).

@@ -1,13 +1,14 @@
 """Rules: a measured quantity, its bounds, and what to do about a model beyond them."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from fleet_tools.assets.model_geometry import LinkGeometry, ModelGeometry, signed_distance
+from fleet_tools.assets.usual_sizes import unusual
 from fleet_tools.errors import ConfigError
 
 Unit = Literal["mm", "deg", "kg", "g/cm^3", ""]
@@ -36,6 +37,7 @@ class Rule:
         low, high: Bounds, in SI units.
         reason: Why the bounds are there: a measurement with the expert, or a requirement.
         remedy: What to change in a model beyond the bounds.
+        scales: Whether it is a length that a model of another size may have within the bounds.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Rule:
     high: float = math.inf
     reason: str = ""
     remedy: str = ""
+    scales: bool = False
 
     @property
     def needed(self) -> str:
@@ -69,17 +72,24 @@ class MeasuredRule:
         subject: What was measured, such as a keypoint; empty for the model.
         value: Value in SI units; NaN if it cannot be measured.
         obstacle: Why it cannot be measured.
+        scaling: What another size of the model would do, where it is beyond the bounds.
     """
 
     rule: Rule
     subject: str
     value: float
     obstacle: str = ""
+    scaling: str = ""
 
     @property
     def holds(self) -> bool:
         """Whether the value is within the bounds."""
         return bool(self.rule.low <= self.value <= self.rule.high)
+
+    @property
+    def lacks_keypoint(self) -> bool:
+        """Whether it cannot be measured because the model has not all keypoints."""
+        return "is missing" in self.obstacle
 
     @property
     def text(self) -> str:
@@ -108,7 +118,7 @@ class MeasuredRule:
             "holds": self.holds,
             "text": self.text,
             "reason": self.rule.reason,
-            "remedy": self.rule.remedy,
+            "remedy": f"{self.scaling} {self.rule.remedy}".strip(),
         }
 
 
@@ -123,7 +133,36 @@ def measure_all(rules: Iterable[Rule], geometry: ModelGeometry) -> list[Measured
             measured.append(MeasuredRule(rule, "", math.nan, missing))
         except ConfigError as error:
             measured.append(MeasuredRule(rule, "", math.nan, f"cannot be measured: {error}"))
-    return measured
+    lengths = [each for each in measured if each.rule.scales and each.value > 0]
+    return [
+        replace(each, scaling=_scaling(lengths, geometry))
+        if each in lengths and not each.holds
+        else each
+        for each in measured
+    ]
+
+
+def _scaling(lengths: Sequence[MeasuredRule], geometry: ModelGeometry) -> str:
+    """Returns in words whether another size of a model brings lengths within their bounds."""
+    kind, family = geometry.kind, geometry.family
+    if words := unusual(kind, family, geometry.length):
+        return f"The size is wrong: {words[0]}. Give `assets import` the right --scale or --length."
+    least = max(lengths, key=lambda each: each.rule.low / each.value)
+    greatest = min(lengths, key=lambda each: each.rule.high / each.value)
+    low, high = least.rule.low / least.value, greatest.rule.high / greatest.value
+    if low > high:
+        return (
+            f"No size of the model is right: the {least.rule.name} needs {low:.3g} times it, and "
+            f"the {greatest.rule.name} at most {high:.3g} times it."
+        )
+    factor = low if low > 1 else high
+    size = factor * geometry.length
+    if words := unusual(kind, family, size):
+        return (
+            f"The size is not what is wrong: with a model {factor:.3g} times as large, {words[0]}. "
+            "The keypoints lie elsewhere, or it is another kind of model."
+        )
+    return f"Scale the model by {low:.3g} to {high:.3g}, such as by --length {size:.3g}."
 
 
 Measure = Callable[[ModelGeometry], Values]

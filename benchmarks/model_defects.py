@@ -99,7 +99,17 @@ def prism(sides: int) -> Callable[[Solid], Solid]:
 
 def held_at(z: float) -> Change:
     """Returns a change that has a tool held at z, m."""
-    return lambda model: replace(model, grasp=Pose(translation_m=(0.0, 0.0, z)))
+    return held_in(Pose(translation_m=(0.0, 0.0, z)))
+
+
+def held_in(grasp: Pose) -> Change:
+    """Returns a change of the grasp of a tool."""
+    return lambda model: replace(model, grasp=grasp)
+
+
+def held_rolled(degrees: float) -> Change:
+    """Returns a change that rolls the hand about the handle: at 180 its palm is on the far side."""
+    return held_in(Pose(rpy_deg=(degrees, 0.0, 0.0)))
 
 
 def without(keypoint: str) -> Change:

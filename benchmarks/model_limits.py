@@ -19,6 +19,7 @@ from model_defects import (
     Change,
     blunt_edge,
     collision_changed,
+    held_rolled,
     keypoints_moved,
     masses_changed,
     part_scaled,
@@ -69,8 +70,9 @@ def _face_turned(x: float, y: float) -> Callable[[float], Change]:
 
 
 SweepName = Literal[
-    "edge", "rise", "roll", "sole", "opening", "corners", "flats", "knife", "face", "mass"
-]
+    "edge", "rise", "roll", "sole", "opening", "corners", "flats", "knife", "face", "mass",
+    "hammer_hand", "knife_hand", "pry_bar_hand", "screwdriver_hand", "spatula_hand", "wrench_hand",
+]  # fmt: skip
 
 SWEEPS: Mapping[str, ModelSweep] = {
     "edge": ModelSweep("spatula", "turner", "edge thickness", blunt_edge,
@@ -97,6 +99,11 @@ SWEEPS: Mapping[str, ModelSweep] = {
                   (-0.02, -0.01, -0.005, 0.005, 0.01)),
     "mass": ModelSweep("hammer", "claw", "density", lambda scale: masses_changed(scale, scale),
                   (0.00119, 0.01, 0.1, 4)),
+    **{f"{family}_hand": ModelSweep(family, member, "tilt against the direction of use",
+                                    held_rolled, (0, 45, 60, 75, 90, 105, 135, 180))
+       for family, member in (("hammer", "claw"), ("knife", "chef"), ("pry_bar", "crowbar"),
+                              ("screwdriver", "insulated"), ("spatula", "turner"),
+                              ("wrench", "open_end"))},
 }  # fmt: skip
 
 

@@ -46,7 +46,7 @@ class LabelOptions(cli.Options):
     """
 
     path: Positional[Path]
-    """Mesh file (STL, OBJ, PLY, OFF, GLB or GLTF), or the folder of a model."""
+    """Mesh file (STL, OBJ, PLY, OFF, DAE, GLB or GLTF), or the folder of a model."""
     kind: Kind = "tool"
     """Whether a mesh becomes a tool or an object."""
     task: str | None = None

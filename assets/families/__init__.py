@@ -80,15 +80,24 @@ HAND = Meaning("the middle of the handle, where the hand holds the tool; drag it
 
 @dataclass(frozen=True)
 class HandAlignment:
-    """How a tool lies in the hand.
+    """How a tool lies in the hand, and how far from that the expert can still use it.
 
     Attributes:
         ahead: Keypoint of the working end, to which x of the hand points.
-        down: Axis between keypoints that points away from the palm, as far as the handle allows.
+        down: Axis between keypoints that points away from the palm, as far as the handle allows. It
+            is the direction of use: of the blow of a hammer, or down to the table.
+        working_end: Two or more keypoints between which nobody holds the tool.
+        tilt_deg: Largest angle of z of the hand from the direction of use.
+        lean_deg: Largest angle of z of the hand to a side of the handle and the direction of use.
+        turn_deg: Largest angle of x of the hand from `ahead`, about the direction of use.
     """
 
     ahead: str
     down: tuple[str, str]
+    working_end: tuple[str, ...] = ()
+    tilt_deg: float = 110.0
+    lean_deg: float = 90.0
+    turn_deg: float = 180.0
 
 
 @dataclass(frozen=True)

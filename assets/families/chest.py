@@ -247,7 +247,8 @@ RULES = (
         high=SLOT + 0.001,
         reason="the expert slides the blade in 1 mm above the sill; a blade has 3 to 5 mm there, "
         "and what is higher than it needs is lost of its stroke",
-        remedy="Scale the model, or place `sill` at the edge before the slot.",
+        remedy="Else place `sill` at the edge before the slot.",
+        scales=True,
     ),
     Rule(
         "distance of the lid behind the sill",

@@ -293,6 +293,6 @@ FAMILY = Family(
     build=build,
     sample=sample,
     rules=RULES,
-    alignment=HandAlignment("tip", ("spine", "edge")),
+    alignment=HandAlignment("tip", ("spine", "edge"), ("heel", "edge", "tip"), tilt_deg=80),
     working_parts=("blade",),
 )

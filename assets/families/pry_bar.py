@@ -262,7 +262,8 @@ RULES = (
         low=0.002,
         high=SLOT - 0.0015,
         reason="it goes into a slot of 7 mm, 1 mm above the sill",
-        remedy="Scale the model, or import its mesh with finer convex pieces.",
+        remedy="Else import its mesh with finer convex pieces.",
+        scales=True,
     ),
     Rule(
         "distance of heel from tip",
@@ -301,6 +302,6 @@ FAMILY = Family(
     build=build,
     sample=sample,
     rules=RULES,
-    alignment=HandAlignment("tip", ("back", "heel")),
+    alignment=HandAlignment("tip", ("back", "heel"), ("heel", "tip"), tilt_deg=80),
     working_parts=("blade",),
 )

@@ -30,6 +30,9 @@ from fleet_tools.sim.model_files import model_digest
 
 Kind = Literal["tool", "object"]
 
+UpAxis = Literal["x", "y", "z", "-x", "-y", "-z"]
+"""Axis of a mesh file that becomes z."""
+
 MESH_SUFFIXES = (".dae", ".glb", ".gltf", ".obj", ".off", ".ply", ".stl")
 """Suffixes of the files that visual meshes may be, and that
 `python -m fleet_tools.assets import` reads."""

@@ -1,31 +1,59 @@
 """Reading of mesh files of common formats, by trimesh."""
 
 import io
-import re
+import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
+from xml.etree import ElementTree
 
 import numpy as np
 
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.sim.catalog import MESH_SUFFIXES
+from fleet_tools.sim.catalog import MESH_SUFFIXES, UpAxis
 from fleet_tools.utils.libraries import require
 
 if TYPE_CHECKING:  # its import takes 0.3 s
     import trimesh
 
-UpAxis = Literal["x", "y", "z"]
-
-_HEADER_BYTES = 20_000
-"""Part of a COLLADA file in which unit and axes are given."""
-_UP_AXIS = re.compile(rb"<up_axis>\s*([XYZ])_UP\s*</up_axis>")
-_UNIT = re.compile(rb"""<unit\s[^>]*\bmeter\s*=\s*["']([^"']+)""")
-_FROM: dict[UpAxis, tuple[tuple[int, ...], ...]] = {
+_ROTATIONS: dict[UpAxis, tuple[tuple[int, ...], ...]] = {
     "x": ((0, -1, 0), (0, 0, -1), (1, 0, 0)),
     "y": ((1, 0, 0), (0, 0, -1), (0, 1, 0)),
     "z": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "-x": ((0, 1, 0), (0, 0, -1), (-1, 0, 0)),
+    "-y": ((1, 0, 0), (0, 0, 1), (0, -1, 0)),
+    "-z": ((1, 0, 0), (0, -1, 0), (0, 0, -1)),
 }
-"""Rotations to axes in which z is up, from those in which another one is."""
+"""Rotations to axes in which z is up; COLLADA's, of which -x, -y and -z are the opposites."""
+
+
+@dataclass(frozen=True)
+class FileAxes:
+    """What a mesh file says about its coordinates.
+
+    Attributes:
+        unit: Its unit, m; None if neither the file nor its format says it.
+        up: Its axis that is up; z if neither says it.
+    """
+
+    unit: float | None
+    up: UpAxis
+
+    @property
+    def words(self) -> str:
+        """The same in words."""
+        unit = "no unit" if self.unit is None else f"unit {self.unit:g} m"
+        return f"{unit}, {self.up} up"
+
+    @property
+    def to_model(self) -> np.ndarray:
+        """The matrix, (3, 3), to m with z up; a file without a unit is in m, as Drake takes it."""
+        return (1.0 if self.unit is None else self.unit) * rotation_to_z(self.up)
+
+
+def rotation_to_z(up: UpAxis) -> np.ndarray:
+    """Returns the rotation matrix, (3, 3), to axes in which z is up."""
+    return np.array(_ROTATIONS[up], float)
 
 
 def read_parts(
@@ -78,30 +106,61 @@ def read_parts(
     return parts
 
 
-def file_axes(file: Path) -> tuple[float, UpAxis]:
-    """Returns the unit of a mesh file in m, and its axis that is up.
+def file_axes(file: Path) -> FileAxes:
+    """Returns what a mesh file says about its unit and its axes; nothing else decides them.
 
-    COLLADA says both, and glTF's are fixed; other formats are as Drake takes them.
+    COLLADA files say both, and glTF is in m with y up. Other formats say nothing.
 
     Raises:
         ConfigError: The file cannot be read, or its unit is not a length.
     """
     suffix = file.suffix.lower()
+    if suffix in (".glb", ".gltf"):
+        return FileAxes(1.0, "y")
     if suffix != ".dae":
-        return 1.0, "y" if suffix in (".glb", ".gltf") else "z"
+        return FileAxes(None, "z")
+    # The asset of the whole file; geometries and nodes can have others, for their own history.
+    meter, axis = None, "Y_UP"  # the standard's
+    path: list[str] = []
     try:
         with file.open("rb") as opened:
-            header = opened.read(_HEADER_BYTES)
+            for event, element in ElementTree.iterparse(opened, ("start", "end")):
+                if event == "start":
+                    path.append(element.tag.rpartition("}")[2])
+                    continue
+                match path[1:]:
+                    case ["asset", "unit"]:
+                        meter = element.get("meter", "1")
+                    case ["asset", "up_axis"]:
+                        axis = (element.text or "").strip()
+                    case ["asset"]:
+                        break
+                path.pop()
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
-    up, unit = _UP_AXIS.search(header), _UNIT.search(header)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # or an unknown encoding
+        raise ConfigError(
+            f"{file} cannot be read as DAE: {error}. Download or export it again."
+        ) from None
+    if axis not in ("X_UP", "Y_UP", "Z_UP"):
+        raise ConfigError(
+            f"{file} says <up_axis>{axis[:40]}</up_axis>; COLLADA has X_UP, Y_UP and Z_UP. Correct "
+            "it there, or export the mesh again."
+        )
+    return FileAxes(None if meter is None else _length(meter, file), cast(UpAxis, axis[0].lower()))
+
+
+def _length(meter: str, file: Path) -> float:
     try:
-        meters = float(unit[1]) if unit else 1.0
+        unit = float(meter)
     except ValueError:
-        meters = np.nan
-    if not 1e-9 < meters < 1e9:
-        raise ConfigError(f"{file} has no unit of length: <unit meter=...> is not a number.")
-    return meters, cast(UpAxis, up[1].decode().lower()) if up else "y"
+        unit = math.nan
+    if not 1e-9 < unit < 1e9:
+        raise ConfigError(
+            f'{file} says <unit meter="{meter[:40]}">, which is no length in metres. Correct it '
+            'there, such as <unit meter="0.001"> for millimetres, or export the mesh again.'
+        )
+    return unit
 
 
 def to_model_frame(file: Path) -> np.ndarray:
@@ -110,7 +169,6 @@ def to_model_frame(file: Path) -> np.ndarray:
     Raises:
         ConfigError: See `file_axes`.
     """
-    meters, up = file_axes(file)
     transform = np.eye(4)
-    transform[:3, :3] = meters * np.array(_FROM[up])
+    transform[:3, :3] = file_axes(file).to_model
     return transform

@@ -52,6 +52,14 @@ def hull(*points: ArrayLike) -> trimesh.Trimesh:
 box, cylinder, ball = (trimesh.creation.box, trimesh.creation.cylinder, trimesh.creation.icosphere)
 
 
+def hammer() -> trimesh.Trimesh:
+    """Returns a hammer in millimetres, of two overlapping parts, as from a modelling program."""
+    head, handle = moved(box((30, 30, 70)), 165, 0, 17), moved(box((240, 24, 26)), 60, 0, 0)
+    mesh = trimesh.util.concatenate([head, handle])
+    assert isinstance(mesh, trimesh.Trimesh)
+    return mesh
+
+
 def rounded_hull(mesh: trimesh.Trimesh, radius: float) -> trimesh.Trimesh:
     """Returns a rounded box with a mesh's bounding box."""
     return moved(rounded_box(mesh.extents, radius), *mesh.bounding_box.centroid)

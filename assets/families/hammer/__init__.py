@@ -195,6 +195,6 @@ FAMILY = Family(
     build=build,
     sample=sample,
     rules=RULES,
-    alignment=HandAlignment("head", ("side", "head")),
+    alignment=HandAlignment("head", ("side", "head"), ("head", "side"), tilt_deg=110),
     working_parts=("striker",),
 )

@@ -173,7 +173,8 @@ RULES = (
         high=0.0410,
         reason="the package's wrenches open by 41.2 mm; a wider nut does not fit in, and a hexagon "
         "that is narrower slips through",
-        remedy="Scale the nut.",
+        remedy="Else place the keypoints on the flats and the corners of a hexagon.",
+        scales=True,
     ),
     Rule(
         "width across corners by that across flats",

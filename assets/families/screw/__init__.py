@@ -148,8 +148,9 @@ RULES = (
         high=0.0080,
         reason="the package's bits have 7.6 mm there as they sit; one that stands on the floor "
         "turns nothing, and one that is hardly in slips out",
-        remedy="Scale the screw, or import its mesh with more or finer convex pieces (--pieces, "
-        "--concavity), so that none of them fills the slot.",
+        remedy="Else import its mesh with more or finer convex pieces (--pieces, --concavity), so "
+        "that none of them fills the slot.",
+        scales=True,
     ),
     Rule(
         "lean of the slot's walls",

@@ -142,7 +142,9 @@ RULES = (
         high=2 * ROOM - 0.001,
         reason="slots of the package are 26.4 mm long where they are closed, and a narrow bit "
         "has no arm to turn by",
-        remedy="Scale the model.",
+        remedy="Else place `left` and `right` at the ends of the bit's edge, and `flank` between "
+        "them; the bits of this family are flat blades for wide slots.",
+        scales=True,
     ),
     Rule(
         "thickness of the bit at its flank",
@@ -152,7 +154,8 @@ RULES = (
         high=0.0092,
         reason="the package's bits have 8.6 mm 4 mm above their end; a thinner one stands on the "
         "floor of the slot, and a thicker one hardly enters",
-        remedy="Scale the model, or place `flank` 4 mm above `bit`.",
+        remedy="Else place `flank` 4 mm above `bit`.",
+        scales=True,
     ),
     Rule(
         "deviation from a right angle",
@@ -179,6 +182,6 @@ FAMILY = Family(
     build=build,
     sample=sample,
     rules=RULES,
-    alignment=HandAlignment("nose", ("back", "bit")),
+    alignment=HandAlignment("nose", ("back", "bit"), ("bit", "flank"), tilt_deg=80, turn_deg=135),
     working_parts=("bit",),
 )

@@ -261,6 +261,6 @@ FAMILY = Family(
     build=build,
     sample=sample,
     rules=RULES,
-    alignment=HandAlignment("edge", ("face", "sole")),
+    alignment=HandAlignment("edge", ("face", "sole"), ("edge", "heel"), tilt_deg=110, lean_deg=55),
     working_parts=("blade",),
 )

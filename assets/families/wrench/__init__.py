@@ -161,8 +161,9 @@ RULES = (
         low=FLATS + DEVIATION,
         high=0.044,
         reason="the widest nut of the package has to fit in; a hexagon slips through a wider jaw",
-        remedy="Scale the model, or import its mesh with more or finer convex pieces "
-        "(--pieces, --concavity), so that none of them fills the jaw.",
+        remedy="Else import its mesh with more or finer convex pieces (--pieces, --concavity), so "
+        "that none of them fills the jaw.",
+        scales=True,
     ),
     Rule(
         "distance from the middle between the pads",
@@ -197,6 +198,8 @@ FAMILY = Family(
     build=build,
     sample=sample,
     rules=RULES,
-    alignment=HandAlignment("jaw", ("upper", "lower")),
+    alignment=HandAlignment(
+        "jaw", ("upper", "lower"), ("jaw", "left", "right"), tilt_deg=80, turn_deg=150
+    ),
     working_parts=("head", "slide"),
 )

@@ -4,9 +4,11 @@ What a family needs beside it is in `assets.families`. Joints are at their defau
 shapes are where the expert begins to fail, which `benchmarks/model_limits.py` measures.
 """
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import trimesh
@@ -25,14 +27,14 @@ from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlant, Multibody
 from pydrake.multibody.tree import RigidBody
 from pydrake.systems.framework import Context, DiagramBuilder
 
-from fleet_tools.assets.families import known_family
+from fleet_tools.assets.families import HandAlignment, known_family
 from fleet_tools.assets.model_geometry import (
     ConvexPiece,
     LinkGeometry,
     ModelGeometry,
     signed_distance,
 )
-from fleet_tools.assets.rules import Rule, Values, of_links, thickness
+from fleet_tools.assets.rules import Rule, Values, angle, of_links, perpendicular, thickness
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm_model import PARSER_ERRORS
@@ -41,6 +43,9 @@ from fleet_tools.sim.catalog import Kind, Model
 from fleet_tools.sim.contact_shapes import complete_contact, sides_with_margin, welded_groups
 from fleet_tools.sim.resting_faces import LEAST_LEAN
 from fleet_tools.sim.world import HYDROELASTIC_MARGIN, TIME_STEP
+
+NEAREST_TO_WORK = 0.010
+"""Least distance of the hand from the lines between working keypoints, m."""
 
 
 def measure_model(model: Model) -> ModelGeometry:
@@ -89,6 +94,7 @@ def measure_model(model: Model) -> ModelGeometry:
         keypoint_links={name: keypoint.link for name, keypoint in labels.items()},
         p_M={name: poses[name] @ np.array(labels[name].position) for name in labels},
         X_MG=model.labels.grasp.to_transform(),
+        family=model.labels.family,
         sides=tuple(s for group in groups for s in sides_with_margin(scene_graph, group)[:1]),
     )
 
@@ -171,6 +177,65 @@ def grasp_width(geometry: ModelGeometry) -> Values:
     return {"": thickness(geometry, geometry.X_MG.translation(), R_MG[:, 1], reach=0.03)}
 
 
+def distance_of_hand(geometry: ModelGeometry) -> Values:
+    """Returns the distance of the hand's frame outside of the tool, m; 0 inside."""
+    distance = signed_distance(geometry.pieces, geometry.X_MG.translation())
+    return {"the grasp": max(distance, 0.0)}
+
+
+def hand_tilt(geometry: ModelGeometry, alignment: HandAlignment) -> Values:
+    """Returns the angle of the hand's z from the direction of use, rad."""
+    return {_z_words(alignment): angle(_z(geometry), geometry.axis(*alignment.down))}
+
+
+def hand_lean(geometry: ModelGeometry, alignment: HandAlignment) -> Values:
+    """Returns the angle of the hand's z out of the plane of the direction of use and of x, rad."""
+    down, ahead = geometry.axis(*alignment.down), _ahead(geometry, alignment)
+    if ahead is None:
+        return {}
+    side = float(_z(geometry) @ np.cross(down, ahead))
+    return {_z_words(alignment): math.asin(min(1.0, abs(side)))}
+
+
+def hand_turn(geometry: ModelGeometry, alignment: HandAlignment) -> Values:
+    """Returns the angle of the hand's x from `ahead`, about the direction of use, rad."""
+    down, ahead = geometry.axis(*alignment.down), _ahead(geometry, alignment)
+    x = geometry.X_MG.rotation().matrix()[:, 0]
+    if ahead is None or abs(x @ down) > 0.99:  # the tilt is refused
+        return {}
+    return {f"the grasp (x from {alignment.ahead})": angle(perpendicular(x, down), ahead)}
+
+
+def _z(geometry: ModelGeometry) -> np.ndarray:
+    """Returns the axis of the hand that points away from the palm, (3,)."""
+    return geometry.X_MG.rotation().matrix()[:, 2]
+
+
+def _z_words(alignment: HandAlignment) -> str:
+    return f"the grasp (z from {' -> '.join(alignment.down)})"
+
+
+def _ahead(geometry: ModelGeometry, alignment: HandAlignment) -> np.ndarray | None:
+    """Returns the direction from the hand to `ahead`, (3,), at a right angle to that of use."""
+    down = geometry.axis(*alignment.down)
+    ahead = geometry.p_M[alignment.ahead] - geometry.X_MG.translation()
+    ahead -= (ahead @ down) * down
+    length = np.linalg.norm(ahead)
+    return ahead / length if length > NEAREST_TO_WORK else None  # nearer it is no direction
+
+
+def distance_of_working_end(geometry: ModelGeometry, alignment: HandAlignment) -> Values:
+    """Returns the distance of the hand's frame from the lines between working keypoints, m."""
+    points = [geometry.p_M[name] for name in alignment.working_end]
+    hand = geometry.X_MG.translation()
+    distances = []
+    for one, other in itertools.combinations(points, 2):
+        along = other - one
+        t = np.clip((hand - one) @ along / max(along @ along, 1e-18), 0, 1)
+        distances.append(float(np.linalg.norm(hand - one - t * along)))
+    return {f"the grasp (to {', '.join(alignment.working_end)})": min(distances)}
+
+
 def total_mass(geometry: ModelGeometry) -> Values:
     """Returns the mass of all links with collision geometry, kg."""
     return {"": sum(link.mass for link in geometry.links.values())}
@@ -241,6 +306,15 @@ TOOL_RULES = (
         "holds the handle, y across it, z away from the palm.",
     ),
     Rule(
+        "distance outside of the tool",
+        distance_of_hand,
+        "mm",
+        high=0.010,
+        reason="the fingers close on what is between them, within 10 mm of the grasp frame",
+        remedy="Move `grasp` in keypoints.yaml onto the middle of the handle (`assets import "
+        "--grasp`, or the hand of `fleet-tools label FOLDER`).",
+    ),
+    Rule(
         "mass",
         total_mass,
         "kg",
@@ -277,6 +351,61 @@ FREE_OBJECT_RULES = (
 )
 
 
+def hand_rules(alignment: HandAlignment) -> tuple[Rule, ...]:
+    """Returns the rules that compare the grasp of a tool with the direction of its use."""
+    start, end = alignment.down
+    mend = (
+        f"Turn `grasp` in keypoints.yaml so that z points along {start} -> {end}, and x to "
+        f"{alignment.ahead}"
+    )
+    how = " (`assets import --grasp`, or the hand of `fleet-tools label FOLDER`)."
+    rules = [
+        Rule(
+            "tilt against the direction of use",
+            partial(hand_tilt, alignment=alignment),
+            "deg",
+            high=math.radians(alignment.tilt_deg),
+            reason="z points away from the palm, and the tool is used in this direction; with a "
+            "hand on the wrong side the expert failed in all scenes",
+            remedy=mend + how,
+        ),
+        Rule(
+            "sideways tilt",
+            partial(hand_lean, alignment=alignment),
+            "deg",
+            high=math.radians(alignment.lean_deg),
+            reason="with the palm at a side of the tool the expert failed in all scenes",
+            remedy=mend + how,
+        ),
+        Rule(
+            "turn away from the working end",
+            partial(hand_turn, alignment=alignment),
+            "deg",
+            high=math.radians(alignment.turn_deg),
+            reason="x points along the handle to the working end; turned back, the arm cannot "
+            "reach most scenes",
+            remedy=mend + how,
+        ),
+        Rule(
+            "distance from the working end",
+            partial(distance_of_working_end, alignment=alignment),
+            "mm",
+            low=NEAREST_TO_WORK,
+            reason="a hand there is in the way of the work, and no handle is there",
+            remedy="Move `grasp` in keypoints.yaml to the middle of the handle" + how,
+        ),
+    ]
+    limits = (True, alignment.lean_deg < 90, alignment.turn_deg < 180, alignment.working_end)
+    return tuple(rule for rule, limit in zip(rules, limits, strict=True) if limit)
+
+
+def grasp_rules(family: str) -> tuple[Rule, ...]:
+    """Returns the rules of a tool that measure its grasp."""
+    found = known_family(family)
+    alignment = found.alignment if found is not None else None
+    return TOOL_RULES[:2] + (() if alignment is None else hand_rules(alignment))
+
+
 def find_rules(kind: Kind, family: str) -> tuple[Rule, ...]:
     """Returns the rules of a family: the general ones, and its own if it is of the package.
 
@@ -285,6 +414,7 @@ def find_rules(kind: Kind, family: str) -> tuple[Rule, ...]:
     tasks = map(load_task, task_names())
     fixed = any(t.object_family == family and t.object_mount == "fixed" for t in tasks)
     of_objects = OBJECT_RULES if fixed else OBJECT_RULES + FREE_OBJECT_RULES
-    general = RULES + (TOOL_RULES if kind == "tool" else of_objects)
+    of_tools = grasp_rules(family) + TOOL_RULES[2:]
+    general = RULES + (of_tools if kind == "tool" else of_objects)
     found = known_family(family)
     return general + (found.rules if found is not None and found.kind == kind else ())

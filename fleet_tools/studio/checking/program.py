@@ -159,7 +159,8 @@ def make_report(options: CheckOptions) -> dict[str, Any]:
     tasks = tasks_of(model, options.task)
     problem = first_load_problem(model.file.parent)
     # What ends a process, or does not end, is not loaded in this one.
-    measured = {"error": problem, "measurements": []} if problem else _measured(model)
+    unmeasured = {"error": problem, "measurements": [], "warnings": []}
+    measured = unmeasured if problem else _measured(model)
     report = {
         "folder": str(options.folder),
         "kind": model.labels.kind,
@@ -169,12 +170,25 @@ def make_report(options: CheckOptions) -> dict[str, Any]:
             _tried(model, task, options) for task in tasks if options.scenes and not problem
         ],
     }
+    cause = _likely_cause(report)
+    for tried in report["trials"]:
+        tried["likely_cause"] = cause if tried["failures"] else None
     report["fine"] = (
         report["error"] is None
         and all(each["holds"] for each in report["measurements"])
         and not any(each["failures"] for each in report["trials"])
     )
     return report
+
+
+def _likely_cause(report: Mapping[str, Any]) -> str | None:
+    """Returns the broken rule that best explains why the expert fails; one of the grasp first."""
+    from fleet_tools.studio.checking.general_rules import grasp_rules
+
+    of_grasp = {rule.name for rule in grasp_rules(report["family"])}
+    broken = [each for each in report["measurements"] if not each["holds"]]
+    broken.sort(key=lambda each: each["name"] not in of_grasp)
+    return broken[0]["text"] if broken else None
 
 
 def read_model(folder: Path) -> "Model":
@@ -195,14 +209,21 @@ def read_model(folder: Path) -> "Model":
 def _measured(model: "Model") -> dict[str, Any]:
     """Returns the measurements, or why the model cannot be read."""
     from fleet_tools.assets.rules import measure_all
+    from fleet_tools.assets.usual_sizes import unusual
     from fleet_tools.studio.checking.general_rules import find_rules, measure_model
 
-    rules = find_rules(model.labels.kind, model.labels.family)
+    kind, family = model.labels.kind, model.labels.family
     try:
-        measurements = measure_all(rules, measure_model(model))
+        geometry = measure_model(model)
+        measurements = measure_all(find_rules(kind, family), geometry)
     except FleetToolsError as error:
-        return {"error": str(error), "measurements": []}
-    return {"error": None, "measurements": [each.as_json() for each in measurements]}
+        return {"error": str(error), "measurements": [], "warnings": []}
+    mass = sum(link.mass for link in geometry.links.values())
+    return {
+        "error": None,
+        "measurements": [each.as_json() for each in measurements],
+        "warnings": unusual(kind, family, geometry.length, mass),
+    }
 
 
 def _tried(model: "Model", task: str, options: CheckOptions) -> dict[str, Any]:
@@ -230,6 +251,7 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {'ok    ' if each['holds'] else 'FAILED'}  {each['text']}")
         if not each["holds"]:
             lines += [f"          why: {each['reason']}", f"          mend: {each['remedy']}"]
+    lines += [f"  warning {words}" for words in report["warnings"]]
     for tried in report["trials"]:
         state = "FAILED" if tried["failures"] else "ok    "
         lines.append(
@@ -243,6 +265,8 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
                 f"          {failures['count']} failed at the stage: {stage}; such as {where}"
             )
             lines.append(f"          {example['outcome']}: {example['why']}")
+        if tried["likely_cause"]:
+            lines.append(f"          likely cause: {tried['likely_cause']}")
     if not report["trials"]:
         lines.append("  the expert has not tried it; --task and --scenes choose where it does")
     return lines

@@ -11,6 +11,7 @@ from fleet_tools.assets.model_description import Position
 from fleet_tools.assets.solids import (
     Solid,
     distances_to_triangles,
+    joined,
     leaning,
     triangle_areas,
 )
@@ -96,8 +97,7 @@ def _geometry_of_pieces(
     if not thick:
         raise ConfigError(
             f"The mesh is only {thinnest} thick, and contact needs {LEAST_THICKNESS * 1000:g} mm. "
-            "Thicken it, for instance with Blender's Solidify modifier, or correct its size with "
-            "--length METRES."
+            "Thicken it, for instance with Blender's Solidify modifier."
         )
     omitted = len(pieces) - len(thick)
     note = (
@@ -170,19 +170,22 @@ def deviations(
 
     That is the largest distance of a sample point of the collision geometry outside of the mesh
     from the mesh, or of a sample point of the mesh outside of the collision geometry from it.
+    Nothing touches the walls of cavities: they are no part of the mesh here, and inside of it.
 
     Args:
         body: The body of the mesh.
         solids: Convex solids, the collision geometry.
         keypoints: Positions of the keypoints, m, by name.
     """
+    outside = joined(*body.outer)
     mesh, collision = _corners(body.outer), _corners(solids)
     result = {}
     for name, position in keypoints.items():
         point = np.array(position)
         distance = distances_to_triangles(point, mesh)
         reach = REACH + float(distance.min())
-        excess = _excess(_samples_near(point, reach, collision), mesh[distance < 3 * reach], body)
+        near = mesh[distance < 3 * reach]
+        excess = _excess(_samples_near(point, reach, collision), near, outside)
         gap = distance_outside(_samples_near(point, reach, mesh), solids)
         result[name] = max(excess, gap)
     return result
@@ -207,10 +210,9 @@ def _samples_near(centre: np.ndarray, radius: float, corners: np.ndarray) -> np.
     return found[first][:: 1 + len(first) // MAX_SAMPLES]
 
 
-def _excess(points: np.ndarray, corners: np.ndarray, body: EnclosedBody) -> float:
-    """Returns the largest distance from the mesh of those points that are outside of it, m."""
+def _excess(points: np.ndarray, corners: np.ndarray, surface: Solid) -> float:
+    """Returns the largest distance from triangles of those points that are outside of a body, m."""
     distance = np.array([distances_to_triangles(point, corners).min() for point in points])
-    surface = body.surface()
     for k in np.argsort(-distance):
         if distance[k] < NEGLIGIBLE:
             break

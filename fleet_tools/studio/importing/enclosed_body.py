@@ -155,6 +155,9 @@ def _with_cavities(solids: Sequence[Solid]) -> tuple[EnclosedBody, list[str]]:
     if _any_bounding_boxes_overlap(outer):
         outer, more = _united(outer)
         notes += more
+        # Parts around a space enclose it: the union has a surface there, too, which faces inward.
+        cavities += [solid for solid in outer if volume(solid) < 0]
+        outer = [solid for solid in outer if volume(solid) > 0]
     return EnclosedBody(tuple(outer), tuple(cavities), parts), notes
 
 

@@ -17,7 +17,8 @@ from fleet_tools.assets.model_folder import model_files
 from fleet_tools.assets.solids import MassProperties, Solid, distances_to_triangles, joined
 from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.catalog import Kind
+from fleet_tools.sim.catalog import Kind, UpAxis
+from fleet_tools.sim.mesh_reading import rotation_to_z
 from fleet_tools.studio.importing.collision_geometry import (
     collision_geometry,
     contact_error,
@@ -29,7 +30,12 @@ from fleet_tools.studio.importing.enclosed_body import (
     enclosed_body,
     volume,
 )
-from fleet_tools.studio.importing.mesh_file import RawMesh, check_size, choose_scale, rotation_to_z
+from fleet_tools.studio.importing.mesh_file import (
+    RawMesh,
+    check_size,
+    choose_scale,
+    size_warnings,
+)
 from fleet_tools.studio.importing.repair import (
     cleaned,
     repaired_shells,
@@ -40,7 +46,6 @@ from fleet_tools.studio.importing.settings import (
     ImportSettings,
     Origin,
     ScaleSettings,
-    UpAxis,
 )
 
 SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
@@ -117,12 +122,19 @@ class PlacedMesh:
         placement: Where it lies there.
         scale: Metres per unit of the file.
         notes: Repairs and guesses.
+        doubt: What the user should check about the scale, if anything.
     """
 
     surface: Solid
     placement: Placement
     scale: float
     notes: tuple[str, ...]
+    doubt: str
+
+    @property
+    def length(self) -> float:
+        """Longest side of the bounding box, m."""
+        return float(np.ptp(self.surface.vertices, axis=0).max())
 
 
 def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
@@ -137,7 +149,19 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
             remedy.
         MissingLibraryError: A library is absent that it needs.
     """
-    placed = place_mesh(mesh, settings.kind, settings.scale, settings.up, settings.origin)
+    placed = place_mesh(
+        mesh, settings.kind, settings.family, settings.scale, settings.up, settings.origin
+    )
+    try:
+        return _import_placed(placed, settings)
+    except ConfigError as error:
+        doubts = size_warnings(settings.kind, settings.family, placed.length, placed.scale)
+        if not doubts:
+            raise
+        raise ConfigError(f"{error} Its size is the likely cause: {doubts[0]}.") from error
+
+
+def _import_placed(placed: PlacedMesh, settings: ImportSettings) -> ImportedModel:
     notes = list(placed.notes)
     extents = np.ptp(placed.surface.vertices, axis=0)
     shells, repairs = repaired_shells(placed.surface)
@@ -168,8 +192,13 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
     contact_checked(model)
     doubtful = ("not watertight", "no inside", "not seen")
     warnings = [note for note in notes if any(words in note for words in doubtful)]
+    warnings += [placed.doubt] if placed.doubt else []
+    warnings += size_warnings(
+        settings.kind, settings.family, placed.length, placed.scale, inertial.mass
+    )
     warnings += plausibility_warnings(body, keypoints, inertial.mass, density, settings)
     warnings += deviation_warnings(collision.deviations, settings)
+    warnings += grasp_warnings(model)
     return ImportedModel(
         model,
         placed.scale,
@@ -198,13 +227,14 @@ def contact_checked(model: ModelDescription) -> ModelDescription:
 
 
 def place_mesh(
-    mesh: RawMesh, kind: Kind, scale: ScaleSettings, up: UpAxis, origin: Origin
+    mesh: RawMesh, kind: Kind, family: str, scale: ScaleSettings, up: UpAxis, origin: Origin
 ) -> PlacedMesh:
     """Cleans a mesh, and takes it to the model frame.
 
     Args:
         mesh: The mesh.
         kind: Whether the model is a tool or an object.
+        family: Name of its family.
         scale: Size of the model.
         up: Axis of the file that becomes z.
         origin: Origin of the model frame.
@@ -214,7 +244,7 @@ def place_mesh(
     """
     surface, repairs = cleaned(mesh.vertices, mesh.triangles)
     longest = float(np.ptp(surface.vertices, axis=0).max())
-    chosen = choose_scale(scale, longest, kind)
+    chosen = choose_scale(scale, longest, mesh.unit, kind, family)
     matrix = chosen.factor * rotation_to_z(up)
     vertices = surface.vertices @ matrix.T
     low, high = vertices.min(axis=0), vertices.max(axis=0)
@@ -226,10 +256,10 @@ def place_mesh(
         case "keep":
             p_M = np.zeros(3)
     placement = Placement(matrix, p_M)
+    check_size(kind, family, longest * chosen.factor, chosen.factor)
     surface = Solid(placement.vertices(surface.vertices), surface.triangles)
-    check_size(np.ptp(surface.vertices, axis=0))
     notes = (*mesh.notes, *repairs, chosen.note)
-    return PlacedMesh(surface, placement, chosen.factor, notes)
+    return PlacedMesh(surface, placement, chosen.factor, notes, chosen.doubt)
 
 
 def _mass_properties(body: EnclosedBody, settings: ImportSettings) -> tuple[MassProperties, float]:
@@ -243,8 +273,8 @@ def _mass_properties(body: EnclosedBody, settings: ImportSettings) -> tuple[Mass
     if density > MAX_DENSITY:
         raise ConfigError(
             f"{settings.mass or density * enclosed:g} kg in {enclosed * 1e6:.3g} cm^3 would be "
-            f"{density:.3g} kg/m^3, more than any metal: the scale or the mass is wrong. Correct "
-            "it with --length METRES, --scale or --mass."
+            f"{density:.3g} kg/m^3, more than any metal. Correct --mass, in kg, or --density, in "
+            "kg/m^3."
         )
     inertial = body.mass_properties(density)
     moments = np.linalg.eigvalsh(inertial.inertia)
@@ -308,7 +338,7 @@ def plausibility_warnings(
                 "given with --points-in mesh"
             )
     if settings.mass is not None and density < 20:
-        warnings.append(f"{density:.3g} kg/m^3 is lighter than foam: is the size right?")
+        warnings.append(f"{density:.3g} kg/m^3 is lighter than foam: is --mass in kg?")
     if settings.kind == "tool" and mass > 2.5:
         warnings.append(f"{mass:.3g} kg is close to the arm's payload of 3 kg or beyond")
     if settings.kind == "tool" and settings.labels.grasp is None:
@@ -319,6 +349,33 @@ def plausibility_warnings(
                 "from the surface; --grasp X,Y,Z says where the handle is held"
             )
     return warnings
+
+
+def grasp_warnings(model: ModelDescription) -> list[str]:
+    """Checks that the hand holds a tool where and as its family is used; others are not checked."""
+    from fleet_tools.assets.model_geometry import ConvexPiece, LinkGeometry, ModelGeometry
+    from fleet_tools.assets.rules import measure_all
+    from fleet_tools.studio.checking.general_rules import grasp_rules
+
+    if model.kind != "tool":
+        return []
+    (link,) = model.links
+    body = link.mass_properties()
+    pieces = tuple(ConvexPiece(s.vertices) for part in link.parts for s in part.collision)
+    geometry = ModelGeometry(
+        kind=model.kind,
+        family=model.family,
+        links={link.name: LinkGeometry(pieces, body.mass, body.centre, np.zeros(3))},
+        keypoint_links={name: point.link for name, point in model.keypoints.items()},
+        p_M={name: np.array(point.position) for name, point in model.keypoints.items()},
+        X_MG=(model.grasp or Pose()).to_transform(),
+    )
+    measured = measure_all(grasp_rules(model.family), geometry)
+    return [
+        f"{each.text}; {each.rule.reason}. {each.rule.remedy}".removesuffix(".")
+        for each in measured
+        if not each.holds and not each.lacks_keypoint
+    ]
 
 
 def deviation_warnings(deviations: Mapping[str, float], settings: ImportSettings) -> list[str]:

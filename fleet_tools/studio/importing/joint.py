@@ -62,7 +62,9 @@ def import_jointed(
         MissingLibraryError: See `import_mesh`.
     """
     _require_object(settings, joint)
-    placed = place_mesh(base, settings.kind, settings.scale, settings.up, settings.origin)
+    placed = place_mesh(
+        base, settings.kind, settings.family, settings.scale, settings.up, settings.origin
+    )
     fixed = import_mesh(base, settings)
     part = import_mesh(
         RawMesh(placed.placement.vertices(moving.vertices), moving.triangles, moving.notes),
@@ -123,6 +125,7 @@ def _settings_of_moving(
         points = {name: as_position(placement.point(p)) for name, p in points.items()}
     return replace(
         settings,
+        family=f"{settings.name}_{joint.joint_name}",  # one part has not the family's usual size
         name=f"{settings.name}_{joint.joint_name}",
         mass=joint.moving_mass,
         up="z",

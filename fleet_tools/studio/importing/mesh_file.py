@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fleet_tools.assets.usual_sizes import ANY, unusual, usual_size, within
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim.catalog import Kind
 from fleet_tools.sim.mesh_reading import file_axes, read_parts
-from fleet_tools.studio.importing.settings import UNITS, ScaleSettings, UpAxis
+from fleet_tools.studio.importing.settings import UNITS, ScaleSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,15 +17,16 @@ class RawMesh:
     """The unchecked content of a mesh file, including NaN, duplicates and holes.
 
     Attributes:
-        vertices: Positions, (n, 3), in the axes of the file, and in its unit; COLLADA files
-            say it, and are already in m.
+        vertices: Positions, (n, 3), in axes and unit of the file.
         triangles: Vertex indices, (m, 3).
         notes: How it was made, if it was not read.
+        unit: The unit that the file says, m; None if it says none.
     """
 
     vertices: np.ndarray
     triangles: np.ndarray
     notes: tuple[str, ...] = ()
+    unit: float | None = None
 
 
 def read_mesh(file: Path) -> RawMesh:
@@ -43,8 +45,8 @@ def read_mesh(file: Path) -> RawMesh:
     vertices = [np.zeros((0, 3)), *(np.asarray(part.vertices, float) for part in parts)]
     triangles = [np.zeros((0, 3), np.int64)]
     triangles += [np.asarray(p.faces, np.int64) + k for p, k in zip(parts, offsets, strict=False)]
-    meters, _ = file_axes(file)
-    mesh = RawMesh(meters * np.concatenate(vertices), np.concatenate(triangles))
+    unit = file_axes(file).unit
+    mesh = RawMesh(np.concatenate(vertices), np.concatenate(triangles), unit=unit)
     if not len(mesh.triangles):
         raise ConfigError(
             f"{file} holds no triangles ({len(mesh.vertices)} points). Export a point cloud as PLY "
@@ -58,9 +60,6 @@ def read_mesh(file: Path) -> RawMesh:
     return mesh
 
 
-PLAUSIBLE: dict[Kind, tuple[float, float]] = {"tool": (0.05, 0.6), "object": (0.01, 0.6)}
-"""Range of the longest side, m, in which a unit is guessed."""
-
 POSSIBLE = (0.002, 2.0)
 """Range of the longest side, m, that can be imported."""
 
@@ -72,19 +71,25 @@ class ChosenScale:
     Attributes:
         factor: Metres per unit of the file.
         note: How it was determined.
+        doubt: What the user should check about it, if anything.
     """
 
     factor: float
     note: str
+    doubt: str = ""
 
 
-def choose_scale(settings: ScaleSettings, longest: float, kind: Kind) -> ChosenScale:
-    """Determines the scale of a file from the settings, or guesses it.
+def choose_scale(
+    settings: ScaleSettings, longest: float, stated: float | None, kind: Kind, family: str
+) -> ChosenScale:
+    """Determines the scale of a file: by the settings, else by the file, else by a guess.
 
     Args:
         settings: Settings of the scale.
         longest: Longest side of the bounding box, in the unit of the file.
+        stated: The unit that the file says, m; None if it says none.
         kind: Whether the model is a tool or an object.
+        family: Name of its family.
 
     Raises:
         ConfigError: The scale must be guessed, and cannot be.
@@ -94,31 +99,55 @@ def choose_scale(settings: ScaleSettings, longest: float, kind: Kind) -> ChosenS
         return ChosenScale(factor, f"scaled by {factor:.6g} to be {settings.length:g} m long")
     if settings.scale is not None:
         size = longest * settings.scale
-        return ChosenScale(settings.scale, f"scaled by {settings.scale:g} to {size:.4g} m")
-    return guess_scale(longest, kind)
+        note = f"scaled by {settings.scale:g} to {size:.4g} m"
+        if stated is not None and not np.isclose(stated, settings.scale, rtol=1e-3):
+            note += f", in place of the file's own unit, {unit_text(stated)}"
+        return ChosenScale(settings.scale, note)
+    if stated is None:
+        return guess_scale(longest, kind, family)
+    size, usual = longest * stated, usual_size(kind, family).length
+    if within(size, usual) or (within(size, POSSIBLE) and not _is_normalized(longest)):
+        note = f"the file says its unit, {unit_text(stated)}: its longest side is {size:.4g} m"
+        return ChosenScale(stated, note)
+    guess = guess_scale(longest, kind, family)
+    doubt = f"the file says its unit, {unit_text(stated)}, which would make it {size:.4g} m long"
+    return ChosenScale(guess.factor, guess.note, doubt)
 
 
-def guess_scale(longest: float, kind: Kind) -> ChosenScale:
+def unit_text(metres: float) -> str:
+    """Returns a unit in words, such as "inch (0.0254 m)"."""
+    names = [name for name, each in UNITS.items() if np.isclose(each, metres, rtol=1e-3)]
+    return f"{names[0]} ({metres:g} m)" if names else f"{metres:g} m"
+
+
+def _is_normalized(longest: float) -> bool:
+    return min(abs(longest - 1), abs(longest - 2)) < 1e-3
+
+
+def guess_scale(longest: float, kind: Kind, family: str) -> ChosenScale:
     """Takes the first of metres, millimetres, centimetres and inches that gives a plausible size.
 
     Args:
         longest: Longest side of the bounding box, in the unit of the file.
         kind: Whether the model is a tool or an object.
+        family: Name of its family, whose usual size is tried before that of all tools or objects.
 
     Raises:
         ConfigError: No unit does, or the mesh was normalized to unit length.
     """
-    low, high = PLAUSIBLE[kind]
-    fits = [unit for unit, metres in UNITS.items() if low <= longest * metres <= high]
-    normalized = min(abs(longest - 1), abs(longest - 2)) < 1e-3
-    if not fits or normalized:
-        reason = "looks normalized" if normalized else "fits no unit"
+    usual = usual_size(kind, family).length
+    ranges = (usual, ANY[kind].length)
+    fits = [[u for u, metres in UNITS.items() if within(longest * metres, each)] for each in ranges]
+    units = fits[0] or fits[1]
+    if not units or _is_normalized(longest):
+        reason = "fits no unit" if not units else "looks normalized"
+        low, high = usual
         raise ConfigError(
-            f"The mesh's longest side is {longest:.6g}, which {reason} for a {kind} of {low} to "
-            f"{high} m (tried: {', '.join(UNITS)}). Give its length in metres, such as "
-            "--length 0.3, or its unit, such as --scale inch."
+            f"The mesh's longest side is {longest:.6g}, which {reason} for a {kind} of the family "
+            f"{family}, usually {low:.2g} to {high:.2g} m (tried: {', '.join(UNITS)}). Give its "
+            "length in metres, such as --length 0.3, or its unit, such as --scale inch."
         )
-    unit, *others = fits
+    unit, *others = units
     if unit == "m":
         return ChosenScale(1.0, f"taken as metres: its longest side is {longest:.4g} m")
     alternatives = [f"{other} would give {longest * UNITS[other]:.3g} m" for other in others]
@@ -131,31 +160,47 @@ def guess_scale(longest: float, kind: Kind) -> ChosenScale:
     )
 
 
-def check_size(extents: np.ndarray) -> None:
+def size_warnings(
+    kind: Kind, family: str, length: float, scale: float, mass: float | None = None
+) -> list[str]:
+    """Returns in what a model's size and mass are unusual, and what would make them usual.
+
+    Args:
+        kind: Whether it is a tool or an object.
+        family: Name of its family.
+        length: Its longest side, m.
+        scale: Metres per unit of its file.
+        mass: Its mass, kg; None if that is not known.
+    """
+    warnings = []
+    usual = usual_size(kind, family)
+    units = [u for u, metres in UNITS.items() if within(length / scale * metres, usual.length)]
+    options = [(f"--scale {u}", length / scale * UNITS[u]) for u in units]
+    options = options or [(f"--length {usual.typical_length:.2g}", usual.typical_length)]
+    remedy = " and ".join(f"{option} would make it {1000 * x:.3g} mm" for option, x in options)
+    for words in unusual(kind, family, length):
+        warnings.append(f"{words}; {remedy}")
+    for words in unusual(kind, family, mass=mass):
+        cause = "its size is the cause" if warnings else "--mass is in kg, --density in kg/m^3"
+        warnings.append(f"{words}; {cause}")
+    return warnings
+
+
+def check_size(kind: Kind, family: str, length: float, scale: float) -> None:
     """Refuses models that are too large or too small to be simulated with the others.
 
     Args:
-        extents: Sides of the bounding box, (3,), m.
+        kind: Whether it is a tool or an object.
+        family: Name of its family.
+        length: Its longest side, m.
+        scale: Metres per unit of its file.
 
     Raises:
         ConfigError: The model is too large or too small.
     """
     low, high = POSSIBLE
-    if not low <= extents.max() <= high:
+    if not within(length, POSSIBLE):
         raise ConfigError(
-            f"The model would be {extents.max():.3g} m long; {low} to {high} m can be simulated "
-            "on the table. Give --length METRES or another --scale."
+            f"The model would be {length:.3g} m long; {low} to {high} m can be simulated on the "
+            f"table: {size_warnings(kind, family, length, scale)[0]}."
         )
-
-
-def rotation_to_z(up: UpAxis) -> np.ndarray:
-    """Returns the rotation matrix (3, 3) that turns an axis of the file to z by the least angle."""
-    axis = np.zeros(3)
-    axis["xyz".index(up[-1])] = -1.0 if up.startswith("-") else 1.0
-    if up == "z":
-        return np.eye(3)
-    if up == "-z":
-        return np.diag([1.0, -1.0, -1.0])
-    cross = np.cross(axis, [0.0, 0.0, 1.0])
-    K = np.array([[0, -cross[2], cross[1]], [cross[2], 0, -cross[0]], [-cross[1], cross[0], 0]])
-    return np.eye(3) + K + K @ K  # Rodrigues' formula for a quarter turn

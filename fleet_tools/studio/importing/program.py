@@ -14,7 +14,7 @@ from fleet_tools.assets.model_description import MATERIALS, Material, MaterialNa
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Positive
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.catalog import Kind
+from fleet_tools.sim.catalog import Kind, UpAxis
 from fleet_tools.studio.importing.report import (
     jointed_report,
     keypoints_of_tasks,
@@ -31,7 +31,6 @@ from fleet_tools.studio.importing.settings import (
     Origin,
     ScaleSettings,
     ScanSettings,
-    UpAxis,
     check_model_name,
 )
 from fleet_tools.utils import cli
@@ -108,7 +107,7 @@ class ImportOptions(cli.Options):
     """
 
     files: Annotated[tuple[Path, ...], Positional]
-    """Mesh file (STL, OBJ, PLY, OFF, GLB or GLTF), or the views of a scan (PCD, or PLY without
+    """Mesh file (STL, OBJ, PLY, OFF, DAE, GLB or GLTF), or the views of a scan (PCD, or PLY without
     faces)."""
     kind: Kind
     """Whether the model is a tool or an object."""
@@ -143,25 +142,20 @@ class ImportOptions(cli.Options):
         Raises:
             ConfigError: The name of the file is no valid name of a model.
         """
+        from fleet_tools.sim.mesh_reading import file_axes
+
         return ImportSettings(
             kind=self.kind,
             family=self.family,
             name=self.name or model_name(self.files[0]),
             material=self.material.make(),
             mass=self.material.mass,
-            up=self.up or default_up(self.files[0]),
+            up=self.up or file_axes(self.files[0]).up,
             origin=self.origin or ("keep" if self.kind == "tool" else "base"),
             scale=self.scale,
             labels=self.label,
             geometry=self.geometry,
         )
-
-
-def default_up(file: Path) -> UpAxis:
-    """Returns the axis that is up in a file: y in glTF, what COLLADA says, z in others."""
-    from fleet_tools.sim.mesh_reading import file_axes
-
-    return file_axes(file)[1]
 
 
 def import_model(options: ImportOptions) -> int:
@@ -197,6 +191,7 @@ def write_model(options: ImportOptions) -> tuple[Path, dict[str, Any]]:
         imported = import_mesh(_read(options), settings)
         report = report_of(imported)
     else:
+        _check_moving(options)
         moving = read_mesh(options.joint.moving)
         jointed = import_jointed(_read(options), moving, settings, options.joint)
         imported = jointed.base
@@ -218,6 +213,23 @@ def _read(options: ImportOptions) -> "RawMesh":
         given = " ".join(f"--{name.replace('_', '-')}" for name in options.scan.model_fields_set)
         raise ConfigError(f"{first} is a mesh, not a scan: leave out {given}.")
     return read_mesh(first)
+
+
+def _check_moving(options: ImportOptions) -> None:
+    """Refuses a part that moves, if its file says another unit or other axes than the first."""
+    from fleet_tools.sim.mesh_reading import file_axes
+
+    moving = options.joint.moving
+    given = options.scale.scale is not None and options.up is not None
+    if moving is None or given or not moving.is_file():
+        return
+    first = options.files[0]
+    one, other = file_axes(first), file_axes(moving)
+    if other.unit is not None and one != other:
+        raise ConfigError(
+            f"{moving} ({other.words}) has not the coordinates of {first} ({one.words}). Export "
+            "both alike, or give --scale and --up, which hold for both."
+        )
 
 
 def _source(options: ImportOptions) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fleet_tools.assets.model_description import Material
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, NonNegative, Positive, Vector3
-from fleet_tools.sim.catalog import Kind
+from fleet_tools.sim.catalog import Kind, UpAxis
 from fleet_tools.utils.option_parser import notation
 
 UNITS = {"m": 1.0, "mm": 0.001, "cm": 0.01, "inch": 0.0254}
@@ -76,7 +76,7 @@ def _keypoint_names(text: str) -> tuple[str, ...]:
 
 def _grasp(text: str) -> Pose:
     if text.count(",") == 2:
-        return Pose(translation_m=_vector(text, "X,Y,Z or X,Y,Z,ROLL,PITCH,YAW"))
+        return Pose(translation_m=_vector(text, "X,Y,Z"))
     x, y, z, roll, pitch, yaw = _numbers(text, "X,Y,Z,ROLL,PITCH,YAW")
     return Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
 
@@ -146,9 +146,6 @@ VectorArgument = Annotated[
 RangeArgument = Annotated[tuple[float, float] | None, notation(_range, "LOW,HIGH")]
 """A lower and a higher number."""
 
-UpAxis = Literal["x", "y", "z", "-x", "-y", "-z"]
-"""Axis of the file that becomes z."""
-
 Origin = Literal["keep", "base", "centre"]
 """Origin of the model frame: the file's, the centre of the bounding box's underside, or the
 centre of the bounding box."""
@@ -158,7 +155,8 @@ class ScaleSettings(OptionGroup):
     """Size of the model."""
 
     scale: ScaleArgument = None
-    """Unit of the file, or metres per unit (default: auto, which guesses it and reports it)."""
+    """Unit of the file, or metres per unit, in place of what the file says (default: auto, which
+    takes the file's, or guesses it and reports it)."""
     length: Positive | None = None
     """Length of the model's longest side, m, in place of the scale."""
 
@@ -172,7 +170,8 @@ class LabelSettings(OptionGroup):
     """Pose of the hand in the tool's frame, m and degrees (default: the frame itself). Where the
     first number is negative, write --grasp=-0.1,0,0."""
     points_in: Literal["model", "mesh"] = "model"
-    """Frame of keypoints and of the grasp's position; mesh: in unit and axes of the file."""
+    """Frame of keypoints and of the grasp's position; mesh: in unit and axes of the file, such as
+    inches of a COLLADA file that says so."""
 
     @pydantic.model_validator(mode="after")
     def _distinct_names(self) -> Self:

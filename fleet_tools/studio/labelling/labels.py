@@ -16,10 +16,10 @@ from fleet_tools.assets.solids import Solid
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.values import Positive, Value, Vector3, load_yaml
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.catalog import Kind
+from fleet_tools.sim.catalog import Kind, UpAxis
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.importing.importer import Placement
-from fleet_tools.studio.importing.settings import ScaleSettings, UpAxis
+from fleet_tools.studio.importing.settings import ScaleSettings
 
 
 class ModelLabels(Value):

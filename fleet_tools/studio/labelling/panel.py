@@ -188,6 +188,7 @@ def report_html(report: Mapping[str, Any]) -> str:
     rows = []
     if report["error"] is not None:
         rows.append(_row(BAD, "It cannot be loaded", report["error"]))
+    rows += [_row(BAD, "Warning", words) for words in report["warnings"]]
     measured = report["measurements"]
     for each in measured:
         if not each["holds"]:
@@ -208,6 +209,8 @@ def report_html(report: Mapping[str, Any]) -> str:
             example = failures["example"]
             words = f"{failures['count']} failed at the stage: {stage}"
             rows.append(_row(BAD, words, f"seed {example['seed']}: {example['why']}"))
+        if tried["likely_cause"]:
+            rows.append(_row(BAD, "Likely cause", tried["likely_cause"]))
     return f'<div style="font-size:13px;line-height:1.4;padding:0 10px">{"".join(rows)}</div>'
 
 

@@ -21,6 +21,7 @@ from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.perception.visible_links import link_triangles
 from fleet_tools.sim.add_models import add_model, model_frame
 from fleet_tools.sim.catalog import Keypoint, Keypoints, Kind, Model
+from fleet_tools.sim.mesh_reading import file_axes
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.importing.enclosed_body import enclosed_body
@@ -29,7 +30,6 @@ from fleet_tools.studio.importing.mesh_file import RawMesh, read_mesh
 from fleet_tools.studio.importing.program import (
     ImportOptions,
     MaterialOptions,
-    default_up,
     model_name,
     write_model,
 )
@@ -254,7 +254,7 @@ class MeshSubject:
 
     def initial(self) -> ModelLabels:
         """Returns labels without any point."""
-        return ModelLabels(scale=self.scale, up=default_up(self.file))
+        return ModelLabels(scale=self.scale, up=file_axes(self.file).up)
 
     @cached_property
     def _surface(self) -> Solid:
@@ -263,7 +263,7 @@ class MeshSubject:
         Raises:
             ConfigError: The mesh cannot be read, scaled or repaired.
         """
-        placed = place_mesh(self._mesh, self.kind, self.scale, "z", "keep")
+        placed = place_mesh(self._mesh, self.kind, self.family, self.scale, "z", "keep")
         body, _ = enclosed_body(repaired_shells(placed.surface)[0])
         surface = joined(*body.outer)
         return Solid(surface.vertices / placed.scale, surface.triangles)
@@ -278,7 +278,9 @@ class MeshSubject:
         Raises:
             ConfigError: The mesh cannot be read, scaled or repaired.
         """
-        found = place_mesh(self._mesh, self.kind, labels.scale, labels.up, self._origin)
+        found = place_mesh(
+            self._mesh, self.kind, self.family, labels.scale, labels.up, self._origin
+        )
         surface = self._surface
         vertices = found.placement.vertices(surface.vertices)
         return Placed(Solid(vertices, surface.triangles), found.placement)

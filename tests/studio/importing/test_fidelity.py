@@ -20,7 +20,13 @@ from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.studio.importing.collision_geometry import deviations, distance_outside
 from fleet_tools.studio.importing.convex_decomposition import face_cut_parts
-from fleet_tools.studio.importing.enclosed_body import EnclosedBody, convex_hull, volume
+from fleet_tools.studio.importing.enclosed_body import (
+    EnclosedBody,
+    convex_hull,
+    enclosed_body,
+    volume,
+)
+from fleet_tools.studio.importing.repair import Shell, cleaned, repaired_shells
 
 BLOCK = box((0.06, 0.04, 0.03))
 CORNER = {"corner": (0.03, 0.02, 0.015)}
@@ -51,6 +57,61 @@ def solid(mesh: trimesh.Trimesh) -> Solid:
 def collision_solids(folder: str) -> list[Solid]:
     files = sorted((Path(folder) / "meshes").glob("*_collision_*.obj"))
     return [solid(trimesh.load_mesh(file, process=False)) for file in files]
+
+
+def inverted(mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+    turned = mesh.copy()
+    turned.invert()
+    return turned
+
+
+def plates(extents: tuple[float, float, float], thickness: float) -> list[trimesh.Trimesh]:
+    """Returns six overlapping plates, the walls of a hollow box."""
+    walls = []
+    for k in range(3):
+        sides, shift = list(extents), [0.0, 0.0, 0.0]
+        sides[k], shift[k] = thickness, (extents[k] - thickness) / 2
+        walls += [moved(box(sides), *(sign * x for x in shift)) for sign in (1, -1)]
+    return walls
+
+
+LOW, HIGH = (moved(box((0.06, 0.04, 0.02)), 0, 0, z) for z in (-0.005, 0.005))
+"""They overlap in the middle of a block, whose hull is theirs."""
+HOLE = moved(box((0.05, 0.03, 0.012)), 0, 0, 0.005)
+"""In HIGH, and the upper side of LOW passes through it."""
+
+
+@pytest.mark.parametrize(
+    ("inside", "cavities"),
+    [
+        pytest.param([], 0, id="solid"),
+        pytest.param([inverted(HOLE)], 1, id="cavity"),
+        pytest.param([inverted(moved(ball(2, 0.007), 0.02, 0.01, 0.005))], 1, id="round cavity"),
+        pytest.param([HOLE], 0, id="nested body"),
+        pytest.param([inverted(HOLE), moved(box((0.03, 0.02, 0.01)), 0, 0, 0.005)], 1, id="both"),
+        pytest.param([LOW], 0, id="twice"),
+    ],
+)
+def test_what_is_inside_of_a_mesh_changes_no_deviation(inside, cavities):
+    pytest.importorskip("manifold3d")
+    whole = trimesh.util.concatenate([LOW, HIGH, *inside])
+    assert isinstance(whole, trimesh.Trimesh)
+    surface, _ = cleaned(np.array(whole.vertices), np.array(whole.faces))
+    body, _ = enclosed_body(repaired_shells(surface)[0])
+    assert len(body.cavities) == cavities
+    found = deviations(body, (solid(LOW), solid(HIGH)), CORNER)
+    assert found["corner"] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_walls_of_a_hollow_body_of_plates_are_no_surface_outside():
+    pytest.importorskip("manifold3d")
+    walls = [Shell(solid(wall), closed=True) for wall in plates((0.06, 0.04, 0.03), 0.004)]
+    body, _ = enclosed_body(walls)
+    (outer,) = body.outer
+    (cavity,) = body.cavities
+    assert volume(outer) == pytest.approx(BLOCK.volume)
+    assert volume(cavity) == pytest.approx(-0.052 * 0.032 * 0.022)
+    assert deviations(body, (solid(BLOCK),), CORNER)["corner"] == pytest.approx(0, abs=1e-9)
 
 
 @given(st.floats(1e-4, 0.01))

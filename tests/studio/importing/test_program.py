@@ -9,8 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-import trimesh
-from support.foreign_shapes import box, moved
+from support.foreign_shapes import hammer
 
 import fleet_tools  # noqa: F401 - registers the environments
 from fleet_tools.assets.__main__ import main
@@ -25,14 +24,6 @@ KEYPOINTS = [
 HAMMER = ["--kind", "tool", "--family", "hammer", "--mass", "0.5", *KEYPOINTS]
 
 Capture = pytest.CaptureFixture[str]
-
-
-def hammer() -> trimesh.Trimesh:
-    """Returns a hammer in millimetres, of two overlapping parts, as from a modelling program."""
-    head, handle = moved(box((30, 30, 70)), 165, 0, 17), moved(box((240, 24, 26)), 60, 0, 0)
-    mesh = trimesh.util.concatenate([head, handle])
-    assert isinstance(mesh, trimesh.Trimesh)
-    return mesh
 
 
 @pytest.fixture
@@ -107,6 +98,23 @@ def test_the_same_mesh_gives_the_same_bytes_and_an_edit_is_kept(mesh, tmp_path, 
     assert main(["import", *map(str, arguments)]) == 1
     assert "keypoints.yaml" in capsys.readouterr().err
     assert labels.read_text().endswith("# edited\n")
+
+
+def test_a_hand_on_the_wrong_side_or_end_is_warned_of(mesh, tmp_path, capsys):
+    arguments = [mesh, *HAMMER, "--pieces", "4", "--output", tmp_path]
+    right = imported(capsys, *arguments, "--grasp=0,0,0")
+    assert right["warnings"] == []
+    for grasp, words in (
+        ("0,0,0,180,0,0", "tilt against the direction of use of the grasp .*180 deg; needed: at m"),
+        ("0.165,0,0.03", "distance from the working end of the grasp .* 0 mm; needed: at least 10"),
+        ("0,0,-0.1", "distance outside of the tool of the grasp 87 mm; needed: at most 10"),
+        ("0,0,0,0,0,90", "width in the hand 240 mm; needed: 2 to 80 mm"),
+    ):
+        (warning, *_) = sorted(
+            imported(capsys, *arguments, f"--grasp={grasp}")["warnings"],
+            key=lambda each: not re.search(words, each),
+        )
+        assert re.search(words, warning) and "`grasp`" in warning, warning
 
 
 def test_options_are_in_the_files(mesh, tmp_path, capsys):

@@ -14,9 +14,10 @@ from scipy.spatial.transform import Rotation
 from fleet_tools.assets.model_description import STEEL
 from fleet_tools.assets.solids import MassProperties, Solid
 from fleet_tools.errors import ConfigError
+from fleet_tools.sim.mesh_reading import rotation_to_z
 from fleet_tools.studio.importing.enclosed_body import EnclosedBody, enclosed_body, volume
 from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
-from fleet_tools.studio.importing.mesh_file import RawMesh, check_size, guess_scale, rotation_to_z
+from fleet_tools.studio.importing.mesh_file import RawMesh, check_size, guess_scale
 from fleet_tools.studio.importing.repair import cleaned, repaired_shells, simplified
 from fleet_tools.studio.importing.settings import ImportSettings, LabelSettings, ScaleSettings
 
@@ -179,13 +180,13 @@ def test_simplification_preserves_the_volume_approximately():
 def test_a_unit_is_guessed_and_noted_or_refused(longest, kind, metres, note):
     if metres is None:
         with pytest.raises(ConfigError, match=note):
-            guess_scale(longest, kind)
+            guess_scale(longest, kind, "of_a_user")
         return
-    found = guess_scale(longest, kind)
+    found = guess_scale(longest, kind, "of_a_user")
     assert found.factor == metres and re.search(note, found.note), found.note
     for size in (1e-6, 1e3):  # impossible whatever the unit
         with pytest.raises(ConfigError, match="--length"):
-            check_size(np.full(3, size))
+            check_size("object", "of_a_user", size, 1.0)
 
 
 def test_the_up_axis_is_rotated_to_z():

@@ -52,6 +52,7 @@ BAD_MODELS = (
     BadModel("millimetres", "hammer", "claw", keypoints_moved("tail", by=(-95, 0, 0)),
              "distance outside of the model"),
     BadModel("held_beside", "hammer", "claw", held_at(-0.2), "width in the hand"),
+    BadModel("held_above", "hammer", "claw", held_at(-0.1), "distance outside of the tool"),
     BadModel("off_face", "hammer", "claw", keypoints_moved("head", by=(0, 0, 0.02)),
              "distance from the face along the blow"),
     BadModel("past_the_face", "hammer", "claw", keypoints_moved("head", "side", by=(0.012, 0, 0)),
