@@ -99,7 +99,8 @@ def _evaluate(options: EvaluateOptions) -> int:
         trials = test.trials
     with EvaluationWriter(options.output, described) as writer:
         before = len(writer.records)
-        entry = admission(described, {*requested, *(each.key for each in writer.records)})
+        present = {each.key for each in writer.records}
+        entry = admission(writer.result, {*requested, *present})
         if not options.quiet:
             print(f"{entry}{' If --stop ends it, it cannot.' * options.stop}", file=sys.stderr)
         told = test and test.look(writer.records)
@@ -133,9 +134,12 @@ def _evaluate(options: EvaluateOptions) -> int:
                 )
             except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
                 failure = error
+            if writer.result.order_dependence:
+                print(f"Warning: {writer.result.order_dependence}", file=sys.stderr)
             if decided() and requested - {each.key for each in writer.records}:
                 stopped = told
-                entry = admission(described, {each.key for each in writer.records})
+            keys = {each.key for each in writer.records} if stopped else {*requested, *present}
+            entry = admission(writer.result, keys)
             evaluation = writer.finish(stopped)
         now = len(writer.records) - before
     result, scores = evaluation.result, evaluation.result.scores
@@ -155,6 +159,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         "done_now": now,
         "complete": result.complete,
         "stopped": stopped is not None,
+        "order_dependence": result.order_dependence,
         "leaderboard": {"can_enter": entry.can_enter, **dataclasses.asdict(entry)},
         "outcomes": dict(Counter(episode.outcome for episode in done)),
         "causes": causes,

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.dataset.attempts import attempt_record
+from fleet_tools.dataset.attempts import Job, attempt_record
 from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
 from fleet_tools.dataset.header import Header, describe
 from fleet_tools.dataset.stored_episode import AttemptRecord
@@ -20,6 +20,7 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.sources import PolicySource
+from fleet_tools.rollouts.agreement import REPEAT
 from fleet_tools.rollouts.rollout import Attempt
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import TallyBar
@@ -27,8 +28,8 @@ from fleet_tools.utils.progress import TallyBar
 Attempted = tuple[AttemptRecord, bytes | None]
 """Record of an attempt, and the file of its episode if it is to be stored."""
 
-Attempts = Generator[tuple[int, Attempted | LostJob], None, None]
-"""Attempts as they end, with their numbers."""
+Attempts = Generator[tuple[Job, Attempted | LostJob | str | None], None, None]
+"""Attempts as they end, with their numbers; and what workers find who repeat one."""
 
 
 def fill(
@@ -79,6 +80,10 @@ def fill(
 
     with contextlib.closing(run(begin)) as results:
         for number, result in results:
+            if number == REPEAT:
+                if isinstance(result, str):
+                    writer.mark(result)
+                continue
             in_progress -= 1
             add_attempt(writer, number, result)
             successes += writer.records[-1].success
@@ -186,7 +191,7 @@ class Collection:
 def collect(
     folder: Path,
     header: Header,
-    make_work: Callable[[Header], Callable[[int], Attempted]],
+    make_work: Callable[[Header], Callable[[Job], Attempted | str | None]],
     episodes: int,
     workers: WorkerOptions,
     *,
@@ -219,7 +224,7 @@ def collect(
         try:
             fill_with_bar(
                 writer,
-                partial(workers.run, make_work=partial(make_work, writer.header)),
+                partial(workers.run, make_work=partial(make_work, writer.header), last_job=REPEAT),
                 episodes,
                 attempts=attempts,
                 quiet=quiet,
@@ -229,7 +234,7 @@ def collect(
             failure = error
     records = Dataset(folder).manifest()  # from the disk: Ctrl-C may have come at any moment
     summary = {
-        **summarize(folder, header, records),
+        **summarize(folder, writer.header, records),
         "episodes": episodes,
         "complete": sum(record.success for record in records) >= episodes,
         "attempts_now": len(records) - before,
@@ -241,6 +246,8 @@ def collect(
 def exit_code(collected: Collection) -> int:
     """Reports on stderr why there are fewer episodes than requested; returns the exit code."""
     summary, failure = collected.summary, collected.failure
+    if summary["order_dependence"]:
+        print(f"Warning: {summary['order_dependence']}", file=sys.stderr)
     if failure is not None or (collected.interrupted and not summary["complete"]):
         return cli.stopped(failure)
     if not summary["complete"]:

@@ -157,10 +157,17 @@ class DatasetWriter(RecordWriter[Header, AttemptRecord]):
     def __init__(self, folder: str | Path, header: Header) -> None:
         super().__init__(DATASET, Path(folder), header)
         try:
+            found = DATASET.read_document(self.folder).order_dependence  # by an earlier run
+            header = header.model_copy(update={"order_dependence": found})
             self.header = header.carry(self.folder)
         except BaseException:
             self.close()
             raise
+
+    def mark(self, order_dependence: str) -> None:
+        """Stores that its episodes depend on their order, see `Header`."""
+        self.header = self.header.model_copy(update={"order_dependence": order_dependence})
+        self.replace_document(self.header)
 
     def add(self, record: AttemptRecord, content: bytes | None = None) -> None:
         """Stores an episode's file, if there is one, and then the record of the attempt.

@@ -97,12 +97,19 @@ class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
         self.result = result
         super().__init__(EVALUATION, Path(folder), result)
         try:
+            found = EVALUATION.read_document(self.folder).order_dependence  # by an earlier run
+            result = result.model_copy(update={"order_dependence": found})
             self.result = result.carry(self.folder)
             self._in_order()
             self.replace_document(result)  # the present command, and no scores yet
         except BaseException:
             self.close()
             raise
+
+    def mark(self, order_dependence: str) -> None:
+        """Stores that its episodes depend on their order, see `Result`."""
+        self.result = self.result.model_copy(update={"order_dependence": order_dependence})
+        self.replace_document(self.result)
 
     def finish(self, stopped: AnytimeVerdict | None = None) -> Evaluation:
         """Stores the scores of the present episodes, and returns the evaluation.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 
@@ -14,7 +14,13 @@ from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions,
 from fleet_tools.policies.confined import ConfinedPolicy
 from fleet_tools.policies.policy import GuardedPolicy, Policy, StoredActions
 from fleet_tools.policies.sources import PolicySource, Track
-from fleet_tools.rollouts.agreement import Agreement, distance_of_points, points
+from fleet_tools.rollouts.agreement import (
+    REPEAT,
+    Agreement,
+    distance_of_points,
+    order_dependence,
+    points,
+)
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene
 from fleet_tools.storage.provenance import other_versions
@@ -39,10 +45,17 @@ class Rerun:
     agreement: Agreement
 
 
+Job = Trial | Literal["repeat"]
+"""A trial, or `agreement.REPEAT`."""
+
+
 def make_trials(
     result: Result, policy: PolicySource, *, trusted: bool = False
-) -> Callable[[Trial], EpisodeResult]:
+) -> Callable[[Job], EpisodeResult | str | None]:
     """Returns a function that runs trials, with its own environment and policy.
+
+    Asked for `REPEAT`, it runs the first episode of the present policy again, and returns its
+    `order_dependence`.
 
     Args:
         result: The evaluation.
@@ -56,14 +69,26 @@ def make_trials(
     protocol = result.local_protocol()
     env_of = present_env(protocol, trusted=trusted, **result.policy.env_kwargs)
     present: tuple[gymnasium.Env, GuardedPolicy] | None = None
+    first: EpisodeResult | None = None
 
-    def run(trial: Trial) -> EpisodeResult:
-        nonlocal present
+    def run(trial: Job) -> EpisodeResult | str | None:
+        nonlocal present, first
+        if trial == REPEAT:
+            if present is None or first is None or not policy.is_foreign:
+                return None
+            again = run_trial(*present, protocol, first)
+            which = f"episode {first.index} of {first.task}, {first.split}"
+            actions = (decode_actions(each.actions) for each in (first, again))
+            return order_dependence(result.policy.name, which, *actions)
         env = env_of(trial.task)
         # Draws of built-in policies must not depend on earlier trials.
         if present is None or env is not present[0] or policy.kind == "built_in":
             present = env, guarded(policy, result.policy.track, env, trial.seed)
-        return run_trial(*present, protocol, trial)
+            first = None
+        episode = run_trial(*present, protocol, trial)
+        if first is None and episode.steps:
+            first = episode
+        return episode
 
     return run
 

@@ -7,7 +7,7 @@ substance.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,35 @@ from fleet_tools.rollouts.episode import Episode
 # Drake is imported with the environment.
 if TYPE_CHECKING:
     from fleet_tools.sim.world_state import WorldState
+
+
+REPEAT: Literal["repeat"] = "repeat"
+"""The last job of a worker: to try its first episode again, see `order_dependence`."""
+
+
+def order_dependence(policy: str, episode: str, first: np.ndarray, again: np.ndarray) -> str | None:
+    """Returns in what a policy depends on the order of episodes, in words.
+
+    Args:
+        policy: Name of the policy.
+        episode: Name of an episode that its worker tries again after all others.
+        first: Its actions then, (T, n).
+        again: Its actions now, (T', n).
+
+    Returns:
+        A sentence that names the first step that differs; None if all actions are the same.
+    """
+    steps = min(len(first), len(again))
+    differing = np.flatnonzero((first[:steps] != again[:steps]).any(axis=1))
+    if not len(differing) and len(first) == len(again):
+        return None
+    step = int(differing[0]) if len(differing) else steps
+    return (
+        f"The policy {policy} does not repeat its actions: {episode}, tried again after others in "
+        f"one worker, differs from step {step} on (the first is 0). So results depend on the order "
+        "of episodes and on the number of workers. Something outlives `reset`: forget it there, "
+        "and define `reset(self, seed)` to make generators anew from this seed."
+    )
 
 
 WITHIN_M = 0.001
