@@ -61,6 +61,7 @@ def _collect(options: CollectOptions) -> int:
     from fleet_tools.dataset.attempts import make_attempts
     from fleet_tools.dataset.collection import collect, exit_code
     from fleet_tools.dataset.summary import as_text
+    from fleet_tools.rollouts.agreement import REPEAT
 
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
         policy = find_policy(options.policy)
@@ -71,6 +72,7 @@ def _collect(options: CollectOptions) -> int:
         partial(make_attempts, policy=policy, verify=options.verify),
         options.episodes,
         options.workers,
+        last_job=REPEAT,
         quiet=options.quiet,
     )
     summary = collected.summary

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -15,7 +15,7 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import DatasetError
 from fleet_tools.policies.policy import Policy, StoredActions, make_guarded
 from fleet_tools.policies.sources import PolicySource, find_policy
-from fleet_tools.rollouts.agreement import REPEAT, order_dependence
+from fleet_tools.rollouts.agreement import REPEAT, require_repeated
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.splits import TRAINING
@@ -59,16 +59,13 @@ def collect_episode(
         env.close()
 
 
-Job = int | Literal["repeat"]
-"""Number of an attempt, or `agreement.REPEAT`."""
-
-
 def make_attempts(
     header: Header, policy: PolicySource, verify: bool
-) -> Callable[[Job], tuple[AttemptRecord, bytes | None] | str | None]:
+) -> Callable[[int], tuple[AttemptRecord, bytes | None]]:
     """Returns a function that makes a dataset's attempts by number.
 
-    Asked for `REPEAT`, it makes its first attempt again, and returns its `order_dependence`.
+    Asked for `REPEAT`, it makes the first attempt of a policy of others again, see
+    `require_repeated`; the result says nothing then.
 
     Args:
         header: Header of the dataset, with all that an attempt depends on.
@@ -96,15 +93,13 @@ def make_attempts(
         episode = rollout(env, present, seed=seed)
         return verified(env, episode) if verify and episode.outcome == SUCCESS else episode
 
-    def repeat() -> str | None:
-        if present is None or first is None or not policy.is_foreign:
-            return None
-        number, actions = first
-        again = attempt(lambda: rollout(env, present, seed=scene_seed(header.seed, number)))
-        found = np.empty((0, 6), np.float32) if again.episode is None else again.episode.actions
-        return order_dependence(policy.name, f"attempt {number}", actions, found)
+    def repeat() -> Any:
+        if first is not None and policy.is_foreign:
+            number, actions = first
+            again = collect(scene_seed(header.seed, number)).actions
+            require_repeated(policy.name, f"attempt {number}", actions, again)
 
-    def make(number: Job) -> tuple[AttemptRecord, bytes | None] | str | None:
+    def make(number: int) -> tuple[AttemptRecord, bytes | None]:
         nonlocal first
         if number == REPEAT:
             return repeat()

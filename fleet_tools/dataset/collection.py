@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.dataset.attempts import Job, attempt_record
+from fleet_tools.dataset.attempts import attempt_record
 from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
 from fleet_tools.dataset.header import Header, describe
 from fleet_tools.dataset.stored_episode import AttemptRecord
@@ -28,8 +28,8 @@ from fleet_tools.utils.progress import TallyBar
 Attempted = tuple[AttemptRecord, bytes | None]
 """Record of an attempt, and the file of its episode if it is to be stored."""
 
-Attempts = Generator[tuple[Job, Attempted | LostJob | str | None], None, None]
-"""Attempts as they end, with their numbers; and what workers find who repeat one."""
+Attempts = Generator[tuple[int, Attempted | LostJob], None, None]
+"""Attempts as they end, with their numbers."""
 
 
 def fill(
@@ -78,11 +78,9 @@ def fill(
         in_progress += 1
         return begun
 
-    with contextlib.closing(run(begin)) as results:
+    with contextlib.closing(run(begin)) as results, writer.marking():
         for number, result in results:
             if number == REPEAT:
-                if isinstance(result, str):
-                    writer.mark(result)
                 continue
             in_progress -= 1
             add_attempt(writer, number, result)
@@ -191,11 +189,12 @@ class Collection:
 def collect(
     folder: Path,
     header: Header,
-    make_work: Callable[[Header], Callable[[Job], Attempted | str | None]],
+    make_work: Callable[[Header], Callable[[int], Attempted]],
     episodes: int,
     workers: WorkerOptions,
     *,
     attempts: Iterable[int] | None = None,
+    last_job: Any = None,
     quiet: bool = False,
 ) -> Collection:
     """Collects a dataset, or resumes an interrupted collection; Ctrl-C ends it in good order.
@@ -208,6 +207,7 @@ def collect(
         episodes: Number of successful episodes that the dataset is to hold.
         workers: Worker processes.
         attempts: See `fill`.
+        last_job: `REPEAT`, if `make_work` is of `attempts.make_attempts`.
         quiet: Whether to show no progress.
 
     Raises:
@@ -224,7 +224,9 @@ def collect(
         try:
             fill_with_bar(
                 writer,
-                partial(workers.run, make_work=partial(make_work, writer.header), last_job=REPEAT),
+                partial(
+                    workers.run, make_work=partial(make_work, writer.header), last_job=last_job
+                ),
                 episodes,
                 attempts=attempts,
                 quiet=quiet,

@@ -32,8 +32,7 @@ class Header(CarriesModels, Document):
     """The content of `dataset.json`.
 
     Attributes:
-        order_dependence: See `fleet_tools.rollouts.agreement.order_dependence`; None if no worker
-            found any.
+        order_dependence: Message of an `OrderDependenceError`; None if no worker found one.
     """
 
     error = DatasetError

@@ -221,8 +221,7 @@ class Result(CarriesModels, Document):
         scores: Scores of the episodes that are there; None before the end, or after a kill.
         stopped: The verdict that stopped it before all requested scenes; its rates and their
             intervals are biased by that.
-        order_dependence: See `fleet_tools.rollouts.agreement.order_dependence`; None if no worker
-            found any.
+        order_dependence: Message of an `OrderDependenceError`; None if no worker found one.
     """
 
     error = ResultError

@@ -3,9 +3,11 @@
 Episodes are stored as they end, so that those that ended stay, whatever happens to the process.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
-from fleet_tools.errors import ResultError
+from fleet_tools.errors import OrderDependenceError, ResultError
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import (
     SCHEMA_VERSION,
@@ -106,10 +108,14 @@ class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
             self.close()
             raise
 
-    def mark(self, order_dependence: str) -> None:
-        """Stores that its episodes depend on their order, see `Result`."""
-        self.result = self.result.model_copy(update={"order_dependence": order_dependence})
-        self.replace_document(self.result)
+    @contextlib.contextmanager
+    def marking(self) -> Iterator[None]:
+        """Stores that the episodes depend on their order where this is found, see `Result`."""
+        try:
+            yield
+        except OrderDependenceError as error:
+            self.result = self.result.model_copy(update={"order_dependence": str(error)})
+            self.replace_document(self.result)
 
     def finish(self, stopped: AnytimeVerdict | None = None) -> Evaluation:
         """Stores the scores of the present episodes, and returns the evaluation.

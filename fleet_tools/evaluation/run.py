@@ -155,11 +155,9 @@ def run_trials(
         partial(make_trials, writer.result, policy, trusted=True),
         REPEAT,
     )
-    with contextlib.closing(results):
+    with contextlib.closing(results), writer.marking():
         for trial, episode in results:
             if trial == REPEAT:
-                if isinstance(episode, str):
-                    writer.mark(episode)
                 continue
             if isinstance(episode, LostJob):
                 episode = lost_trial(trial, episode.reason)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 
@@ -18,8 +18,8 @@ from fleet_tools.rollouts.agreement import (
     REPEAT,
     Agreement,
     distance_of_points,
-    order_dependence,
     points,
+    require_repeated,
 )
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene
@@ -45,17 +45,13 @@ class Rerun:
     agreement: Agreement
 
 
-Job = Trial | Literal["repeat"]
-"""A trial, or `agreement.REPEAT`."""
-
-
 def make_trials(
     result: Result, policy: PolicySource, *, trusted: bool = False
-) -> Callable[[Job], EpisodeResult | str | None]:
+) -> Callable[[Trial], EpisodeResult]:
     """Returns a function that runs trials, with its own environment and policy.
 
-    Asked for `REPEAT`, it runs the first episode of the present policy again, and returns its
-    `order_dependence`.
+    Asked for `REPEAT`, it runs the first episode of a policy of others again, see
+    `require_repeated`; the result says nothing then.
 
     Args:
         result: The evaluation.
@@ -71,15 +67,17 @@ def make_trials(
     present: tuple[gymnasium.Env, GuardedPolicy] | None = None
     first: EpisodeResult | None = None
 
-    def run(trial: Job) -> EpisodeResult | str | None:
-        nonlocal present, first
-        if trial == REPEAT:
-            if present is None or first is None or not policy.is_foreign:
-                return None
+    def repeat() -> Any:
+        if present is not None and first is not None and policy.is_foreign:
             again = run_trial(*present, protocol, first)
             which = f"episode {first.index} of {first.task}, {first.split}"
             actions = (decode_actions(each.actions) for each in (first, again))
-            return order_dependence(result.policy.name, which, *actions)
+            require_repeated(result.policy.name, which, *actions)
+
+    def run(trial: Trial) -> EpisodeResult:
+        nonlocal present, first
+        if trial == REPEAT:
+            return repeat()
         env = env_of(trial.task)
         # Draws of built-in policies must not depend on earlier trials.
         if present is None or env is not present[0] or policy.kind == "built_in":

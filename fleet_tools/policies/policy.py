@@ -90,11 +90,9 @@ def claim(policy: Policy) -> Callable[[], None]:
     """
     with _claiming:
         if id(policy) in _acting:
-            kind = type(policy)
             raise PolicyError(
-                f"The policy {shown(policy)} ({kind.__module__}.{kind.__qualname__}) acts in "
-                "another episode, which has not ended, and remembers that one. Make a policy of "
-                "its own for each environment, thread and connection."
+                f"The policy {shown(policy)} acts in another episode, which has not ended. Make a "
+                "policy for each environment, thread and connection: it remembers one episode."
             )
         _acting.add(id(policy))
     return partial(_acting.discard, id(policy))

@@ -7,10 +7,11 @@ substance.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fleet_tools.errors import OrderDependenceError
 from fleet_tools.rollouts.episode import Episode
 
 # Drake is imported with the environment.
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from fleet_tools.sim.world_state import WorldState
 
 
-REPEAT: Literal["repeat"] = "repeat"
-"""The last job of a worker: to try its first episode again, see `order_dependence`."""
+REPEAT: Any = "repeat"
+"""The last job of a worker: to try its first episode again, see `require_repeated`."""
 
 
-def order_dependence(policy: str, episode: str, first: np.ndarray, again: np.ndarray) -> str | None:
-    """Returns in what a policy depends on the order of episodes, in words.
+def require_repeated(policy: str, episode: str, first: np.ndarray, again: np.ndarray) -> None:
+    """Checks that a policy repeats its actions, whatever it did in between.
 
     Args:
         policy: Name of the policy.
@@ -31,15 +32,15 @@ def order_dependence(policy: str, episode: str, first: np.ndarray, again: np.nda
         first: Its actions then, (T, n).
         again: Its actions now, (T', n).
 
-    Returns:
-        A sentence that names the first step that differs; None if all actions are the same.
+    Raises:
+        OrderDependenceError: They differ; the message names the first step that does.
     """
     steps = min(len(first), len(again))
     differing = np.flatnonzero((first[:steps] != again[:steps]).any(axis=1))
     if not len(differing) and len(first) == len(again):
-        return None
+        return
     step = int(differing[0]) if len(differing) else steps
-    return (
+    raise OrderDependenceError(
         f"The policy {policy} does not repeat its actions: {episode}, tried again after others in "
         f"one worker, differs from step {step} on (the first is 0). So results depend on the order "
         "of episodes and on the number of workers. Something outlives `reset`: forget it there, "

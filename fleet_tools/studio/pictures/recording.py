@@ -73,7 +73,7 @@ class ObservedPolicy:
     def __init__(self, policy: Policy, callback: ObservationCallback) -> None:
         self._policy, self._callback = policy, callback
 
-    def reset(self, seed: int) -> None:
+    def reset(self, seed: int = 0) -> None:
         """Resets the policy."""
         begin(self._policy, seed)
 
