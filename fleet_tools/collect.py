@@ -1,6 +1,7 @@
 """Collects demonstrations: `python -m fleet_tools.collect --tool hammer --episodes 20`.
 
-Attempt k of seed s gives the same bytes in every run, whatever the number of workers.
+Attempt k of seed s gives the same bytes in every run, whatever the number of workers; a policy of
+others that keeps something from one attempt to the next is found and named.
 """
 
 import contextlib

@@ -40,7 +40,9 @@ def _html(path: Path) -> Path:
 class EvaluateOptions(cli.Options):
     """Evaluates a policy by a protocol, or resumes an interrupted evaluation.
 
-    It says at its start whether the result can enter the leaderboard, and if not, why.
+    It says at its start whether the result can enter the leaderboard, and if not, why. Each worker
+    ends by trying its first episode again; a warning says where a policy does not repeat its
+    actions, and the result keeps it.
 
     Exit codes:
     0: all requested episodes are there, or --stop ended it.

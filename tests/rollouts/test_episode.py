@@ -197,9 +197,8 @@ def test_a_policy_acts_in_one_episode_at_a_time():
         def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
             raise KeyboardInterrupt
 
-    assert (
-        first_difference(rollout(environment(), Nested(steps=3), seed=5), short_episode()) is None
-    )
+    episode = rollout(environment(), Nested(steps=3), seed=5)
+    assert first_difference(episode, short_episode()) is None
     policy = Abandoned()
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
