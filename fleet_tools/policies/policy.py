@@ -31,7 +31,7 @@ class Policy(Protocol):
     """Any object that acts on observations, in one episode at a time.
 
     Actions follow from the observations since `reset`, so that episodes have the same bits in every
-    order and in any process. A policy that draws random numbers defines `reset(self, seed)`, and
+    order and in any process. A policy that draws random numbers defines `reset(self, seed=0)`, and
     makes its generators from this seed, see `episode_seed`.
 
     It may also have `info`, a mapping to plain JSON data that is stored with its episode, such as

@@ -44,7 +44,7 @@ def require_repeated(policy: str, episode: str, first: np.ndarray, again: np.nda
         f"The policy {policy} does not repeat its actions: {episode}, tried again after others in "
         f"one worker, differs from step {step} on (the first is 0). So results depend on the order "
         "of episodes and on the number of workers. Something outlives `reset`: forget it there, "
-        "and define `reset(self, seed)` to make generators anew from this seed."
+        "and define `reset(self, seed=0)` to make generators anew from this seed."
     )
 
 

@@ -201,7 +201,7 @@ def test_a_policy_that_keeps_something_does_not_repeat_its_first_episode(name):
         run(trial)
     message = (
         rf"stateful_policies:{name} does not repeat its actions: episode 0 of hammer, train, .* "
-        rf"differs from step [0-{stateful_policies.STEPS - 1}] on .*`reset\(self, seed\)`"
+        rf"differs from step [0-{stateful_policies.STEPS - 1}] on .*`reset\(self, seed=0\)`"
     )
     with pytest.raises(OrderDependenceError, match=message):
         run(REPEAT)

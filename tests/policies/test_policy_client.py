@@ -142,6 +142,7 @@ def test_a_frozen_server_is_named_with_the_time_and_nothing_waits_for_it(size):
             client.act(seen, 0.0)
         late = rf"{url}: it did not answer within 1 s\. Look whether its process hangs"
         process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # until it has stopped
         begin = time.monotonic()
         for ask in (clients[0].reset, lambda: clients[1].act(seen, 0.2)):
             with pytest.raises(PolicyError, match=late):

@@ -174,12 +174,12 @@ def test_what_a_policy_does_with_its_arrays_is_not_stored():
 
 def test_a_policy_may_be_given_the_seed_of_its_episode():
     class Seeded(RandomMotions):
-        def reset(self, seed: int) -> None:
+        def reset(self, seed: int = 0) -> None:
             super().reset()
             seeds.append(seed)
 
     seeds: list[int] = []
-    episodes = [rollout(environment(), Seeded(steps=1), seed=seed) for seed in (5, 6, 5)]  # type: ignore[arg-type]
+    episodes = [rollout(environment(), Seeded(steps=1), seed=seed) for seed in (5, 6, 5)]
     first, other, again = seeds
     assert first == again != other and min(seeds) >= 0 and max(seeds) < 2**63
     observations = episodes[0].observations

@@ -39,7 +39,7 @@ class Forgetful:
 class Seeded(Forgetful):
     """Draws from the episode's seed."""
 
-    def reset(self, seed: int) -> None:
+    def reset(self, seed: int = 0) -> None:
         super().reset()
         self.generator = np.random.default_rng(seed)
 
