@@ -220,8 +220,8 @@ class OpenpiPolicy(NeverCopied):
         env: The environment in which it is to act, or its interface.
         url: Address of the server, such as ws://127.0.0.1:8000.
         prompt: The task in words, which is sent as `prompt`; None sends none.
-        names: Names of the request's entries, by LeRobot's name; None takes LeRobot's, or those of
-            a server of this package.
+        names: Names of the request's entries, by LeRobot's name; None takes LeRobot's, or asks a
+            server of this package for its names.
         steps: Number of actions of a chunk that are executed before the next request; None
             executes all.
         timeout_s: Time after which a server that does not answer counts as dead, s.
