@@ -8,7 +8,7 @@ import numpy as np
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.policies.policy import Policy
+from fleet_tools.policies.policy import Policy, begin
 from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
 
 NOISE_PROBABILITY = 0.3
@@ -103,14 +103,17 @@ class DAggerPolicy:
         self._step = 0
         self._labels: list[tuple[int, list[float]]] = []
 
-    def reset(self) -> None:
+    def reset(self, seed: int = 0) -> None:
         """Plans from the environment's present state.
+
+        Args:
+            seed: The learner's, see `fleet_tools.policies.policy.begin`.
 
         Raises:
             InfeasibleError: There is no plan.
         """
         self._expert.reset()
-        self._learner.reset()
+        begin(self._learner, seed)
         self._generator = np.random.default_rng((self._env.scene.seed, 2))
         share = LEARNER_TURN / (LEARNER_TURN + EXPERT_TURN)
         self._learner_acts = bool(self._generator.random() < share)

@@ -1,6 +1,7 @@
 """Collects demonstrations: `python -m fleet_tools.collect --tool hammer --episodes 20`.
 
-Attempt k of seed s gives the same bytes in every run, whatever the number of workers.
+Attempt k of seed s gives the same bytes in every run, whatever the number of workers; a policy of
+others that keeps something from one attempt to the next is found and named.
 """
 
 import contextlib
@@ -61,6 +62,7 @@ def _collect(options: CollectOptions) -> int:
     from fleet_tools.dataset.attempts import make_attempts
     from fleet_tools.dataset.collection import collect, exit_code
     from fleet_tools.dataset.summary import as_text
+    from fleet_tools.rollouts.agreement import REPEAT
 
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
         policy = find_policy(options.policy)
@@ -71,6 +73,7 @@ def _collect(options: CollectOptions) -> int:
         partial(make_attempts, policy=policy, verify=options.verify),
         options.episodes,
         options.workers,
+        last_job=REPEAT,
         quiet=options.quiet,
     )
     summary = collected.summary

@@ -95,6 +95,10 @@ class UntestedDrakeError(FleetToolsError, ImportError):
     """The installed Drake is none of the tested releases; the message says how to get one."""
 
 
+class OrderDependenceError(FleetToolsError):
+    """A policy does not repeat its actions, so that results depend on the order of episodes."""
+
+
 class RenderServerError(FleetToolsError, RuntimeError):
     """A render server or Meshcat does not answer, or cannot render; the message says what to do."""
 

@@ -40,7 +40,9 @@ def _html(path: Path) -> Path:
 class EvaluateOptions(cli.Options):
     """Evaluates a policy by a protocol, or resumes an interrupted evaluation.
 
-    It says at its start whether the result can enter the leaderboard, and if not, why.
+    It says at its start whether the result can enter the leaderboard, and if not, why. Each worker
+    ends by trying its first episode again; a warning says where a policy does not repeat its
+    actions, and the result keeps it.
 
     Exit codes:
     0: all requested episodes are there, or --stop ended it.
@@ -99,7 +101,8 @@ def _evaluate(options: EvaluateOptions) -> int:
         trials = test.trials
     with EvaluationWriter(options.output, described) as writer:
         before = len(writer.records)
-        entry = admission(described, {*requested, *(each.key for each in writer.records)})
+        present = {each.key for each in writer.records}
+        entry = admission(writer.result, {*requested, *present})
         if not options.quiet:
             print(f"{entry}{' If --stop ends it, it cannot.' * options.stop}", file=sys.stderr)
         told = test and test.look(writer.records)
@@ -133,9 +136,12 @@ def _evaluate(options: EvaluateOptions) -> int:
                 )
             except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
                 failure = error
+            if writer.result.order_dependence:
+                print(f"Warning: {writer.result.order_dependence}", file=sys.stderr)
             if decided() and requested - {each.key for each in writer.records}:
                 stopped = told
-                entry = admission(described, {each.key for each in writer.records})
+            keys = {each.key for each in writer.records} if stopped else {*requested, *present}
+            entry = admission(writer.result, keys)
             evaluation = writer.finish(stopped)
         now = len(writer.records) - before
     result, scores = evaluation.result, evaluation.result.scores
@@ -155,6 +161,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         "done_now": now,
         "complete": result.complete,
         "stopped": stopped is not None,
+        "order_dependence": result.order_dependence,
         "leaderboard": {"can_enter": entry.can_enter, **dataclasses.asdict(entry)},
         "outcomes": dict(Counter(episode.outcome for episode in done)),
         "causes": causes,

@@ -125,6 +125,7 @@ def _collect(options: MetaWorldCollectOptions) -> int:
     from fleet_tools.dataset.attempts import make_attempts
     from fleet_tools.dataset.collection import collect, describe_collection, exit_code
     from fleet_tools.errors import require_name
+    from fleet_tools.rollouts.agreement import REPEAT
 
     members = task_set(options.tasks)
     for name in options.only:
@@ -148,6 +149,7 @@ def _collect(options: MetaWorldCollectOptions) -> int:
             partial(make_attempts, policy=policy, verify=options.verify),
             options.episodes,
             options.workers,
+            last_job=REPEAT,
             quiet=options.quiet,
         )
         summaries.append(collected.summary)

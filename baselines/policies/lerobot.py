@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import importlib
 import sys
+import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,9 @@ from fleet_tools.policies.wire_messages import Hello
 from fleet_tools.storage.record_folder import read_document
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+
+
+_drawing = threading.Lock()
 
 
 class LeRobotPolicy:
@@ -85,8 +89,15 @@ class LeRobotPolicy:
         device, task = torch.device("cpu"), header.task_description()
         self._batch = partial(utils.prepare_observation_for_inference, device=device, task=task)
 
-    def reset(self) -> None:
-        """Forgets the last episode, and the rest of a chunk."""
+    def reset(self, seed: int = 0) -> None:
+        """Forgets the last episode, and the rest of a chunk.
+
+        Args:
+            seed: What the policy draws in this episode follows from it.
+        """
+        import torch
+
+        self._random = torch.Generator().manual_seed(seed).get_state()
         for each in (self._policy, self._before, self._after):
             each.reset()
 
@@ -96,9 +107,11 @@ class LeRobotPolicy:
 
         features = self._names.features_of_step(observation)
         inputs = {name: np.array(features[name]) for name in self._inputs}
-        with torch.inference_mode():
+        with torch.inference_mode(), _drawing:  # LeRobot draws from torch's global generator
+            torch.set_rng_state(self._random)
             batch = self._before(self._batch(inputs))
             action = self._after(self._policy.select_action(batch))
+            self._random = torch.get_rng_state()
         return action.squeeze(0).numpy()
 
 

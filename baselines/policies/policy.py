@@ -3,8 +3,10 @@
 It predicts a chunk of actions in each step; `execute` says what is done of them.
 """
 
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -18,7 +20,9 @@ from fleet_tools.baselines.policies.part_configs import (
     ExecutionConfig,
     LinearHeadConfig,
 )
+from fleet_tools.envs.recorded_env import RecordedEnv, observer_of
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
+from fleet_tools.errors import PolicyError
 from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.wire_messages import Hello
@@ -85,6 +89,8 @@ class NetworkPolicy:
         LayoutError: The checkpoint is a reader of keypoints.
     """
 
+    _acts_in: "weakref.ref[RecordedEnv] | None"
+
     def __init__(
         self,
         checkpoint: Checkpoint,
@@ -105,8 +111,13 @@ class NetworkPolicy:
         self._network.to(self._device).eval()
         self.reset()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what a copy has; it may continue the episode in a copy of the environment."""
+        return {**vars(self), "_acts_in": None}
+
     def reset(self) -> None:
         """Forgets the last episode."""
+        self._acts_in = None
         self._hidden: Hidden | None = None
         self._chunks: Chunks = ()
         self._generator = np.random.default_rng(0)
@@ -118,7 +129,9 @@ class NetworkPolicy:
         Raises:
             LayoutError: The observation is not what the policy reads; its hidden state stays as it
                 is.
+            PolicyError: The policy remembers an episode of another environment.
         """
+        self._require_one_environment(observation)
         require_observed(self.blueprint.observation, observation)
         inputs = {
             name: torch.tensor(observation[name], device=self._device)[None, None]
@@ -128,6 +141,21 @@ class NetworkPolicy:
         chunk = actions.unflatten(-1, (self.blueprint.config.chunk, -1))[0, 0].cpu().numpy()
         action, self._chunks = execute(self.blueprint.config.execution, self._chunks, chunk)
         return self._through_wrappers(action.clip(-1, 1))
+
+    def _require_one_environment(self, observation: Mapping[str, np.ndarray]) -> None:
+        config, env = self.blueprint.config, observer_of(observation)
+        if env is None:
+            return
+        remembers = (
+            self._hidden or config.chunk > 1 or not isinstance(config.head, LinearHeadConfig)
+        )
+        if remembers and self._acts_in is not None and self._acts_in() is not env:
+            raise PolicyError(
+                f"This {type(self).__name__} remembers an episode of another environment than the "
+                "one of this observation. Make a policy for each environment, or call `reset` at "
+                "the beginning of an episode."
+            )
+        self._acts_in = weakref.ref(env)
 
     def _noise(self) -> tuple[torch.Tensor, ...]:
         config = self.blueprint.config

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_tools.policies.policy import Policy
+from fleet_tools.policies.policy import Policy, begin
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class DelayedPolicy:
         self._under_way: dict[int, tuple[int, dict[str, np.ndarray]]] = {}
         self._step = -1
 
-    def reset(self) -> None:
+    def reset(self, seed: int = 0) -> None:
         """Forgets the last episode, and what is under way."""
-        self._policy.reset()
+        begin(self._policy, seed)
         self._under_way, self._step = {}, -1
 
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -13,8 +13,9 @@ from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.envs.outcomes import NOT_REPRODUCIBLE, SUCCESS
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import DatasetError
-from fleet_tools.policies.policy import StoredActions, make_guarded
+from fleet_tools.policies.policy import Policy, StoredActions, make_guarded
 from fleet_tools.policies.sources import PolicySource, find_policy
+from fleet_tools.rollouts.agreement import REPEAT, require_repeated
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.splits import TRAINING
@@ -63,10 +64,12 @@ def make_attempts(
 ) -> Callable[[int], tuple[AttemptRecord, bytes | None]]:
     """Returns a function that makes a dataset's attempts by number.
 
+    Asked for `REPEAT`, it makes the first attempt of a policy of others again, see
+    `require_repeated`; the result says nothing then.
+
     Args:
         header: Header of the dataset, with all that an attempt depends on.
-        policy: The policy that the header names; made anew for each attempt, which therefore does
-            not depend on earlier ones.
+        policy: The policy that the header names, made once; built-in ones for each attempt.
         verify: Whether to run each success again from its actions; one that does not agree bit
             for bit is "not_reproducible".
 
@@ -80,13 +83,30 @@ def make_attempts(
     require_versions(header)
     env = header.make_env(trusted=True)  # the user named this task file to collect with it
 
+    present: Policy | None = None
+    first: tuple[int, np.ndarray] | None = None
+
     def collect(seed: int) -> Episode:
-        episode = rollout(env, make_guarded(policy, env, seed), seed=seed)
+        nonlocal present
+        if present is None or policy.kind == "built_in":
+            present = make_guarded(policy, env, seed)
+        episode = rollout(env, present, seed=seed)
         return verified(env, episode) if verify and episode.outcome == SUCCESS else episode
 
+    def repeat() -> Any:
+        if first is not None and policy.is_foreign:
+            number, actions = first
+            again = collect(scene_seed(header.seed, number)).actions
+            require_repeated(policy.name, f"attempt {number}", actions, again)
+
     def make(number: int) -> tuple[AttemptRecord, bytes | None]:
+        nonlocal first
+        if number == REPEAT:
+            return repeat()
         seed = scene_seed(header.seed, number)
         result = attempt(lambda: collect(seed))
+        if first is None and result.episode is not None and len(result.episode):
+            first = number, result.episode.actions
         record = attempt_record(header.seed, number, result)
         record = record.model_copy(update={"verified": verify and record.success})
         if result.episode is None or not (record.success or header.keep_failures):

@@ -20,6 +20,7 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.sources import PolicySource
+from fleet_tools.rollouts.agreement import REPEAT
 from fleet_tools.rollouts.rollout import Attempt
 from fleet_tools.utils import cli
 from fleet_tools.utils.progress import TallyBar
@@ -77,8 +78,10 @@ def fill(
         in_progress += 1
         return begun
 
-    with contextlib.closing(run(begin)) as results:
+    with contextlib.closing(run(begin)) as results, writer.marking():
         for number, result in results:
+            if number == REPEAT:
+                continue
             in_progress -= 1
             add_attempt(writer, number, result)
             successes += writer.records[-1].success
@@ -191,6 +194,7 @@ def collect(
     workers: WorkerOptions,
     *,
     attempts: Iterable[int] | None = None,
+    last_job: Any = None,
     quiet: bool = False,
 ) -> Collection:
     """Collects a dataset, or resumes an interrupted collection; Ctrl-C ends it in good order.
@@ -203,6 +207,7 @@ def collect(
         episodes: Number of successful episodes that the dataset is to hold.
         workers: Worker processes.
         attempts: See `fill`.
+        last_job: `REPEAT`, if `make_work` is of `attempts.make_attempts`.
         quiet: Whether to show no progress.
 
     Raises:
@@ -219,7 +224,9 @@ def collect(
         try:
             fill_with_bar(
                 writer,
-                partial(workers.run, make_work=partial(make_work, writer.header)),
+                partial(
+                    workers.run, make_work=partial(make_work, writer.header), last_job=last_job
+                ),
                 episodes,
                 attempts=attempts,
                 quiet=quiet,
@@ -229,7 +236,7 @@ def collect(
             failure = error
     records = Dataset(folder).manifest()  # from the disk: Ctrl-C may have come at any moment
     summary = {
-        **summarize(folder, header, records),
+        **summarize(folder, writer.header, records),
         "episodes": episodes,
         "complete": sum(record.success for record in records) >= episodes,
         "attempts_now": len(records) - before,
@@ -241,6 +248,8 @@ def collect(
 def exit_code(collected: Collection) -> int:
     """Reports on stderr why there are fewer episodes than requested; returns the exit code."""
     summary, failure = collected.summary, collected.failure
+    if summary["order_dependence"]:
+        print(f"Warning: {summary['order_dependence']}", file=sys.stderr)
     if failure is not None or (collected.interrupted and not summary["complete"]):
         return cli.stopped(failure)
     if not summary["complete"]:

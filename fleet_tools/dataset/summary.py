@@ -41,6 +41,7 @@ def summarize(folder: Path, header: Header, records: list[AttemptRecord]) -> dic
         else None,
         "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         "output": str(folder),
+        "order_dependence": header.order_dependence,
     }
 
 

@@ -5,6 +5,7 @@ of it before it acts, as a value without a simulation.
 """
 
 import copy
+import weakref
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,11 +74,13 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         action_spec: The action.
         action_scale: Meaning of an entry of 1 of the action, in its unit.
         features: Entries of the observation, by name.
+        observed: The last observation, as it was returned; empty if nobody keeps it.
     """
 
     action_spec: ArraySpec
     action_scale: np.ndarray
     features: Mapping[str, ArraySpec]
+    observed: Mapping[str, np.ndarray] = {}
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -85,6 +88,7 @@ class RecordedEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         """Keeps the arguments, of which copies are made."""
         made = super().__new__(cls)
         made._arguments = args, kwargs
+        _environments.append(weakref.ref(made, _environments.remove))
         return made
 
     def __reduce__(self) -> tuple:
@@ -200,6 +204,21 @@ class EnvInterface:
             AttributeError: Always.
         """
         raise AttributeError(refusal(repr(name)))
+
+
+_environments: list[weakref.ref[RecordedEnv]] = []
+"""All environments of this process."""
+
+
+def observer_of(observation: Mapping[str, np.ndarray]) -> RecordedEnv | None:
+    """Returns the environment whose last observation this is; None where it is a copy, or older."""
+    for reference in tuple(_environments):
+        env = reference()
+        if env is not None and any(
+            observation.get(name) is array for name, array in env.observed.items()
+        ):
+            return env
+    return None
 
 
 def recorded(env: gymnasium.Env) -> RecordedEnv:

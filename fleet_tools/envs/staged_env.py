@@ -291,7 +291,8 @@ class StagedEnv(RecordedEnv):
         return episode.with_next_object(measured)
 
     def _observe(self, episode: EpisodeState) -> Observation:
-        return observe(self._observables, episode.measurement)
+        self.observed = observe(self._observables, episode.measurement)
+        return self.observed
 
     def _info(self, episode: EpisodeState, verdicts: dict[str, Verdict]) -> dict[str, Any]:
         return episode.info(verdicts, self._observer.camera_info(episode.measurement))

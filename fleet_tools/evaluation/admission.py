@@ -69,6 +69,8 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
     other_physics = incomparable_drake(result.packages)
     if other_physics:
         return Admission((other_physics,), absent)
+    if result.order_dependence:
+        return Admission((result.order_dependence.rstrip("."),), absent)
     missing = missing_scenes(result.protocol, keys)
     if missing:
         reason = (

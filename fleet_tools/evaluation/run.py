@@ -18,6 +18,7 @@ from fleet_tools.evaluation.trial import lost_trial, make_trials
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.confined import find_policy_apart
 from fleet_tools.policies.sources import PolicySource, find_policy
+from fleet_tools.rollouts.agreement import REPEAT
 from fleet_tools.sim.own_models import models_of_all
 from fleet_tools.storage.provenance import Machine, installed_packages
 
@@ -152,9 +153,12 @@ def run_trials(
     results = workers.run(
         lambda: None if stop() else next(missing, None),
         partial(make_trials, writer.result, policy, trusted=True),
+        REPEAT,
     )
-    with contextlib.closing(results):
+    with contextlib.closing(results), writer.marking():
         for trial, episode in results:
+            if trial == REPEAT:
+                continue
             if isinstance(episode, LostJob):
                 episode = lost_trial(trial, episode.reason)
             writer.append(episode)

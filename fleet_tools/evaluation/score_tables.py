@@ -37,6 +37,8 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
             "A verdict stopped it, so that rates and intervals of this table are biased, and it is "
             "no result of the protocol. The same command without --stop completes it."
         )
+    if result.order_dependence:
+        lines.append(result.order_dependence)
     lines += _table(
         [
             ["task", "split", "success", "95% interval", "success once", "errors"],

@@ -14,7 +14,13 @@ from fleet_tools.evaluation.result import EpisodeResult, Result, decode_actions,
 from fleet_tools.policies.confined import ConfinedPolicy
 from fleet_tools.policies.policy import GuardedPolicy, Policy, StoredActions
 from fleet_tools.policies.sources import PolicySource, Track
-from fleet_tools.rollouts.agreement import Agreement, distance_of_points, points
+from fleet_tools.rollouts.agreement import (
+    REPEAT,
+    Agreement,
+    distance_of_points,
+    points,
+    require_repeated,
+)
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene
 from fleet_tools.storage.provenance import other_versions
@@ -44,6 +50,9 @@ def make_trials(
 ) -> Callable[[Trial], EpisodeResult]:
     """Returns a function that runs trials, with its own environment and policy.
 
+    Asked for `REPEAT`, it runs the first episode of a policy of others again, see
+    `require_repeated`; the result says nothing then.
+
     Args:
         result: The evaluation.
         policy: The policy that it names.
@@ -56,14 +65,28 @@ def make_trials(
     protocol = result.local_protocol()
     env_of = present_env(protocol, trusted=trusted, **result.policy.env_kwargs)
     present: tuple[gymnasium.Env, GuardedPolicy] | None = None
+    first: EpisodeResult | None = None
+
+    def repeat() -> Any:
+        if present is not None and first is not None and policy.is_foreign:
+            again = run_trial(*present, protocol, first)
+            which = f"episode {first.index} of {first.task}, {first.split}"
+            actions = (decode_actions(each.actions) for each in (first, again))
+            require_repeated(result.policy.name, which, *actions)
 
     def run(trial: Trial) -> EpisodeResult:
-        nonlocal present
+        nonlocal present, first
+        if trial == REPEAT:
+            return repeat()
         env = env_of(trial.task)
         # Draws of built-in policies must not depend on earlier trials.
         if present is None or env is not present[0] or policy.kind == "built_in":
             present = env, guarded(policy, result.policy.track, env, trial.seed)
-        return run_trial(*present, protocol, trial)
+            first = None
+        episode = run_trial(*present, protocol, trial)
+        if first is None and episode.steps:
+            first = episode
+        return episode
 
     return run
 

@@ -50,7 +50,8 @@ protocol: another protocol, or other task files.
 physics: a release of Drake whose episodes are not known to end alike.
 incomplete: missing episodes of a covered task, or no scores, as of an interrupted evaluation; or
     stopped by a verdict.
-episodes: none, repeated or unknown episodes, or other seeds than the protocol's.
+episodes: none, repeated or unknown episodes, or other seeds than the protocol's; or episodes that
+    depend on their order.
 scenes: other scenes than the seeds draw.
 scores: scores that do not follow from the episodes.
 name: an invalid name, one that is not the folder's, or could be mistaken for another one.
@@ -134,6 +135,8 @@ def _problems(
     other_physics = incomparable_drake(result.packages)
     if other_physics:
         yield Problem("physics", other_physics)
+    if result.order_dependence:
+        yield Problem("episodes", result.order_dependence)
     yield from (Problem("incomplete", reason) for reason in _missing(result, episodes))
     wrong_episodes = list(_wrong_episodes(episodes, result.protocol))
     yield from (Problem("episodes", reason) for reason in wrong_episodes)

@@ -1,9 +1,12 @@
 """What a pool of workers asks of the processes in which they run: on this machine, or on Ray."""
 
 import os
+import random
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 ONE_THREAD = {
     f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON")
@@ -11,12 +14,31 @@ ONE_THREAD = {
 """Environment variables of a process that is to use one core; most libraries read them when they
 are loaded, once."""
 
+SAME_HASHES = {"PYTHONHASHSEED": "0"}
+"""Environment variables of a process in which Python hashes text as in all others."""
+
 _TUNABLES = "GLIBC_TUNABLES"
-WORKER_VARIABLES = ONE_THREAD | {
-    _TUNABLES: ":".join(["glibc.malloc.tcache_count=5000", *os.environ.get(_TUNABLES, "").split()])
-}
+WORKER_VARIABLES = (
+    ONE_THREAD
+    | SAME_HASHES
+    | {
+        _TUNABLES: ":".join(
+            ["glibc.malloc.tcache_count=5000", *os.environ.get(_TUNABLES, "").split()]
+        )
+    }
+)
 """Environment variables of a worker. A step of Drake frees more blocks of a size than the C library
 keeps at hand, and allocates them again; results do not depend on it."""
+
+
+def begin_alike() -> None:
+    """Sets the global generators, in a new process, as in all others; torch begins alike itself.
+
+    What the code of others draws from them when it is imported, or made, is then the same in all
+    workers.
+    """
+    random.seed(0)
+    np.random.seed(0)
 
 
 @dataclass(frozen=True)

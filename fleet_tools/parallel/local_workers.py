@@ -15,7 +15,14 @@ from typing import Any
 import cloudpickle
 
 from fleet_tools.errors import FleetToolsError, WorkersError
-from fleet_tools.parallel.backend import WORKER_VARIABLES, Death, Done, JobError, Outcome
+from fleet_tools.parallel.backend import (
+    WORKER_VARIABLES,
+    Death,
+    Done,
+    JobError,
+    Outcome,
+    begin_alike,
+)
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.utils.compiled import before_compiling, share_compiled
 from fleet_tools.utils.disk_errors import disk_errors
@@ -120,6 +127,7 @@ def main(connection: Connection, work_file: int) -> None:
         connection: Brings jobs, and takes outcomes.
         work_file: File with the pickled function that makes the work; workers of one pool share it.
     """
+    begin_alike()
     work: Callable[[Any], Any] | None = None
     one_compiles_first = OneCompilesFirst(work_file)
 

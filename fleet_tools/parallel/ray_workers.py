@@ -14,7 +14,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from fleet_tools.errors import FleetToolsError, LostClusterError
-from fleet_tools.parallel.backend import WORKER_VARIABLES, Death, Done, JobError, Outcome
+from fleet_tools.parallel.backend import (
+    WORKER_VARIABLES,
+    Death,
+    Done,
+    JobError,
+    Outcome,
+    begin_alike,
+)
 from fleet_tools.utils.disk_errors import disk_errors
 
 Probe = Callable[[], bool]
@@ -69,6 +76,7 @@ class WorkerActor:
     def start(self, make_work: Callable[[], Any]) -> JobError | ActorLocation:
         """Makes the function, and returns where the worker runs."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled where jobs come from
+        begin_alike()
         try:
             with disk_errors():
                 self._work = make_work()

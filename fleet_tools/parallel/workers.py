@@ -54,13 +54,17 @@ class WorkerOptions(OptionGroup):
     program works on this machine in any case."""
 
     def run(
-        self, jobs: Callable[[], J | None] | Iterable[J], make_work: Callable[[], Work[J, R]]
+        self,
+        jobs: Callable[[], J | None] | Iterable[J],
+        make_work: Callable[[], Work[J, R]],
+        last_job: J | None = None,
     ) -> Generator[tuple[J, R | LostJob], None, None]:
         """Runs jobs in workers, see the function `run`.
 
         Args:
             jobs: The jobs, or a function that returns the next one.
             make_work: Makes the function that does a job, in each worker.
+            last_job: See `run`.
         """
         return run(
             jobs if callable(jobs) else partial(next, iter(jobs), None),
@@ -68,6 +72,7 @@ class WorkerOptions(OptionGroup):
             count=self.workers,
             timeout_s=self.timeout,
             address=self.ray_address,
+            last_job=last_job,
         )
 
 
@@ -78,6 +83,7 @@ def run(
     count: int | None,
     timeout_s: float,
     address: str | None = None,
+    last_job: J | None = None,
 ) -> Generator[tuple[J, R | LostJob], None, None]:
     """Runs jobs until there are no more, and yields each with its result as soon as it is there.
 
@@ -95,6 +101,7 @@ def run(
         address: Address of a running Ray cluster, HOST:PORT, or "auto" for the one of this machine;
             None for the one of the variable RAY_ADDRESS, or to which this process is connected,
             or else for none. "local" is for none in any case.
+        last_job: What each worker does at its end, after all other jobs; None for nothing.
 
     Raises:
         FleetToolsError: An error raised by a job or `make_work`.
@@ -105,11 +112,15 @@ def run(
         work = make_work()
         while (job := next_job()) is not None:
             yield job, work(job)
+        if last_job is not None:
+            yield last_job, work(last_job)
         return
     with _backend(make_work, count, address) as (backend, most):
         pool = _Pool[J, R](backend, most, timeout_s)
         with contextlib.closing(pool):
             yield from pool.run(next_job)
+            if last_job is not None:
+                yield from pool.run_in_each(last_job)
 
 
 @contextlib.contextmanager
@@ -160,6 +171,16 @@ class _Pool(Generic[J, R]):
     def run(self, next_job: Callable[[], J | None]) -> Iterator[tuple[J, R | LostJob]]:
         while self._take(next_job):
             self._begin()
+            for worker, outcome in self._ended():
+                yield from self._after(worker, outcome)
+
+    def run_in_each(self, job: J) -> Iterator[tuple[J, R | LostJob]]:
+        """Lets each worker do a job that no other one does for it."""
+        for worker in self._idle:
+            self._tasks[worker] = _Task(self._timeout_s, job, TRIES)
+            worker.ask(job)
+        self._idle.clear()
+        while any(task.job is not None for task in self._tasks.values()):
             for worker, outcome in self._ended():
                 yield from self._after(worker, outcome)
 

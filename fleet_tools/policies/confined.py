@@ -16,6 +16,7 @@ from fleet_tools.envs.array_spec import describe_action, describe_observation
 from fleet_tools.envs.observation_modes import EnvKwargs
 from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
+from fleet_tools.parallel.backend import SAME_HASHES, begin_alike
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.policies.array_codec import ProtocolError
 from fleet_tools.policies.conversation import Conversation, Served
@@ -41,8 +42,11 @@ class ConfinedPolicy(NeverCopied):
         self._job = "act", source, interface, seed
         self._client: PolicyClient | None = None
 
-    def reset(self) -> None:
+    def reset(self, seed: int = 0) -> None:
         """Resets the policy, and makes it anew if its process has ended.
+
+        Args:
+            seed: See `policy.begin`.
 
         Raises:
             PolicyError: It cannot be made, or raised an error.
@@ -50,7 +54,7 @@ class ConfinedPolicy(NeverCopied):
         if self._client is None or self._client.closed:
             self._client = None
             self._client = PolicyClient(PolicyProcess(*self._job), None, confined=True)
-        self._client.reset()
+        self._client.reset(seed)
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action; whether it is valid, the environment decides.
@@ -90,7 +94,7 @@ class PolicyProcess(PolicyChannel):
 
     def __init__(self, *job: Any) -> None:
         super().__init__()
-        self._process = ChildProcess(__name__)
+        self._process = ChildProcess(__name__, variables=SAME_HASHES)
         self._open.callback(self._process.end)
         with self.exchange():
             self.send(pickle.dumps(job))
@@ -141,6 +145,7 @@ class _Found(Message):
 
 def main(connection: Connection) -> None:
     """Does what it is told first, then answers requests until the connection is closed."""
+    begin_alike()
     # What comes first is of the process that started this one, in whose name this one acts.
     job, *arguments = pickle.loads(connection.recv_bytes())
     try:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ import numpy as np
 from fleet_tools.envs.array_spec import DTYPES
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies.array_codec import ProtocolError
-from fleet_tools.policies.policy import Policy, policy_errors, policy_info
+from fleet_tools.policies.policy import Policy, begin, claim, policy_errors, policy_info
 from fleet_tools.policies.wire_messages import (
     CLOSING,
     Act,
@@ -95,11 +96,15 @@ class Conversation:
 
     Args:
         served: The policy.
+
+    Raises:
+        PolicyError: `served.make` returned the policy of another connection.
     """
 
     def __init__(self, served: Served) -> None:
         self._hello, self._confined = served.hello, served.confined
         self._policy = served.make()
+        weakref.finalize(self, claim(self._policy))
         self._acting = False
         self._last_seq = -1
 
@@ -149,7 +154,7 @@ class Conversation:
     def _reset(self, request: Reset) -> Ready:
         self._acting = False
         with policy_errors("reset"):
-            self._policy.reset()
+            begin(self._policy, request.seed)
         self._acting = True
         return Ready(session=request.session)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from fleet_tools.envs.array_spec import describe_action, describe_observation
 from fleet_tools.envs.lerobot_features import FeatureNames
-from fleet_tools.envs.recorded_env import EnvInterface
+from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.array_codec import (
@@ -31,8 +31,9 @@ from fleet_tools.policies.array_codec import (
     unpack,
 )
 from fleet_tools.policies.conversation import Conversation, Reply, Served
-from fleet_tools.policies.policy import NeverCopied
+from fleet_tools.policies.policy import NeverCopied, episode_seed
 from fleet_tools.policies.policy_client import TIMEOUT_S, WebSocketChannel
+from fleet_tools.policies.remote_policy import require_acting
 from fleet_tools.policies.server_access import SCHEMES
 from fleet_tools.policies.wire_messages import (
     Act,
@@ -42,11 +43,15 @@ from fleet_tools.policies.wire_messages import (
     Hello,
     Reset,
     largest_request,
+    read_fields,
     require_arrays,
 )
 
 RESET = "reset"
 """Name of an entry of a request that, if true, forgets the last episode before it acts."""
+
+_RESET_ENTRY = "reset_entry"
+"""Name of the metadata's entry that names it, by which our servers are known."""
 
 _EXTRA = 2**20
 
@@ -127,23 +132,20 @@ class OpenpiConversation:
 
     A request has the entries of the hello's observation, whose numbers may have more bits; others,
     such as a prompt, are not read. Episodes are not part of openpi's protocol: the policy begins
-    one with the connection, and another one with each request in which `RESET` is true. The
+    one with the first request, and another one with each request in which `RESET` is true. The
     metadata are the hello's fields.
 
     Args:
         served: The policy.
 
     Raises:
-        PolicyError: It cannot begin an episode.
+        PolicyError: See `Conversation`.
     """
 
     def __init__(self, served: Served) -> None:
         self._hello = served.hello
         self._conversation = Conversation(served)
         self._requests = 0
-        begun = self._conversation.answer(Reset(session=0))
-        if isinstance(begun, Failed):
-            raise PolicyError(begun.message)
 
     @staticmethod
     def largest_request(hello: Hello) -> int:
@@ -157,7 +159,7 @@ class OpenpiConversation:
 
     def greeting(self) -> bytes:
         """Returns the metadata."""
-        return encode({**self._hello.model_dump(mode="json"), "reset_entry": RESET})
+        return encode({**self._hello.model_dump(mode="json"), _RESET_ENTRY: RESET})
 
     def reply(self, content: bytes | str) -> Reply:
         """Replies with an action, or with a text that says why not, after which it closes."""
@@ -167,12 +169,13 @@ class OpenpiConversation:
             observation = _observation(self._hello, request)
         except ProtocolError as error:
             return self.refusal("observation", str(error))
+        answer = None
+        if request.get(RESET) or not self._requests:
+            reset = Reset(session=self._requests, seed=episode_seed(observation))
+            answer = self._conversation.answer(reset)
         self._requests += 1
-        act = Act(seq=self._requests, time_s=0.0, observation=observation)
-        answer = (
-            self._conversation.answer(Reset(session=self._requests)) if request.get(RESET) else None
-        )
         if not isinstance(answer, Failed):
+            act = Act(seq=self._requests, time_s=0.0, observation=observation)
             answer = self._conversation.answer(act)
         if isinstance(answer, Failed):
             return self.refusal(answer.code, answer.message)
@@ -208,7 +211,8 @@ class OpenpiPolicy(NeverCopied):
     """Acts as the policy of an openpi server, which sends chunks of actions.
 
     The entries of a request have the names of LeRobot's features (`lerobot_features`), as in an
-    exported dataset, or others by `names`. The token is taken from `server_access`, sent as an API
+    exported dataset, or others by `names`. A server of this package (`serve --protocol openpi`) is
+    sent the entries that it names. The token is taken from `server_access`, sent as an API
     key. Servers keep no episodes, so that `reset` only forgets the rest of a chunk; each episode
     has a connection of its own, for servers whose policies remember.
 
@@ -216,7 +220,8 @@ class OpenpiPolicy(NeverCopied):
         env: The environment in which it is to act, or its interface.
         url: Address of the server, such as ws://127.0.0.1:8000.
         prompt: The task in words, which is sent as `prompt`; None sends none.
-        names: Names of the request's entries, by LeRobot's name; None takes LeRobot's.
+        names: Names of the request's entries, by LeRobot's name; None takes LeRobot's, or asks a
+            server of this package for its names.
         steps: Number of actions of a chunk that are executed before the next request; None
             executes all.
         timeout_s: Time after which a server that does not answer counts as dead, s.
@@ -224,7 +229,8 @@ class OpenpiPolicy(NeverCopied):
     Raises:
         ConfigError: A name is of no feature, or the number of steps is not positive; or a
             wrapper changes entries of the observation, or cannot be inverted.
-        PolicyError: There is no server, it refuses the client, or it speaks otherwise.
+        PolicyError: There is no server, it refuses the client, or it speaks otherwise; or a server
+            of this package has a policy for other observations or actions.
         MissingLibraryError: A library is absent.
     """
 
@@ -252,7 +258,9 @@ class OpenpiPolicy(NeverCopied):
         if steps is not None and steps < 1:
             raise ConfigError(f"At least 1 action of a chunk is executed; given: {steps}.")
         self._names = dict(names) if names is not None else {name: name for name in known}
-        self._action = describe_action(env)
+        self._own_names = names is None
+        self._interface, self._action = interface_of(env), describe_action(env)
+        self._entries: tuple[str, ...] | None = None
         self._url, self._prompt, self._steps, self._timeout_s = url, prompt, steps, timeout_s
         self._chunk: deque[np.ndarray] = deque()
         self._connection = self._connect()
@@ -286,12 +294,25 @@ class OpenpiPolicy(NeverCopied):
     def _connect(self) -> WebSocketChannel:
         connection = WebSocketChannel(self._url, self._timeout_s, SCHEMES[1])
         with connection.exchange():
-            self._receive(connection)  # metadata, which differ from server to server
+            metadata = self._receive(connection)  # which differ from server to server
+        if _RESET_ENTRY in metadata and self._own_names:
+            try:
+                with connection.exchange():
+                    hello = read_fields(Hello, metadata)
+                require_acting(hello, self._url, self._interface)
+            except PolicyError:
+                connection.close()
+                raise
+            self._entries = tuple(hello.observation)
         return connection
 
     def _infer(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        features = self._features.features_of_step(observation)
-        request: dict[str, object] = {sent: features[name] for name, sent in self._names.items()}
+        request: dict[str, object]
+        if self._entries is not None:
+            request = {name: observation[name] for name in self._entries}
+        else:
+            features = self._features.features_of_step(observation)
+            request = {sent: features[name] for name, sent in self._names.items()}
         if self._prompt is not None:
             request["prompt"] = self._prompt
         with self._connection.exchange():

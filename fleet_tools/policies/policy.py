@@ -1,24 +1,23 @@
-"""The policy protocol, the guard around policies of others, and policies of a few lines.
-
-A policy that acts in several episodes decides itself whether its random draws follow from the scene
-alone: by seeding its generator in `reset`.
-"""
+"""The policy protocol, the guard around policies of others, and policies of a few lines."""
 
 import contextlib
+import hashlib
+import inspect
 import json
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from fleet_tools.envs.wrappers import ThroughWrappers
-from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError
+from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError, shown
 
 if TYPE_CHECKING:
     from fleet_tools.policies.sources import PolicySource
@@ -29,7 +28,11 @@ collections and evaluations show it."""
 
 
 class Policy(Protocol):
-    """Any object that acts on observations.
+    """Any object that acts on observations, in one episode at a time.
+
+    Actions follow from the observations since `reset`, so that episodes have the same bits in every
+    order and in any process. A policy that draws random numbers defines `reset(self, seed=0)`, and
+    makes its generators from this seed, see `episode_seed`.
 
     It may also have `info`, a mapping to plain JSON data that is stored with its episode, such as
     {"planning_seconds": 0.03}; see also `EXPLANATION`.
@@ -47,6 +50,52 @@ class Policy(Protocol):
 def policy_info(policy: Policy) -> Mapping[str, Any]:
     """Returns what a policy stores with its episode; empty if it has no `info`."""
     return getattr(policy, "info", {})
+
+
+def episode_seed(observation: Mapping[str, np.ndarray]) -> int:
+    """Returns the seed that `reset` is given, from 0 to 2^63 - 1.
+
+    It is a hash of the episode's first observation, and thus tells nothing else of the scene.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(observation):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(observation[name]).tobytes())
+    return int.from_bytes(digest.digest(), "little") >> 1
+
+
+def begin(policy: Policy, seed: int) -> None:
+    """Resets a policy; one whose `reset` has a parameter `seed` is given it."""
+    try:
+        seeded = "seed" in inspect.signature(policy.reset).parameters
+    except (TypeError, ValueError):  # of compiled code
+        seeded = False
+    if seeded:
+        cast(Any, policy).reset(seed=seed)
+    else:
+        policy.reset()
+
+
+_acting: set[int] = set()
+_claiming = threading.Lock()
+
+
+def claim(policy: Policy) -> Callable[[], None]:
+    """Claims a policy for an episode, or for a connection; returns a function that releases it.
+
+    The caller holds the policy until then.
+
+    Raises:
+        PolicyError: It acts in another episode at present.
+    """
+    with _claiming:
+        if id(policy) in _acting:
+            raise PolicyError(
+                f"The policy {shown(policy)} acts in another episode, which has not ended. Make a "
+                "policy for each environment, thread and connection: it remembers one episode."
+            )
+        _acting.add(id(policy))
+    return partial(_acting.discard, id(policy))
 
 
 class NeverCopied:
@@ -116,8 +165,11 @@ class GuardedPolicy:
         self._policy: Policy | None = None
         self._seconds = 0.0
 
-    def reset(self) -> None:
+    def reset(self, seed: int = 0) -> None:
         """Resets the policy.
+
+        Args:
+            seed: See `begin`.
 
         Raises:
             PolicyError: It cannot be made, or raised an error.
@@ -127,7 +179,7 @@ class GuardedPolicy:
             with policy_errors("making it"):
                 self._policy = self._make()
         with self._timed(), policy_errors("reset"):
-            self._policy.reset()
+            begin(self._policy, seed)
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action; whether it is valid, the environment decides.

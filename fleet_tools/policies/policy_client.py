@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import ssl
+import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -49,6 +50,8 @@ TIMEOUT_S = 60.0
 
 _PORTS = {"ws": 80, "wss": 443}
 _OPENING_S, _CLOSING_S = 10.0, 1.0
+_UNREAD = 2**15
+"""Size of a message, bytes, that any connection takes before the server reads it."""
 
 
 class PolicyChannel(ABC):
@@ -59,7 +62,7 @@ class PolicyChannel(ABC):
 
     def __init__(self) -> None:
         self._open = contextlib.ExitStack()
-        self._closed = False
+        self._closed, self._why = False, "it is closed"
         weakref.finalize(self, self._open.close)  # a thread or process would live on otherwise
 
     @property
@@ -92,21 +95,28 @@ class PolicyChannel(ABC):
         self._closed = True
         self._open.close()
 
+    def abort(self) -> None:
+        """Closes it without a word to the other side, which may not listen."""
+        self.close()
+
     @contextlib.contextmanager
     def exchange(self) -> Iterator[None]:
         """Encloses a request and its answer; every error closes the channel.
 
         Raises:
-            PolicyError: The other side is not there, does not answer in time, or speaks otherwise.
+            PolicyError: The other side is not there, does not answer in time, or speaks otherwise;
+                or it was so before, which has closed the channel.
         """
+        if self._closed:
+            raise PolicyError(self._why)
         try:
             yield
         except (OSError, EOFError, ProtocolError, *self._errors()) as error:  # and TimeoutError
-            reason = self.reason(error)
-            self.close()
-            raise PolicyError(reason) from error
+            self._why = self.reason(error)
+            self.abort()
+            raise PolicyError(self._why) from error
         except BaseException:  # such as Ctrl-C: an answer may be on its way
-            self.close()
+            self.abort()
             raise
 
     def _errors(self) -> tuple[type[Exception], ...]:
@@ -134,28 +144,62 @@ class WebSocketChannel(PolicyChannel):
         super().__init__()
         require_url(url)
         require("websockets", "reach a policy's server")
-        self._url = url
+        self._url, self._limit_s = url, min(_OPENING_S, timeout_s)
+        self._why = f"The connection to the policy's server {url} is closed."
         token = read_token()
         with self.exchange():
             self._connection = self._open.enter_context(
-                _connected(url, min(_OPENING_S, timeout_s), scheme, token)
+                _connected(url, self._limit_s, scheme, token)
             )
+        self._limit_s = timeout_s
 
     def send(self, content: bytes) -> None:
         """See `PolicyChannel`."""
-        self._connection.send(content)
+        if len(content) <= _UNREAD:
+            return self._connection.send(content)
+        # A stopped server reads nothing, and a large message waits until it does.
+        hang_up = threading.Timer(self._limit_s, self._hang_up)
+        hang_up.daemon = True
+        end = time.monotonic() + self._limit_s
+        hang_up.start()
+        try:
+            self._connection.send(content)
+        except self._errors() as error:
+            if time.monotonic() >= end:
+                raise TimeoutError from error
+            raise
+        finally:
+            hang_up.cancel()
 
     def receive(self, timeout_s: float | None) -> bytes | str:
         """See `PolicyChannel`."""
         return self._connection.recv(timeout=timeout_s)
 
+    def abort(self) -> None:
+        """See `PolicyChannel`."""
+        self._hang_up()
+        self.close()
+
+    def _hang_up(self) -> None:
+        """Ends the connection, so that nothing waits for the server any more."""
+        if connection := getattr(self, "_connection", None):  # none before it is open
+            with contextlib.suppress(OSError):  # it has ended
+                connection.socket.shutdown(socket.SHUT_RDWR)
+
     def reason(self, error: Exception) -> str:
         """See `PolicyChannel`."""
+        from websockets.exceptions import ConnectionClosed
+
         status = getattr(getattr(error, "response", None), "status_code", None)
         if isinstance(error, ProtocolError):
             why = f"it speaks otherwise: {error}"
         elif isinstance(error, TimeoutError):
-            why = "it does not answer in time"
+            why = (
+                f"it did not answer within {self._limit_s:g} s. Look whether its process hangs or "
+                "is stopped, and start it again"
+            )
+        elif isinstance(error, ConnectionClosed):
+            why = f"the connection ended before it answered ({f'{error}'[:500]})"
         elif status == 401:
             why = f"it asks for a token, which {TOKEN_VARIABLE} does not have"
         else:
@@ -200,6 +244,7 @@ def _connected(
                 compression=None,
                 open_timeout=timeout_s,
                 close_timeout=_CLOSING_S,
+                ping_interval=None,  # `timeout_s` is the limit, also of a policy that computes
                 max_size=MAX_ANSWER,
                 logger=quiet_logger(),
             )
@@ -248,15 +293,18 @@ class PolicyClient:
         """Whether the connection is closed; another client is needed then."""
         return self._channel.closed
 
-    def reset(self) -> None:
+    def reset(self, seed: int = 0) -> None:
         """Asks the policy to forget the last episode.
+
+        Args:
+            seed: See `policy.begin`.
 
         Raises:
             PolicyError: It cannot, or its process does not answer.
         """
         self._session += 1
         session = self._session
-        self.ask(Reset(session=session), Ready, lambda answer: answer.session == session)
+        self.ask(Reset(session=session, seed=seed), Ready, lambda answer: answer.session == session)
 
     def act(self, observation: Mapping[str, np.ndarray], time_s: float) -> np.ndarray:
         """Returns the policy's action.

@@ -8,7 +8,7 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.conversation import Conversation, Dialect, Served
 from fleet_tools.policies.server_access import Access
 from fleet_tools.utils.accept_loop import AcceptLoop, quiet_logger
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from websockets.sync.server import ServerConnection
 
 _LOGGER = logging.getLogger(__name__)
+
+HEALTH = "/healthz"
+"""Path whose answer, 200, says that the server runs; openpi's servers have the same one."""
 
 _GOING_AWAY = 1001
 _FAREWELL_S = 2.0
@@ -127,6 +130,8 @@ class PolicyServer:
         self.close()
 
     def _admit(self, connection: "ServerConnection", request: "Request") -> "Response | None":
+        if request.path == HEALTH:
+            return connection.respond(HTTPStatus.OK, "OK\n")
         given = request.headers.get_all("Authorization")
         if len(given) <= 1 and self._access.admits(given[0] if given else None):
             return None
@@ -150,7 +155,11 @@ class PolicyServer:
             connection.send(self._dialect.refusal("full", "").content)
             return
         try:
-            conversation = self._dialect(self._served)
+            try:
+                conversation = self._dialect(self._served)
+            except PolicyError as error:
+                connection.send(self._dialect.refusal("policy", str(error)).content)
+                return
             connection.send(conversation.greeting())
             for content in connection:
                 reply = conversation.reply(content)

@@ -18,7 +18,7 @@ import numpy as np
 
 from fleet_tools.config.values import differences
 from fleet_tools.envs.array_spec import describe_action, describe_observation, layout_differences
-from fleet_tools.envs.recorded_env import EnvInterface
+from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.policy import NeverCopied
@@ -52,7 +52,7 @@ class RemotePolicy(NeverCopied):
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._url, self._timeout_s = url, timeout_s
-        self._observation, self._action = describe_observation(env), describe_action(env)
+        self._interface = interface_of(env)
         self._period_s = 1.0 / float(env.metadata["render_fps"])
         self._content_digest = content_digest
         self._through_wrappers = ThroughWrappers(env)
@@ -60,8 +60,11 @@ class RemotePolicy(NeverCopied):
         require_entries(env, self._client.hello.observation)
         self._step = 0
 
-    def reset(self) -> None:
+    def reset(self, seed: int = 0) -> None:
         """Asks the server's policy to forget the last episode.
+
+        Args:
+            seed: See `policy.begin`.
 
         Raises:
             PolicyError: See the class, and `PolicyClient.reset`.
@@ -69,12 +72,12 @@ class RemotePolicy(NeverCopied):
         self._step = 0
         if not self._client.closed:
             try:
-                return self._client.reset()
-            except PolicyError:  # such as of a server that was started anew since the last episode
-                if not self._client.closed:
-                    raise
+                return self._client.reset(seed)
+            except PolicyError as error:
+                if not self._client.closed or isinstance(error.__cause__, TimeoutError):
+                    raise  # another connection is for a server that was started anew since then
         self._client = self._connect()
-        self._client.reset()
+        self._client.reset(seed)
 
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action, for `env.step`; the environment clips it.
@@ -105,19 +108,25 @@ class RemotePolicy(NeverCopied):
                 f"{self._url} serves another policy than at the start: {hello.policy} "
                 f"({hello.content_digest}), not {self._content_digest}."
             )
-        found = layout_differences(hello.observation, self._observation)
-        found += [
-            f"the action's {each}" for each in differences(dict(self._action), dict(hello.action))
-        ]
-        if not math.isclose(hello.control_period_s, self._period_s, rel_tol=1e-6):
-            found.append(
-                f"the control period is {self._period_s:g} s, not {hello.control_period_s:g} s"
-            )
-        if found:
-            raise PolicyError(
-                f"The policy of {self._url} ({hello.policy}) cannot act here: {'; '.join(found)}. "
-                "Make the environment as it was in training."
-            )
+        require_acting(hello, self._url, self._interface)
+
+
+def require_acting(hello: Hello, url: str, env: EnvInterface) -> None:
+    """Checks that a server's policy can act in an environment.
+
+    Raises:
+        PolicyError: Observations, actions or the control period differ.
+    """
+    found = layout_differences(hello.observation, describe_observation(env))
+    action, period_s = describe_action(env), 1.0 / float(env.metadata["render_fps"])
+    found += [f"the action's {each}" for each in differences(dict(action), dict(hello.action))]
+    if not math.isclose(hello.control_period_s, period_s, rel_tol=1e-6):
+        found.append(f"the control period is {period_s:g} s, not {hello.control_period_s:g} s")
+    if found:
+        raise PolicyError(
+            f"The policy of {url} ({hello.policy}) cannot act here: {'; '.join(found)}. "
+            "Make the environment as it was in training."
+        )
 
 
 def read_hello(url: str) -> Hello:

@@ -131,6 +131,11 @@ class PolicySource:
         name = self.source if without_folder else Path(self.source).name
         return _DAGGER + name if self.kind == "dagger" else name
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether code of others acts, whose episodes might depend on their order."""
+        return self.kind in ("factory", "remote")
+
     def __str__(self) -> str:
         """Returns a name that differs for different content, as "best.safetensors (3f2a)"."""
         return f"{self.name} ({self.content_digest})" if self.content_digest else self.name

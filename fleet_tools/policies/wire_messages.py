@@ -2,7 +2,7 @@
 
     process of the policy           client
     Hello                           once, after the connection is made
-                                    Reset(session)
+                                    Reset(session, seed)
     Ready(session)
                                     Act(seq, time_s, observation)
     Acted(seq, action)              or Failed(code, message)
@@ -92,9 +92,15 @@ class Hello(Message):
 
 
 class Reset(Message):
-    """Asks the policy to forget the last episode; the answer is `Ready` with the same number."""
+    """Asks the policy to forget the last episode; the answer is `Ready` with the same number.
+
+    Attributes:
+        session: Number of the request.
+        seed: Seed of the episode, see `policy.begin`.
+    """
 
     session: _Number
+    seed: _Number = 0
 
 
 class Ready(Message):
@@ -167,14 +173,25 @@ def read_message(content: bytes | str, *kinds: type[M]) -> M:
     kind = by_name.get(name) if isinstance(name, str) else None  # an array equals nothing
     if kind is None:
         raise ProtocolError(f"The message is none of: {', '.join(by_name)}.")
+    return read_fields(kind, data)
+
+
+def read_fields(kind: type[M], data: Mapping[str, Any]) -> M:
+    """Reads a message of one class from its fields; others are refused, but not of a `Hello`.
+
+    Raises:
+        ProtocolError: They are not its fields.
+    """
+    if kind is Hello:  # openpi's metadata hold more
+        data = {name: value for name, value in data.items() if name in kind.model_fields}
     try:
-        return parse(kind, data, "The message")
+        return parse(kind, dict(data), "The message")
     except ConfigError as error:
         raise ProtocolError(str(error)[:500]) from None
 
 
 def require_arrays(layout: Layout, arrays: Mapping[str, np.ndarray]) -> None:
-    """Checks that arrays are exactly a layout's, and finite.
+    """Checks that arrays are exactly a layout's, and finite but for depth where nothing is seen.
 
     Raises:
         ProtocolError: They are not; the message names every difference.
@@ -183,7 +200,10 @@ def require_arrays(layout: Layout, arrays: Mapping[str, np.ndarray]) -> None:
     found += [f"{name[:80]!r} is not asked for" for name in arrays if name not in layout]
     if not found:
         found = [
-            f"{name!r} is not finite" for name in layout if not np.isfinite(arrays[name]).all()
+            f"{name!r} is not finite"
+            for name, spec in layout.items()
+            if not np.isfinite(arrays[name]).all()
+            and (spec.kind != "depth" or not (arrays[name] >= 0).all())
         ]
     if found:
         raise ProtocolError("; ".join(found)[:500])

@@ -11,11 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fleet_tools.errors import OrderDependenceError
 from fleet_tools.rollouts.episode import Episode
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
     from fleet_tools.sim.world_state import WorldState
+
+
+REPEAT: Any = "repeat"
+"""The last job of a worker: to try its first episode again, see `require_repeated`."""
+
+
+def require_repeated(policy: str, episode: str, first: np.ndarray, again: np.ndarray) -> None:
+    """Checks that a policy repeats its actions, whatever it did in between.
+
+    Args:
+        policy: Name of the policy.
+        episode: Name of an episode that its worker tries again after all others.
+        first: Its actions then, (T, n).
+        again: Its actions now, (T', n).
+
+    Raises:
+        OrderDependenceError: They differ; the message names the first step that does.
+    """
+    steps = min(len(first), len(again))
+    differing = np.flatnonzero((first[:steps] != again[:steps]).any(axis=1))
+    if not len(differing) and len(first) == len(again):
+        return
+    step = int(differing[0]) if len(differing) else steps
+    raise OrderDependenceError(
+        f"The policy {policy} does not repeat its actions: {episode}, tried again after others in "
+        f"one worker, differs from step {step} on (the first is 0). So results depend on the order "
+        "of episodes and on the number of workers. Something outlives `reset`: forget it there, "
+        "and define `reset(self, seed=0)` to make generators anew from this seed."
+    )
 
 
 WITHIN_M = 0.001

@@ -1,5 +1,6 @@
 """The loop that makes an episode, attempts whose failures are recorded, and why they failed."""
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from fleet_tools.envs.outcomes import (
     WORKER_ERROR,
 )
 from fleet_tools.errors import FleetToolsError, PredicateError, SimulationError
-from fleet_tools.policies.policy import EXPLANATION, Policy, policy_info
+from fleet_tools.policies.policy import EXPLANATION, Policy, begin, claim, episode_seed, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.disk_errors import disk_errors
 
@@ -35,7 +36,8 @@ def rollout(
     """Runs one episode.
 
     A policy that raises a `FleetToolsError`, or whose action is invalid, ends the episode with the
-    outcome "policy_error"; the steps so far are kept.
+    outcome "policy_error"; the steps so far are kept. The policy is given copies of observations,
+    which it may change.
 
     Args:
         env: The environment, wrapped or not. The episode has the observations and rewards that its
@@ -46,30 +48,44 @@ def rollout(
 
     Raises:
         SimulationError: The scene cannot even begin.
+        PolicyError: The policy acts in another episode at present.
         ConfigError: Episodes of this environment, or in one of its wrappers, cannot be recorded.
         PredicateError: A predicate of the task file raised an error, for which no policy answers.
     """
     from fleet_tools.envs.recorded_env import recorded
     from fleet_tools.envs.wrappers import require_entries, require_single_steps
 
-    inner = recorded(env)
-    recorder = _Recorder(inner)
+    recorder = _Recorder(recorded(env))
     require_single_steps(env)
     require_entries(env)
+    release = claim(policy)
+    try:
+        return _run(env, policy, recorder, seed, scene)
+    finally:
+        release()
+
+
+def _run(
+    env: gymnasium.Env,
+    policy: Policy,
+    recorder: "_Recorder",
+    seed: int | None,
+    scene: "StartScene | None",
+) -> Episode:
     observation, _ = env.reset(seed=seed, options={} if scene is None else {"scene": scene})
     recorder.start(observation)
     outcome, error = POLICY_ERROR, None
     try:
-        policy.reset()
+        begin(policy, episode_seed(observation))
         running = True
         while running:
-            action = policy.act(observation)
+            action = policy.act(copy.deepcopy(observation))
             observation, reward, terminated, truncated, info = env.step(action)
             recorder.add(observation, float(reward), terminated, truncated, info)
             if terminated or truncated:
                 outcome, error, running = info["outcome"], info.get("error"), False
                 if outcome == RUNNING:  # by a time limit outside of the one that `make` adds
-                    outcome = inner.end_by_time_limit()
+                    outcome = recorder.env.end_by_time_limit()
     except PredicateError:
         raise
     except FleetToolsError as raised:
@@ -146,14 +162,14 @@ class _Recorder:
     """Collects the rows of one episode."""
 
     def __init__(self, env: "RecordedEnv") -> None:
-        self._env = env
+        self.env = env
         self._observations: list[dict[str, np.ndarray]] = []
         self._digests: list[int] = []
         self._steps: list[tuple[np.ndarray, float, bool, bool, bool]] = []
 
     def start(self, observation: dict[str, np.ndarray]) -> None:
         self._observations.append(observation)
-        self._digests.append(self._env.state_digest())
+        self._digests.append(self.env.state_digest())
 
     def add(
         self,
@@ -170,12 +186,12 @@ class _Recorder:
         columns = zip(*self._steps, strict=True) if self._steps else [()] * 5
         actions, rewards, terminated, truncated, success = columns
         return Episode(
-            scene=self._env.scene,
+            scene=self.env.scene,
             observations={
                 name: np.stack([observation[name] for observation in self._observations])
                 for name in self._observations[0]
             },
-            actions=np.array(actions, dtype=np.float32).reshape(-1, *self._env.action_spec.shape),
+            actions=np.array(actions, dtype=np.float32).reshape(-1, *self.env.action_spec.shape),
             rewards=np.array(rewards, dtype=np.float64),
             terminated=np.array(terminated, dtype=bool),
             truncated=np.array(truncated, dtype=bool),

@@ -7,13 +7,21 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.stateful_policies import STEPS
 
 from fleet_tools.dataset import attempts, episode_file
 from fleet_tools.dataset.attempts import attempt_record, collect_episode, make_attempts, scene_seed
 from fleet_tools.dataset.header import Header, describe
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import ConfigError, DatasetError, DiskError, SimulationError
+from fleet_tools.errors import (
+    ConfigError,
+    DatasetError,
+    DiskError,
+    OrderDependenceError,
+    SimulationError,
+)
 from fleet_tools.policies.sources import find_policy
+from fleet_tools.rollouts.agreement import REPEAT
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import attempt
 from fleet_tools.sim.splits import TRAINING
@@ -105,3 +113,20 @@ def test_an_error_of_every_attempt_is_raised():
         attempt(failing(ConfigError("No such camera.")))
     with pytest.raises(DiskError, match="no space is left on its disk"):  # no result of a policy
         attempt(failing(OSError(errno.ENOSPC, "No space left on device")))
+
+
+@pytest.mark.parametrize("name", ["Drawing", "OfModule", "Forgetful", "Seeded"])
+def test_a_policy_is_made_once_and_has_to_repeat_its_first_attempt(name, header):
+    policy = find_policy(f"support.stateful_policies:{name}")
+    make, other = (make_attempts(header, policy, verify=False) for _ in range(2))
+    numbers = (4, 2, 3)
+    records = [make(number)[0] for number in numbers]
+    if name in ("Drawing", "OfModule"):
+        with pytest.raises(OrderDependenceError, match=f":{name} does not repeat .* attempt 4,"):
+            make(REPEAT)
+        return
+    make(REPEAT)
+    again = {number: other(number)[0] for number in sorted(numbers)}
+    for record in records:
+        assert record.steps == STEPS
+        assert record.state_digest == again[record.attempt].state_digest

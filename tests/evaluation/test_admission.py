@@ -53,6 +53,12 @@ def test_parts_of_tasks_cannot_enter(present, missing):
     assert "--preview" in str(entry)
 
 
+def test_results_that_depend_on_the_order_of_episodes_cannot_enter():
+    result = a_result(CURRENT, order_dependence="It draws.")
+    assert not admission(result, keys()).can_enter
+    assert "It draws." in [each.reason for each in find_problems(result, [], CURRENT)]
+
+
 def test_results_of_another_robot_cannot_enter_and_do_not_compare():
     result = a_result(CURRENT)
     described = {"robot": "ur5e", **result.policy.env_kwargs}

@@ -15,9 +15,10 @@ from support.evaluated import SMALL, TRIALS, a_result, an_episode
 
 from fleet_tools.config.values import parse
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
-from fleet_tools.errors import ConfigError, ResultError
+from fleet_tools.errors import ConfigError, OrderDependenceError, ResultError
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_actions
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
+from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import score
 
 Change = Callable[[dict[str, Any]], object]
@@ -152,3 +153,13 @@ def test_messages_do_not_hold_a_whole_episode():
     with pytest.raises(ConfigError) as raised:
         parse(EpisodeResult, data, "data")
     assert len(str(raised.value)) < 600
+
+
+def test_an_order_dependence_stays_with_the_result_whoever_resumes_it(folder):
+    with EvaluationWriter(folder, a_result()) as writer, writer.marking():
+        raise OrderDependenceError("It draws.")
+    with EvaluationWriter(folder, a_result()) as writer:
+        result = writer.finish().result
+    assert result.complete and result.order_dependence == "It draws."
+    assert "It draws." in as_text(result)
+    assert load_evaluation(folder).result == result

@@ -8,10 +8,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from support import stateful_policies
 from support.evaluated import SMALL, TRIALS, FaultyPolicy, a_result, failing_factory, without_times
 
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.errors import PolicyError, ResultError, SimulationError
+from fleet_tools.errors import (
+    OrderDependenceError,
+    PolicyError,
+    ResultError,
+    SimulationError,
+)
 from fleet_tools.evaluation import trial as trials
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Trial
@@ -24,8 +30,8 @@ from fleet_tools.evaluation.trial import (
     verify,
 )
 from fleet_tools.policies.policy import GuardedPolicy, RandomPolicy, ZeroPolicy
-from fleet_tools.policies.sources import find_policy
-from fleet_tools.rollouts.agreement import Agreement
+from fleet_tools.policies.sources import Track, find_policy
+from fleet_tools.rollouts.agreement import REPEAT, Agreement
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.storage.provenance import installed_packages
 
@@ -180,3 +186,40 @@ def test_the_provenance_of_a_policy_follows_from_its_source():
     assert faulty.env_kwargs == {"obs_mode": "state"}
     failing = PolicyProvenance.of(find_policy("support.evaluated:failing_factory"))
     assert faulty.content_digest == failing.content_digest
+
+
+def trials_of(name: str, track: Track = "privileged") -> RunTrial:
+    source = find_policy(f"support.stateful_policies:{name}")
+    provenance = PolicyProvenance.of(source, track=track)
+    return make_trials(a_result(policy=provenance, packages=installed_packages()), source)
+
+
+@pytest.mark.parametrize("name", [each.__name__ for each in stateful_policies.STATEFUL])
+def test_a_policy_that_keeps_something_does_not_repeat_its_first_episode(name):
+    run = trials_of(name)
+    for trial in (HAMMER, UNSEEN):
+        run(trial)
+    message = (
+        rf"stateful_policies:{name} does not repeat its actions: episode 0 of hammer, train, .* "
+        rf"differs from step [0-{stateful_policies.STEPS - 1}] on .*`reset\(self, seed=0\)`"
+    )
+    with pytest.raises(OrderDependenceError, match=message):
+        run(REPEAT)
+
+
+@pytest.mark.parametrize("track", ["privileged", "observations"])
+@pytest.mark.parametrize("name", ["Forgetful", "Seeded"])
+def test_a_policy_that_forgets_has_the_same_episodes_in_every_order(name, track):
+    run, other = trials_of(name, track), trials_of(name, "privileged")
+    run(REPEAT)  # nothing yet
+    there = [run(trial) for trial in TRIALS[:3]]
+    here = [other(trial) for trial in TRIALS[2::-1]][::-1]
+    run(REPEAT)
+    assert [*map(without_times, there)] == [*map(without_times, here)]
+    assert len({episode.actions for episode in there}) == 3
+
+
+def test_policies_in_other_processes_are_made_alike():
+    episodes = [without_times(trials_of("OfProcess", "observations")(HAMMER)) for _ in range(2)]
+    assert episodes[0].steps == stateful_policies.STEPS
+    assert episodes[0] == episodes[1]

@@ -274,3 +274,33 @@ def test_large_jobs_and_results_arrive():
     content = os.urandom(10_000_000)
     (result,) = results_of([content], lambda: bytes.swapcase, 1, "local").values()
     assert result == content.swapcase()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_each_worker_does_the_last_job_once_and_last(tmp_path, count):
+    def make() -> Work[int, tuple[int, int]]:
+        done: list[int] = []
+
+        def work(job: int) -> tuple[int, int]:
+            time.sleep(0.2)
+            done.append(job)
+            return os.getpid(), len(done)
+
+        return work
+
+    remaining = iter(range(6))
+    run = workers.run(
+        lambda: next(remaining, None),
+        make,
+        count=count,
+        timeout_s=60.0,
+        address="local",
+        last_job=-1,
+    )
+    with contextlib.closing(run):
+        results = [(job, result) for job, result in run if not isinstance(result, LostJob)]
+    jobs = [result for job, result in results if job >= 0]
+    last = [result for job, result in results if job < 0]
+    assert len(jobs) == 6 and len(last) == max(count, 1)
+    assert {process for process, _ in jobs} <= {process for process, _ in last}
+    assert sum(done for _, done in last) == 6 + len(last)

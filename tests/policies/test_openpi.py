@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,11 +18,13 @@ from websockets.sync.client import connect
 import fleet_tools  # noqa: F401  (registers the environments)
 from fleet_tools.envs.array_spec import describe_observation
 from fleet_tools.envs.lerobot_features import FeatureNames
-from fleet_tools.envs.recorded_env import interface_of
+from fleet_tools.envs.observation_modes import OBS_MODES
+from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies import openpi
 from fleet_tools.policies.conversation import Reply, Served
 from fleet_tools.policies.openpi import OpenpiConversation, OpenpiPolicy
+from fleet_tools.policies.policy import episode_seed
 from fleet_tools.policies.server_access import TOKEN_VARIABLE, Access
 from fleet_tools.policies.wire_messages import FailureCode, Hello
 
@@ -217,3 +219,48 @@ def test_the_token_is_sent_as_an_api_key(env, monkeypatch):
         policy = OpenpiPolicy(env, url)
         assert policy.act(seen(env)).tolist() == [1] * 6
         policy.close()
+
+
+def interface(**env_kwargs: Any) -> EnvInterface:
+    env = gymnasium.make("FleetTools/Hammer-v0", **env_kwargs)
+    env.close()
+    return interface_of(env)
+
+
+class Summing:
+    """Acts on all numbers since its reset, and the episode's seed."""
+
+    def reset(self, seed: int = 0) -> None:
+        self.sum = seed / 2**63
+
+    def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        for name in sorted(observation):
+            finite = np.nan_to_num(observation[name], posinf=-1.0)
+            self.sum += float(finite.mean(dtype=np.float64))
+        return np.full(6, np.sin(self.sum), np.float32)
+
+
+@pytest.mark.parametrize("mode", OBS_MODES)
+def test_our_client_acts_as_the_policy_of_our_server(mode):
+    env = interface(obs_mode=mode, camera_size=(32, 24))
+    described = {
+        "observation": describe_observation(env),
+        "action": env.action_spec,
+        "control_period_s": 1.0 / env.metadata["render_fps"],
+    }
+    observations = [env.observation_space.sample() for _ in range(4)]
+    for each in observations:
+        for name, spec in env.features.items():
+            if spec.kind == "depth":
+                each[name][0, 0] = np.inf  # nothing is in range there
+    with serving(Summing, dialect=OpenpiConversation, **described) as server:
+        policy, here = OpenpiPolicy(env, server.url), Summing()
+        for _ in range(2):
+            policy.reset()
+            here.reset(episode_seed(observations[0]))
+            for each in observations:
+                assert policy.act(each).tobytes() == here.act(each).tobytes()
+        policy.close()
+        other = interface(obs_mode="state" if mode != "state" else "multitask_state")
+        with pytest.raises(PolicyError, match="cannot act here"):
+            OpenpiPolicy(other, server.url)

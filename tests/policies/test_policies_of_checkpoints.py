@@ -34,7 +34,7 @@ from fleet_tools.config.tasks import task_path
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
@@ -189,3 +189,18 @@ def test_a_recurrent_policy_is_copied_with_its_memory(tmp_path, copied):
     other = copied(policy)
     second = policy.act(observation)
     assert second.tobytes() == other.act(observation).tobytes() != fresh.tobytes()
+
+
+def test_a_recurrent_policy_acts_in_one_environment_at_a_time(tmp_path):
+    one, other = (EnvSpec.of(task="hammer").make_tool_use() for _ in range(2))
+    seen, foreign = one.reset(seed=0)[0], other.reset(seed=0)[0]
+    recurrent = PolicyConfig(body=RecurrentConfig(type="elman", layers=1, width=8))
+    for config, remembers in ((recurrent, True), (None, False)):
+        path = untrained(tmp_path / f"{remembers}.safetensors", config)
+        policy = load_checkpoint_policy(path, one)
+        first = policy.act(seen).tobytes()
+        if remembers:
+            with pytest.raises(PolicyError, match="NetworkPolicy remembers an episode of another"):
+                policy.act(foreign)
+            policy.reset()
+        assert policy.act(foreign).tobytes() == first

@@ -1,7 +1,11 @@
 """What a server must not answer is an error of the policy, and leads nowhere."""
 
+import os
+import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +15,7 @@ import pytest
 
 pytest.importorskip("websockets")
 
+from support.processes import running_process
 from support.served_policies import constant, hello, observation
 from websockets.sync.server import serve
 
@@ -103,7 +108,54 @@ def test_redirects_are_not_followed(server, monkeypatch):
 def test_there_is_no_server():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(PolicyError, match="not answer in time"):
+        with pytest.raises(PolicyError, match=r"not answer within 0\.3 s"):
             PolicyClient.at(f"ws://127.0.0.1:{port}", timeout_s=0.3)
     with pytest.raises(PolicyError, match="refused"):
         PolicyClient.at(f"ws://127.0.0.1:{port}")
+
+
+SERVER = """
+import sys
+from support.served_policies import *
+x = ArraySpec(kind="state", shape=(int(sys.argv[1]),), dtype="float32", unit="", frame=None)
+served = Served(hello(observation={"x": x}), lambda: Scripted(constant))
+with PolicyServer(served, Access()) as server:
+    print(server.url, flush=True)
+    server.serve_forever()
+"""
+
+
+@pytest.mark.parametrize("size", [1, 4 * 2**20], ids=["small", "more than fits the connection"])
+def test_a_frozen_server_is_named_with_the_time_and_nothing_waits_for_it(size):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with running_process(
+        [sys.executable, "-c", SERVER, str(size)],
+        environment=environment,
+        stderr=sys.stderr.fileno(),
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        seen = {"x": np.zeros(size, np.float32)}
+        clients = [PolicyClient.at(url, timeout_s=1.0) for _ in range(2)]
+        for client in clients:
+            client.reset()
+            client.act(seen, 0.0)
+        late = rf"{url}: it did not answer within 1 s\. Look whether its process hangs"
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # until it has stopped
+        begin = time.monotonic()
+        for ask in (clients[0].reset, lambda: clients[1].act(seen, 0.2)):
+            with pytest.raises(PolicyError, match=late):
+                ask()
+        for client in clients:
+            client.close()
+            with pytest.raises(PolicyError, match=late):  # and not what closing it has led to
+                client.reset()
+        with pytest.raises(PolicyError, match=late):
+            PolicyClient.at(url, timeout_s=1.0)
+        assert time.monotonic() - begin < 6.0
+        process.send_signal(signal.SIGCONT)
+        again = PolicyClient.at(url)
+        again.reset()
+        assert again.act(seen, 0.0).tobytes() == constant(0).tobytes()
+        again.close()

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -207,3 +208,27 @@ def test_an_occupied_port_is_refused(server):
         serving(Remembering, Access(port=port)),
     ):
         pass
+
+
+def test_one_policy_is_not_shared_by_connections():
+    shared = Remembering()
+    with serving(lambda: shared) as server:
+        first = PolicyClient.at(server.url)
+        alone = actions(first, range(3))
+        with pytest.raises(PolicyError, match=r"Remembering object .* acts in another episode"):
+            PolicyClient.at(server.url)
+        assert actions(first, range(3)) == alone
+        first.close()
+        deadline = time.monotonic() + 10  # until the server has seen it
+        while True:
+            with contextlib.suppress(PolicyError):
+                assert episode(server.url, range(3)) == alone
+                return
+            assert time.monotonic() < deadline
+
+
+def test_it_says_that_it_runs(server):
+    with urllib.request.urlopen(
+        f"{server.url.replace('ws', 'http')}/healthz", timeout=10
+    ) as answer:
+        assert (answer.status, answer.read()) == (200, b"OK\n")

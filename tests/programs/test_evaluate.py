@@ -226,11 +226,16 @@ class LosingWorkers(WorkerOptions):
     """Workers none of which survives; those that really die take half a minute, see below."""
 
     def run(
-        self, jobs: Callable[[], J | None] | Iterable[J], make_work: Callable[[], Work[J, R]]
+        self,
+        jobs: Callable[[], J | None] | Iterable[J],
+        make_work: Callable[[], Work[J, R]],
+        last_job: J | None = None,
     ) -> Generator[tuple[J, R | LostJob], None, None]:
         assert callable(jobs)
         while (job := jobs()) is not None:
             yield job, LostJob("its worker died")
+        if last_job is not None:
+            yield last_job, LostJob("its worker died")
 
 
 def test_a_lost_trial_is_stored_and_reported_as_an_error(tmp_path, capsys):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.errors import DatasetError, EpisodeOverError, InfeasibleError
-from fleet_tools.policies.policy import StoredActions
+from fleet_tools.errors import DatasetError, EpisodeOverError, InfeasibleError, PolicyError
+from fleet_tools.policies.policy import StoredActions, episode_seed
 from fleet_tools.rollouts.episode import Episode, EpisodeDifference, first_difference
 from fleet_tools.rollouts.rollout import rollout
 
@@ -156,3 +156,50 @@ def test_a_longer_episode_and_another_outcome_are_differences():
     assert first_difference(short_episode(), replace(short_episode(), outcome="success")) == (
         EpisodeDifference(3, ["outcome"])
     )
+
+
+def test_what_a_policy_does_with_its_arrays_is_not_stored():
+    class Careless(RandomMotions):
+        action = np.zeros(6)
+
+        def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+            for array in observation.values():
+                array[...] = np.nan
+            self.action[:] = super().act(observation)
+            return self.action
+
+    episode = rollout(environment(), Careless(steps=3), seed=5)
+    assert first_difference(episode, short_episode()) is None
+
+
+def test_a_policy_may_be_given_the_seed_of_its_episode():
+    class Seeded(RandomMotions):
+        def reset(self, seed: int = 0) -> None:
+            super().reset()
+            seeds.append(seed)
+
+    seeds: list[int] = []
+    episodes = [rollout(environment(), Seeded(steps=1), seed=seed) for seed in (5, 6, 5)]
+    first, other, again = seeds
+    assert first == again != other and min(seeds) >= 0 and max(seeds) < 2**63
+    observations = episodes[0].observations
+    assert first == episode_seed({name: rows[0] for name, rows in observations.items()})
+
+
+def test_a_policy_acts_in_one_episode_at_a_time():
+    class Nested(RandomMotions):
+        def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+            with pytest.raises(PolicyError, match=r"Nested object .* acts in another episode"):
+                rollout(EnvSpec.of(task="hammer").make_tool_use(), self, seed=6)
+            return super().act(observation)
+
+    class Abandoned(RandomMotions):
+        def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
+            raise KeyboardInterrupt
+
+    episode = rollout(environment(), Nested(steps=3), seed=5)
+    assert first_difference(episode, short_episode()) is None
+    policy = Abandoned()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            rollout(environment(), policy, seed=5)

@@ -18,7 +18,7 @@ from pydrake.perception import BaseField, Fields, PointCloud
 from fleet_tools.envs.recorded_env import StartScene
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError
-from fleet_tools.policies.policy import Policy, policy_info
+from fleet_tools.policies.policy import Policy, begin, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.simulation import Simulation
@@ -73,9 +73,9 @@ class ObservedPolicy:
     def __init__(self, policy: Policy, callback: ObservationCallback) -> None:
         self._policy, self._callback = policy, callback
 
-    def reset(self) -> None:
+    def reset(self, seed: int = 0) -> None:
         """Resets the policy."""
-        self._policy.reset()
+        begin(self._policy, seed)
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action, (6,)."""
