@@ -155,7 +155,7 @@ def find_model(
                 f"{folder} is a file; a {kind} is given by the path of its folder, which also "
                 "holds keypoints.yaml."
             )
-    remedy = f"A {kind} of your own is given by the path of its folder."
+    remedy = f"Your own {kind} is given by the path of its folder."
     raise UnknownNameError(f"{kind} of the family {family!r}", name, names, remedy)
 
 
