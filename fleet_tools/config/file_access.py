@@ -80,6 +80,21 @@ def _textures_root() -> Path:
     return assets_root() / "textures"
 
 
+def models_below(root: Path, kind: str, family: str) -> dict[str, Path]:
+    """Returns the folders of a family's models below one root, by name; none if it has none.
+
+    Args:
+        root: A folder that is laid out like `assets_root`.
+        kind: "tool" or "object".
+        family: The family.
+    """
+    # A family of "../.." would lead out of the root.
+    if family in ("", ".", "..") or "/" in family or "\0" in family:
+        return {}
+    labels = (root / f"{kind}s" / family).glob("*/keypoints.yaml")
+    return {path.parent.name: path.parent for path in labels}
+
+
 def read_bounded(path: Path, max_bytes: int) -> bytes:
     """Returns the content of a file that others wrote.
 
