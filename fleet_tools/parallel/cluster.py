@@ -116,7 +116,7 @@ def connected(cores: int | None, address: str | None) -> Iterator[Any]:
             ) from error
         raise WorkersError(
             f"Something listens at {address}, but this process cannot join it as a Ray cluster "
-            f"({reason}). Another program may listen there. {_token_remedy()}"
+            f"({reason}). {_token_remedy()}"
         ) from error
     orphans = []
     try:
@@ -208,14 +208,29 @@ def _work_alone(reason: str) -> None:
 
 
 def _require_listener(address: str) -> None:
-    """Checks that a port is open; Ray itself would wait for minutes."""
+    """Checks that a port is open and speaks gRPC; Ray itself would wait for minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
+    encrypted = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
     try:
-        socket.create_connection((host, int(port)), timeout=5).close()
+        connection = socket.create_connection((host.strip("[]"), int(port)), timeout=5)
     except OSError as error:
         raise WorkersError(f"Nothing answers at {address} ({error}). {_remedy(address)}") from error
+    answer = b""
+    with connection, contextlib.suppress(OSError):
+        connection.sendall(_HTTP2_PREFACE + _EMPTY_SETTINGS)
+        answer = connection.recv(len(_EMPTY_SETTINGS), socket.MSG_WAITALL)
+    if answer[3:4] != _EMPTY_SETTINGS[3:4] and not encrypted:
+        raise WorkersError(
+            f"Another program than Ray listens at {address}: it does not speak gRPC. "
+            f"{_remedy(address)}"
+        )
+
+
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client and a server of gRPC begin (RFC 9113, sections 3.4 and 6.5)."""
 
 
 def _remedy(address: str) -> str:

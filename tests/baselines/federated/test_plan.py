@@ -101,7 +101,7 @@ def test_a_robot_without_a_step_to_imitate_is_named_before_the_first_round(tmp_p
     with pytest.raises(
         DatasetError, match=r"The part of robot [01] holds no step to .*fewer robots"
     ):
-        plan_of(tmp_path / "data", robots=2, split={"by": "tool"}, held_out=0.2)
+        plan_of(tmp_path / "data", robots=2, split={"by": "tool", "alpha": None}, held_out=0.2)
 
 
 def test_a_fleet_with_a_common_initialization_has_a_base_before_its_first_round(data: Path) -> None:
