@@ -161,7 +161,7 @@ OPTIONAL = (
         "torch",
         "learning",
         "learn policies and merge them",
-        note=" (without a GPU, docs/getting_started/install.md#pytorch-for-the-cpu saves 2 GB)",
+        note=" (without a GPU, a smaller build: docs/getting_started/install.md)",
     ),
     Library("safetensors", "safetensors", "learning", "store policies"),
     Library("sklearn", "scikit-learn", "studies", "merge networks on its digits"),
