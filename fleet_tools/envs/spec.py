@@ -146,13 +146,14 @@ class EnvSpec(Value):
             UnknownNameError: There is no such task, or no such robot.
             ConfigError: An argument is not plain data.
         """
-        task, plain = _plain(task), canonical_kwargs(_plain(kwargs))
+        name: Any = _plain(task)
+        plain = canonical_kwargs(_plain(kwargs))
         if "robot" in plain and plain["robot"] not in robot_names():
             plain["robot"] = str(robot_path(plain["robot"]))
-        if task in task_names():
-            facts = {"id": env_id(task), "kwargs": {"task": task, **plain}}
+        if name in task_names():
+            facts = {"id": env_id(name), "kwargs": {"task": name, **plain}}
         else:
-            facts = {"id": CUSTOM_ID, "kwargs": {"task": str(task_path(task)), **plain}}
+            facts = {"id": CUSTOM_ID, "kwargs": {"task": str(task_path(name)), **plain}}
         return parse(cls, facts, "The specification of the environment")
 
     @property

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rendering import needs_gl
 
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.perception.display import (
@@ -111,7 +112,7 @@ def test_the_camera_looks_at_the_middle_of_the_image() -> None:
 
 @needs_gl
 def test_the_argument_of_make_sizes_the_picture() -> None:
-    def picture(**kwargs):
+    def picture(**kwargs: Any) -> Any:
         env = gymnasium.make("FleetTools/Hammer-v0", render_mode="rgb_array", **kwargs)
         env.reset(seed=0)
         return env.render()
@@ -125,7 +126,7 @@ def test_the_argument_of_make_sizes_the_picture() -> None:
 def test_whoever_looks_for_the_size_of_the_picture_is_told_where_it_is() -> None:
     for guess in ("width", "height", "size", "image_size", "camera_width", "resolution"):
         with pytest.raises(UnknownNameError, match=r"render_size=\(width, height\) sizes"):
-            gymnasium.make("FleetTools/Hammer-v0", **{guess: 320})
+            EnvSpec.of("hammer", **{guess: 320}).make()
     env = gymnasium.make("FleetTools/Hammer-v0")
     env.reset(seed=0)
     calls: list[Any] = [{"width": 320}, {"mode": "rgb_array"}]

@@ -27,7 +27,7 @@ from fleet_tools import collect, view
 from fleet_tools.config.file_access import texture_file
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.perception.rendering import within_material
-from fleet_tools.policies.policy import ZeroPolicy
+from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.sim.scene import NextObject, Scene
 from fleet_tools.sim.world import TABLE_COLOR
@@ -150,7 +150,9 @@ def test_no_name_of_anybody_is_markup(names):
     other = NextObject.model_construct(object=error)
     scene = first.model_copy(update={"next_objects": (other,)})
     done = replace(an_episode(np.random.default_rng(0), 2), scene=scene, error=error)
-    text, tags = read_html(_card(PlannedEpisode(title, ZeroPolicy, 0), done, {title: (0, 0, 1)}))
+    text, tags = read_html(
+        _card(PlannedEpisode(title, StoredActions(done.actions), 0), done, {title: (0, 0, 1)})
+    )
     breaks = ["br"] * (2 if error else 1)
     expected = ["meta", "style", "details", "summary", "p", *breaks, "ul", "li", "i", "script"]
     assert tags == expected
@@ -162,11 +164,19 @@ def read_html(page: str) -> tuple[str, list[str]]:
     """Returns the text of a page, and its tags, as a browser reads them."""
     text: list[str] = []
     tags: list[str] = []
-    parser = HTMLParser()
-    parser.handle_data = text.append
-    parser.handle_starttag = lambda tag, attrs: tags.append(tag)
-    parser.feed(page)
-    parser.close()
+
+    class Reader(HTMLParser):
+        """Keeps what it reads."""
+
+        def handle_data(self, data: str) -> None:
+            text.append(data)
+
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            tags.append(tag)
+
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
     return "".join(text), tags
 
 
