@@ -5,26 +5,29 @@ For what is missing or broken, it prints a command that installs or repairs it.
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from fleet_tools.utils import cli
 from fleet_tools.utils.diagnostics import (
     BROKEN,
+    DRAKE,
     MISSING,
     OK,
     Check,
     CrashError,
     ProbeError,
-    call,
     check_cores,
     check_disk,
     check_drake,
-    check_library,
+    check_extras,
     check_memory,
     check_python,
+    function_probe,
+    run_probes,
 )
 from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command, installed_release
 from fleet_tools.utils.machine import available_cores
@@ -44,89 +47,84 @@ class DoctorOptions(cli.Options):
 
 def examine() -> Iterator[Check]:
     """Yields the results of all checks, as they are made."""
-    yield check_python()
-    yield check_drake()
-    simulation = check_simulation()
+    with ThreadPoolExecutor(1) as thread:
+        # The speed of the simulation is measured on a core of its own, or before all else.
+        early = available_cores() >= 2
+        extras = thread.submit(list, check_extras(OPTIONAL)) if early else None
+        yield check_python()
+        yield from check_programs()
+        yield check_cores()
+        yield check_memory()
+        yield check_disk()
+        yield from check_extras(OPTIONAL) if extras is None else extras.result()
+
+
+def check_programs() -> Iterator[Check]:
+    """Imports Drake, simulates, renders, opens the viewer, and runs a job in a worker."""
+    functions = (_real_time_factor, _rendering_time, _meshcat_port, _workers, _cache_folder)
+    results = run_probes([DRAKE, *map(function_probe, functions)])
+    yield check_drake(next(results))
+    simulation = check_simulation(next(results))
     yield simulation
-    yield check_rendering(simulation.status == OK)
-    yield check_meshcat()
-    yield check_workers()
-    yield check_cache()
-    yield check_cores()
-    yield check_memory()
-    yield check_disk()
-    with ThreadPoolExecutor(max(1, int(available_cores()))) as threads:
-        yield from threads.map(check_library, OPTIONAL)
+    yield check_rendering(next(results), simulation.status == OK)
+    port, workers, folder = results
+    yield _check("Meshcat", port, lambda: f"opens on port {port}")
+    yield _check("Workers", workers, lambda: workers, "; programs work with --workers 0")
+    yield check_cache(folder)
 
 
-def check_simulation() -> Check:
-    """Resets an environment, and runs the first steps of an episode with its expert."""
-    name = "State observations"
-    try:
-        call(_reset)
-        factor = call(_real_time_factor)
-    except CrashError as error:
-        detail = f"{error} with Drake {installed_release()}; tested versions may not"
-        return Check(name, BROKEN, True, detail, install_command())
-    except ProbeError as error:
-        return Check(name, BROKEN, True, str(error))
-    return Check(name, OK, True, f"planned and simulated, {factor:.1f} times real time")
+def _check(name: str, result: Any, detail: Callable[[], str], otherwise: str = "") -> Check:
+    if isinstance(result, ProbeError):
+        return Check(name, BROKEN, False, f"{result}{otherwise}")
+    return Check(name, OK, False, detail())
 
 
-def check_rendering(simulates: bool) -> Check:
-    """Renders images; reports the driver, and the time per image.
+def check_simulation(result: float | ProbeError) -> Check:
+    """Says how fast the first steps of an episode with its expert were.
 
     Args:
+        result: The real-time factor.
+    """
+    name = "State observations"
+    if isinstance(result, CrashError):
+        detail = f"{result} with Drake {installed_release()}; tested versions may not"
+        return Check(name, BROKEN, True, detail, install_command())
+    if isinstance(result, ProbeError):
+        return Check(name, BROKEN, True, str(result))
+    return Check(name, OK, True, f"planned and simulated, {result:.1f} times real time")
+
+
+def check_rendering(result: str | ProbeError, simulates: bool) -> Check:
+    """Reports the driver of OpenGL, and the time per image.
+
+    Args:
+        result: Both in words.
         simulates: Whether simulations work; otherwise, what OpenGL needs is no remedy.
     """
     name = "Images (EGL)"
     remedy = GL_COMMAND if simulates else None
-    try:
-        return Check(name, OK, False, call(_rendering_time))
-    except ProbeError as error:
-        if "MissingLibraryError" in str(error):
-            detail = "a library or its driver is absent; state observations do not need it"
-            return Check(name, MISSING, False, detail, remedy)
-        return Check(name, BROKEN, False, str(error), remedy)
+    if not isinstance(result, ProbeError):
+        return Check(name, OK, False, result)
+    if "MissingLibraryError" in str(result):
+        detail = "a library or its driver is absent; state observations do not need it"
+        return Check(name, MISSING, False, detail, remedy)
+    return Check(name, BROKEN, False, str(result), remedy)
 
 
-def check_meshcat() -> Check:
-    """Starts Drake's Meshcat server."""
-    try:
-        return Check("Meshcat", OK, False, f"opens on port {call(_meshcat_port)}")
-    except ProbeError as error:
-        return Check("Meshcat", BROKEN, False, str(error))
+def check_cache(result: str | ProbeError | None) -> Check:
+    """Says where compiled code is kept, which point clouds and perceived experts use.
 
-
-def check_workers() -> Check:
-    """Runs a job in a worker; reports the number of workers that programs start by default."""
-    try:
-        return Check("Workers", OK, False, call(_workers))
-    except ProbeError as error:
-        detail = f"{error}; programs work with --workers 0"
-        return Check("Workers", BROKEN, False, detail)
-
-
-def check_cache() -> Check:
-    """Says where compiled code is kept, which point clouds and perceived experts use."""
-    name = "Compiled code"
-    try:
-        folder = call(_cache_folder)
-    except ProbeError as error:
-        return Check(name, BROKEN, False, str(error))
-    if folder is not None:
-        return Check(name, OK, False, f"kept in {folder}")
+    Args:
+        result: The folder, if there is one.
+    """
+    if result is not None:
+        return _check("Compiled code", result, lambda: f"kept in {result}")
     detail = "cannot be kept; every run with point clouds compiles anew, for 1 to 3 s"
-    return Check(name, MISSING, False, detail, "export NUMBA_CACHE_DIR=a folder of yours")
+    remedy = "export NUMBA_CACHE_DIR=a folder of yours"
+    return Check("Compiled code", MISSING, False, detail, remedy)
 
 
 # --- Called in another process --------------------------------------------------------------
-
-
-def _reset() -> None:
-    import gymnasium
-
-    gymnasium.make("FleetTools/Hammer-v0").reset(seed=0)
 
 
 def _real_time_factor() -> float:

@@ -26,6 +26,7 @@ from fleet_tools.baselines.training.demonstrations import (
     Trajectories,
     blueprint_of,
     content_digest,
+    require_steps,
     split,
 )
 from fleet_tools.baselines.training.loop import validate
@@ -84,7 +85,7 @@ class FleetPlan:
         Raises:
             ConfigError: There are too few episodes, or too few kinds of them.
             DatasetError, LayoutError, UnknownNameError: The datasets cannot be read, or not by
-                this policy.
+                this policy; or a part of them has no step to imitate.
         """
         samples = Samples(config.data, observations=config.policy.reads or None)
         seed = config.training.seed
@@ -99,6 +100,11 @@ class FleetPlan:
         for robot, part in enumerate(partition(kinds, config.robots, config.split, seed)):
             episodes = tuple(rest[index] for index in part)
             own = samples.subset(episodes)
+            require_steps(
+                own,
+                f"The part of robot {robot}",
+                "Give fewer robots, another `split` or `training.seed`, or collect more.",
+            )
             common = config.initialization == "common"
             assignment = Assignment(
                 robot=robot,

@@ -114,12 +114,7 @@ def as_text(output: str, report: Mapping[str, Any]) -> str:
         *map(_robot_line, report["robots"]),
         *([_streaming_line(streaming)] if streaming else []),
     ]
-    traffic = report["traffic"]
-    lines.append(
-        f"  {_size(traffic['bytes_to_robots'])} sent to robots, "
-        f"{_size(traffic['bytes_from_robots'])} received from them; "
-        f"{_size(report['data_at_home'])} of data not sent"
-    )
+    lines += _traffic_lines(report["traffic"], report["data_at_home"], robots)
     lines += _success_lines("merged policy", report["rollouts"])
     for each in report["robots"]:
         lines += _success_lines(f"policy of robot {each['robot']}", each.get("rollouts"))
@@ -161,6 +156,20 @@ def _streaming_line(streaming: Mapping[str, Any]) -> str:
     )
 
 
+def _traffic_lines(traffic: Mapping[str, int], raw: int, clients: int) -> list[str]:
+    """Compares what all clients uploaded with their raw data, which sending these would cost."""
+    uploads, downloads = traffic["bytes_from_robots"], traffic["bytes_to_robots"]
+    each = [f"{_size(total)} ({_size(total / clients)} a client)" for total in (uploads, downloads)]
+    lines = [f"  uploads to the server {each[0]}, downloads from it {each[1]}"]
+    if raw > 0:
+        times = f"{uploads / raw:,.0f}" if uploads >= 10 * raw else f"{uploads / raw:.2g}"
+        lines.append(
+            f"  raw data of the clients {_size(raw)}, which the server did not get: the uploads "
+            f"are {times} times as large"
+        )
+    return lines
+
+
 def _success_lines(policy: str, rollouts: Mapping[str, Any] | None) -> list[str]:
     return [
         f"  {policy}, {task}: success in {each['successes']} of {each['episodes']} scenes"
@@ -172,5 +181,5 @@ def _s(count: int) -> str:
     return "s" * (count != 1)
 
 
-def _size(count: int) -> str:
+def _size(count: float) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

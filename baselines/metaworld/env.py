@@ -21,7 +21,7 @@ from fleet_tools.baselines.metaworld.tasks import (
 from fleet_tools.envs.array_spec import ArraySpec, check_action
 from fleet_tools.envs.outcomes import RUNNING, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.recorded_env import RecordedEnv
-from fleet_tools.envs.spec import require_arguments
+from fleet_tools.envs.spec import checked_arguments
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name
 from fleet_tools.perception.opengl import require_gl
 from fleet_tools.utils.libraries import require
@@ -303,8 +303,7 @@ def make_env(**kwargs: Any) -> MetaWorldEnv:
     Raises:
         UnknownNameError, ConfigError, MissingLibraryError: See `MetaWorldEnv`.
     """
-    require_arguments(MetaWorldEnv, kwargs)
-    return MetaWorldEnv(**kwargs)
+    return MetaWorldEnv(**checked_arguments(MetaWorldEnv, kwargs))
 
 
 def _make(task: str) -> Any:

@@ -24,30 +24,65 @@ def content_digest(samples: Samples) -> str:
     return hashlib.blake2b(json.dumps(listed).encode(), digest_size=8).hexdigest()
 
 
-def split(samples: Samples, fraction: float, seed: int) -> tuple[Samples, Samples]:
+def require_steps(samples: Samples, part: str, remedy: str) -> None:
+    """Checks that a part of the data has a step to imitate.
+
+    Args:
+        samples: The part.
+        part: Its name in the message, such as "The validation part".
+        remedy: How to get another one.
+
+    Raises:
+        DatasetError: It has none.
+    """
+    if not samples.imitate.any():
+        names = [f"{each.task} {each.record.attempt}" for each in samples.episodes[:5]]
+        more = f" and {len(samples.episodes) - 5} more" * (len(samples.episodes) > 5)
+        raise DatasetError(
+            f"{part} holds no step to imitate: its episodes ({', '.join(names)}{more}) have "
+            f"{int(samples.lengths.sum())} steps, all with noise. {remedy}"
+        )
+
+
+def split(
+    samples: Samples, fraction: float, seed: int, *, every_step: bool = False
+) -> tuple[Samples, Samples]:
     """Splits samples by episodes, at random.
 
     Args:
         samples: The samples.
         fraction: Fraction of the episodes in the second part, between 0 and 1.
         seed: Seed of the draw.
+        every_step: Whether there is something to learn in steps with noise, too.
 
     Returns:
-        The samples to learn from, and the samples for validation; both have episodes.
+        The samples to learn from, and the samples for validation; both have steps to learn from.
 
     Raises:
         ConfigError: There are too few episodes for both.
+        DatasetError: A part has no step to imitate.
     """
     episodes = len(samples.episodes)
     count = max(1, round(fraction * episodes))
     if count >= episodes:
         raise ConfigError(
             f"Of {episodes} episode{'s' * (episodes != 1)}, none is left to learn from when a "
-            f"fraction of {fraction:g} is used for validation. Collect more, or give a smaller "
-            "fraction."
+            f"fraction of {fraction:g}, at least one episode, is used for validation. Collect "
+            f"more, or give a smaller {_FRACTION}."
         )
     order = np.random.default_rng(seed).permutation(episodes)
-    return samples.subset(sorted(order[count:])), samples.subset(sorted(order[:count]))
+    parts = samples.subset(sorted(order[count:])), samples.subset(sorted(order[:count]))
+    for name, part in zip(("training", "validation"), parts, strict=True):
+        if not every_step:
+            require_steps(
+                part,
+                f"The {name} part ({len(part.episodes)} of {episodes} episodes, seed {seed})",
+                f"Give another seed or {_FRACTION}, or collect more.",
+            )
+    return parts
+
+
+_FRACTION = "fraction (--validation-fraction of `train`, where 0 is allowed; `held_out` of a fleet)"
 
 
 def blueprint_of(config: PolicyConfig, samples: Samples) -> Blueprint:
@@ -162,8 +197,10 @@ class Trajectories:
         corrected = np.zeros(len(self.imitated) + 1, np.int64)
         corrected[samples.corrections[0] + 1] = 1
         self._corrections_before = np.cumsum(corrected)
-        if not self.imitated.any():
-            raise DatasetError("There is nothing to learn from episodes without a step to imitate.")
+        if not every_step:
+            require_steps(samples, "The data", "Collect more.")
+        elif not self.imitated.any():
+            raise DatasetError("There is nothing to learn from episodes without steps.")
         self._taught = taught
         self._samples, self._names = samples, list(blueprint.observation)
         self._in_memory: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None

@@ -143,7 +143,7 @@ def keypoint_reading(
         )
     samples = Samples(folders, observations=[CLOUD, HAND, *NAMES], check=check)
     reading = _reading(samples, symmetries)
-    training, validation = _parts(samples, fraction, seed)
+    training, validation = _parts(samples, fraction, seed, every_step=True)
     action = ArraySpec(
         kind="state",
         shape=(reading.size,),
@@ -178,8 +178,12 @@ def _cloud_kwargs(episode: StoredEpisode) -> dict[str, Any]:
     return observation_kwargs({**episode.header.env_spec.kwargs, "obs_mode": "point_cloud"})
 
 
-def _parts(samples: Samples, fraction: float, seed: int) -> tuple[Samples, Samples | None]:
-    return split(samples, fraction, seed) if fraction > 0 else (samples, None)
+def _parts(
+    samples: Samples, fraction: float, seed: int, *, every_step: bool = False
+) -> tuple[Samples, Samples | None]:
+    if fraction > 0:
+        return split(samples, fraction, seed, every_step=every_step)
+    return samples, None
 
 
 def _reading(samples: Samples, symmetries: Sequence[SymmetryOption]) -> Reading:

@@ -26,7 +26,7 @@ def yaml_names(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def yaml_path(kind: str, name_or_path: str, folder: Path) -> Path:
+def yaml_path(kind: str, name_or_path: str | os.PathLike[str], folder: Path) -> Path:
     """Returns a YAML file, given its name in one of the package's folders, or its path.
 
     Args:
@@ -39,6 +39,8 @@ def yaml_path(kind: str, name_or_path: str, folder: Path) -> Path:
         ConfigError: It is neither a name nor a path.
     """
     names = yaml_names(folder)
+    if isinstance(name_or_path, os.PathLike):
+        name_or_path = os.fspath(name_or_path)
     if not isinstance(name_or_path, str):
         raise ConfigError(
             f"A {kind} is given as one of {', '.join(names)}, or as the path of a YAML file; "
@@ -76,6 +78,21 @@ def texture_file(name: str) -> Path | None:
 
 def _textures_root() -> Path:
     return assets_root() / "textures"
+
+
+def models_below(root: Path, kind: str, family: str) -> dict[str, Path]:
+    """Returns the folders of a family's models below one root, by name; none if it has none.
+
+    Args:
+        root: A folder that is laid out like `assets_root`.
+        kind: "tool" or "object".
+        family: The family.
+    """
+    # A family of "../.." would lead out of the root.
+    if family in ("", ".", "..") or "/" in family or "\0" in family:
+        return {}
+    labels = (root / f"{kind}s" / family).glob("*/keypoints.yaml")
+    return {path.parent.name: path.parent for path in labels}
 
 
 def read_bounded(path: Path, max_bytes: int) -> bytes:

@@ -26,7 +26,9 @@ from fleet_tools.config.control import (
 from fleet_tools.config.expert import Expert
 from fleet_tools.config.extends import LayeredFile, load_layers
 from fleet_tools.config.file_access import (
+    assets_root,
     is_yaml_file,
+    models_below,
     task_configs_root,
     yaml_names,
     yaml_path,
@@ -44,7 +46,7 @@ from fleet_tools.config.values import (
     Value,
     validate,
 )
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import ConfigError, UnknownNameError
 
 
 class ObservedKeypoints(Value):
@@ -154,7 +156,8 @@ class TaskConfig(Value):
     object_family: str
     """Family of the objects, a folder of `assets/objects/`."""
     assets: str | None = None
-    """Folder of further models, laid out as the package's own, relative to the task file."""
+    """Folder of further models, laid out as the package's own, relative to the task file. None has
+    the name of one of the package in the same family."""
     held_out: HeldOut = HeldOut()
     """What training does not show."""
     object_mount: Literal["fixed", "free"]
@@ -309,13 +312,34 @@ def load_task(name_or_path: str) -> TaskConfig:
 
     Raises:
         UnknownNameError: There is no such task.
-        ConfigError: The file does not fit; the message lists every place.
+        ConfigError: The file does not fit, the message lists every place; or see
+            `with_own_models`.
     """
     task, file = read_task(name_or_path)
-    if task.assets is not None:
-        assets = (file.layers[0].path.parent / task.assets).resolve()
-        task = task.model_copy(update={"assets": str(assets)})
-    return task
+    return task if task.assets is None else with_own_models(task, file.layers[0].path.parent)
+
+
+def with_own_models(task: TaskConfig, folder: Path) -> TaskConfig:
+    """Returns a task with the absolute path of its `assets`.
+
+    Args:
+        task: The task, which has `assets`.
+        folder: The folder to which they are relative.
+
+    Raises:
+        ConfigError: A model there has the name of one of the package, which it would hide.
+    """
+    assets = (folder / str(task.assets)).resolve()
+    for kind, family in (("tool", task.tool_family), ("object", task.object_family)):
+        present = models_below(assets_root(), kind, family)
+        for name, own in sorted(models_below(assets, kind, family).items()):
+            if name in present and own.resolve() != present[name].resolve():
+                raise ConfigError(
+                    f"The task {task.name!r} has two {kind}s {name!r} of the family {family!r}: "
+                    f"{own} and the package's {present[name]}. Scenes name a {kind} by family and "
+                    f"name: rename the folder {own}."
+                )
+    return task.model_copy(update={"assets": str(assets)})
 
 
 def read_task(name_or_path: str) -> tuple[TaskConfig, LayeredFile]:

@@ -327,6 +327,7 @@ def _episodes(datasets: list[Dataset], failures: bool) -> tuple[StoredEpisode, .
         stored = sum(map(len, datasets))
         raise DatasetError(
             f"{', '.join(str(dataset.folder) for dataset in datasets)}: no successful episode, "
-            f"{stored} failed ones. `failures=True` takes these, too."
+            f"{stored} failed ones. Collect more; or, to learn from failures with a teacher, give "
+            "`train` a --teacher, or `Samples` failures=True."
         )
     return episodes

@@ -202,9 +202,9 @@ def check_action(action: ArrayLike, size: int = 6) -> tuple[np.ndarray, bool]:
         ) from None
     if np.ma.is_masked(action):
         raise InvalidActionError(f"An action has no masked entries; given: {shown(action)}.")
-    if array.shape != (size,) or array.dtype.kind != "f":
+    if array.shape != (size,) or array.dtype.kind not in "fiu":
         raise InvalidActionError(
-            f"An action has shape ({size},) and a floating-point dtype; given: shape "
+            f"An action has shape ({size},) and numbers, floating-point or integer; given: shape "
             f"{array.shape}, dtype {array.dtype}."
         )
     if not np.isfinite(array).all():

@@ -200,7 +200,7 @@ def observation_config(
     return ObservationConfig(
         seen=seen,
         renderer=image_source if seen == "images" else cloud_source,
-        camera_size=_pair("camera_size", camera_size, MAX_CAMERA_SIZE, "(width, height) in pixels"),
+        camera_size=image_size("camera_size", camera_size),
         channels=tuple(name for name in CHANNELS if name in channels),
         cloud_size=_pair(
             "cloud_size", cloud_size, MAX_CLOUD_SIZE, "the number of points of (tool, object)"
@@ -242,6 +242,15 @@ def _require_channels(channels: object) -> None:
         raise ConfigError(
             f"channels lists some of {', '.join(CHANNELS)}; given: {shown(channels)}."
         )
+
+
+def image_size(name: str, given: Sequence[int]) -> tuple[int, int]:
+    """Returns the width and height of images, which the argument `name` gives.
+
+    Raises:
+        ConfigError: They are not valid.
+    """
+    return _pair(name, given, MAX_CAMERA_SIZE, "(width, height) in pixels")
 
 
 def _pair(name: str, given: Sequence[int], largest: int, meaning: str) -> tuple[int, int]:

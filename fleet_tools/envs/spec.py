@@ -7,10 +7,12 @@ environments are named, and loaded when they are used.
 
 import importlib.util
 import inspect
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pydantic
 
 from fleet_tools.config.tasks import task_names, task_path
@@ -132,24 +134,26 @@ class EnvSpec(Value):
         return kwargs
 
     @classmethod
-    def of(cls, task: str, **kwargs: Any) -> "EnvSpec":
+    def of(cls, task: str | os.PathLike[str], **kwargs: Any) -> "EnvSpec":
         """Returns the specification for a task, given by its name or path.
 
         Args:
             task: Name of a task of the package, or path of a task file.
-            kwargs: Other keyword arguments of the environment, plain JSON data or tuples of it.
+            kwargs: Other keyword arguments of the environment: plain JSON data, or the tuples,
+                arrays and paths that can be written as such.
 
         Raises:
             UnknownNameError: There is no such task, or no such robot.
             ConfigError: An argument is not plain data.
         """
-        plain = canonical_kwargs({name: _as_lists(value) for name, value in kwargs.items()})
+        name: Any = _plain(task)
+        plain = canonical_kwargs(_plain(kwargs))
         if "robot" in plain and plain["robot"] not in robot_names():
             plain["robot"] = str(robot_path(plain["robot"]))
-        if task in task_names():
-            facts = {"id": env_id(task), "kwargs": {"task": task, **plain}}
+        if name in task_names():
+            facts = {"id": env_id(name), "kwargs": {"task": name, **plain}}
         else:
-            facts = {"id": CUSTOM_ID, "kwargs": {"task": str(task_path(task)), **plain}}
+            facts = {"id": CUSTOM_ID, "kwargs": {"task": str(task_path(name)), **plain}}
         return parse(cls, facts, "The specification of the environment")
 
     @property
@@ -218,10 +222,18 @@ class EnvSpec(Value):
         return self.make_tool_use(**{**others, "task": task})
 
 
-def _as_lists(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _as_lists(each) for key, each in value.items()}
-    return [_as_lists(each) for each in value] if isinstance(value, list | tuple) else value
+def _plain(value: Any) -> Any:
+    """Returns data with lists for tuples and arrays, numbers for NumPy's, and text for paths."""
+    match value:
+        case Mapping():
+            return {key: _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case np.ndarray() | np.generic():
+            return value.tolist()
+        case os.PathLike():
+            return os.fspath(value)
+    return value
 
 
 def make_tool_use(**kwargs: Any) -> "ToolUseEnv":
@@ -238,19 +250,37 @@ def make_tool_use(**kwargs: Any) -> "ToolUseEnv":
     require_drake()
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
-    require_arguments(ToolUseEnv, kwargs)
-    return ToolUseEnv(**kwargs)
+    return ToolUseEnv(**checked_arguments(ToolUseEnv, kwargs))
 
 
-def require_arguments(env_class: type, kwargs: Mapping[str, Any]) -> None:
-    """Checks that a class of environments takes keyword arguments.
+def checked_arguments(env_class: type, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns keyword arguments for a class of environments, as plain data where they can be.
 
     Raises:
-        UnknownNameError: It does not.
+        UnknownNameError: The class takes no argument of that name.
     """
     known = inspect.signature(env_class).parameters
     for name in kwargs:
-        require_name("argument of an environment", name, known)
+        remedies = (
+            remedy
+            for part, (place, remedy) in _ELSEWHERE.items()
+            if part in name and place in known
+        )
+        require_name("argument of an environment", name, known, next(remedies, ""))
+    return _plain(kwargs)
+
+
+_SIZES = (
+    "render_size",
+    "render_size=(width, height) sizes the picture of render(), camera_size=(width, height) the "
+    "images of observations.",
+)
+_ELSEWHERE = {
+    **dict.fromkeys(("width", "height", "size", "resolution"), _SIZES),
+    "seed": ("task", "The seed is an argument of reset."),
+    "scene": ("task", 'A scene is given by reset(options={"scene": scene}).'),
+}
+"""Parts of names that users guess, an argument that the environment then has, and a remedy."""
 
 
 def require_drake() -> None:

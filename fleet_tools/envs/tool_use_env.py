@@ -6,10 +6,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fleet_tools.config.cameras import SensorName
 from fleet_tools.envs.array_spec import action_scale, action_spec, check_action
-from fleet_tools.envs.observation_modes import observables, observation_config
+from fleet_tools.envs.observation_modes import image_size, observables, observation_config
 from fleet_tools.envs.observations import Observation, observation_space
 from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.predicate_functions import load_bound_task
@@ -19,7 +20,7 @@ from fleet_tools.envs.staged_env import StagedEnv
 from fleet_tools.envs.success import Verdict
 from fleet_tools.errors import ConfigError, EpisodeOverError, SimulationError, require_name, shown
 from fleet_tools.perception.camera_view import CHANNELS
-from fleet_tools.perception.display import open_meshcat, picture_renderer
+from fleet_tools.perception.display import HEIGHT, WIDTH, open_meshcat, picture_renderer
 from fleet_tools.perception.observer import Observer
 from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, Arm
 from fleet_tools.robot.arm_model import fitted_task
@@ -81,6 +82,7 @@ class ToolUseEnv(StagedEnv):
         randomization: "on", "off", or a mapping from groups to bool (`fleet_tools.sim.scene`).
         reward: "sparse" or "dense".
         render_mode: None, "rgb_array", or "human" (Meshcat, in the browser).
+        render_size: (width, height) of the picture of `render`, in pixels.
         robot: Name of a robot of the package, or path of a robot's file (`fleet_tools.robot.arm`).
         robot_visuals: "light", or another name of the robot's visual meshes.
         camera_size: (width, height) of the cameras' images, in pixels.
@@ -132,6 +134,7 @@ class ToolUseEnv(StagedEnv):
         image_source: str = "vtk",
         sensors: SensorName = "ideal",
         keypoint_rows: int = 8,
+        render_size: Sequence[int] = (WIDTH, HEIGHT),
     ) -> None:
         self.robot = robot if isinstance(robot, Arm) else load_admitted_robot(robot)
         self.robot.model_file(robot_visuals)  # raises if it has no such meshes
@@ -154,6 +157,7 @@ class ToolUseEnv(StagedEnv):
             require_name("render_mode", render_mode, self.metadata["render_modes"], "Or None.")
         check_randomization(randomization)
         self.reward, self.render_mode = reward, render_mode
+        self._render_size = image_size("render_size", render_size)
         if tool is not None:
             self.task, tool = admit_model(self.task, "tool", tool)
         if object is not None:
@@ -219,11 +223,11 @@ class ToolUseEnv(StagedEnv):
         self._episode = episode
         return result
 
-    def step(self, action: np.ndarray) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Runs one control step.
 
         Args:
-            action: (6,), see the class.
+            action: (6,) numbers, see the class.
 
         Raises:
             InvalidActionError: The action has a wrong shape or dtype, or is not finite.
@@ -262,16 +266,35 @@ class ToolUseEnv(StagedEnv):
             self._info(now, verdicts) | done,
         )
 
-    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Returns the third-person view, (480, 640, 3) uint8; with "human", updates Meshcat.
+    def render(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *given: object, **named: object
+    ) -> np.ndarray | None:
+        """Returns the third-person view, (height, width, 3) uint8; with "human", updates Meshcat.
+
+        Args:
+            *given: None; `render_mode` and `render_size` of the class say what is drawn.
+            **named: None.
 
         Raises:
+            ConfigError: There are arguments.
             EpisodeOverError: No episode has begun.
             RenderServerError: Meshcat has ended.
         """
+        if given or named:
+            raise ConfigError(
+                f"render() takes no arguments; given: {shown([*given, *named])}. "
+                'gymnasium.make(..., render_mode="rgb_array", render_size=(width, height)) says '
+                "what it returns. `find_view` and `image` of the unwrapped environment draw other "
+                "cameras and sizes."
+            )
         _, simulation = self._running()
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                'render() draws nothing without gymnasium.make(..., render_mode="rgb_array"), or '
+                '"human".'
+            )
         if self._display is not None:
-            return self.image(self.find_view())
+            return self.image(self.find_view(size=self._render_size))
         if self.render_mode == "human":
             self._require_viewer()
             simulation.publish()

@@ -132,11 +132,6 @@ def named_task(path: str) -> NamedTask:
     if (found := task_path(path)) in package:
         return package[found], None
     file = read_task_file(path)
-    if file.name in package.values():
-        raise ConfigError(
-            f"{path} calls its task {file.name!r}, as a task of the package is called. Give it "
-            "another `name`, by which results tell them apart."
-        )
     return file.name, file
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fleet_tools.errors import LostClusterError, WorkersError
+from fleet_tools.errors import LostClusterError, WorkersError, shown
 from fleet_tools.parallel.interrupts import immediate_interrupt
 from fleet_tools.utils import machine
 
@@ -76,7 +76,10 @@ def connected(cores: int | None, address: str | None) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        _require_none(address, f"Ray cannot be imported ({error}). Install ray.")
+        reason = f"Ray cannot be imported ({error}). Install ray."
+        if address is not None:
+            raise WorkersError(f"{reason} {_remedy(address)}") from error
+        _work_alone(reason)
         yield None
         return
     if ray.is_initialized():
@@ -98,14 +101,23 @@ def connected(cores: int | None, address: str | None) -> Iterator[Any]:
         if not isinstance(error, Exception):
             raise
         reason = f"{type(error).__name__}: {error}".rstrip(".")
-        if address not in (None, "auto"):  # a port of which it is known that something listens
+        if address is None:
+            _work_alone(f"Ray does not start ({reason}).")
+            yield None
+            return
+        if "Version mismatch" in reason:
             raise WorkersError(
-                f"Something listens at {address}, but this process cannot join it as a Ray cluster "
-                f"({reason}). {_token_remedy()}"
+                f"The Ray cluster at {address} has other versions than this process ({reason}). "
+                "Install the same version of Ray and of Python on all machines."
             ) from error
-        _require_none(address, f"Ray does not start ({reason}).")
-        yield None
-        return
+        if address == "auto" and isinstance(error, ConnectionError):
+            raise WorkersError(
+                f"No Ray cluster is found on this machine. {_remedy(address)}"
+            ) from error
+        raise WorkersError(
+            f"Something listens at {address}, but this process cannot join it as a Ray cluster "
+            f"({reason}). {_token_remedy()}"
+        ) from error
     orphans = []
     try:
         yield ray
@@ -119,15 +131,25 @@ def connected(cores: int | None, address: str | None) -> Iterator[Any]:
 
 def _cluster_address(given: str | None) -> str | None:
     """Returns the address of a running cluster; None for a cluster of our own."""
-    address = given or os.environ.get("RAY_ADDRESS") or "local"
+    variable = os.environ.get("RAY_ADDRESS")
+    # For "auto", Ray takes the variable, too.
+    address = variable or given if given in (None, "", "auto") else given
+    source = " (RAY_ADDRESS)" if variable and address is variable else ""
+    if address is None or address in ("", "local"):
+        return None
     if address.startswith("ray://"):
-        source = "" if given else " (RAY_ADDRESS)"
         raise WorkersError(
             f"{address}{source} is an address of Ray Client, which works from outside of a "
             "cluster. Start the program on one of its machines, or by `ray job submit`, with "
             "--ray-address auto or the HOST:PORT that `ray start --head` printed."
         )
-    return None if address == "local" else address
+    host, _, port = address.rpartition(":")
+    if address != "auto" and not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise WorkersError(
+            f"{shown(address)}{source} is no address of a Ray cluster: expected HOST:PORT, auto or "
+            f"local. {_remedy(address)}"
+        )
+    return address
 
 
 def _processes_of_ray() -> "list[psutil.Process]":
@@ -181,25 +203,38 @@ def _token_remedy() -> str:
     )
 
 
-def _require_none(address: str | None, reason: str) -> None:
-    if address is not None:
-        raise WorkersError(f"{reason} {_remedy(address)}")
+def _work_alone(reason: str) -> None:
     print(f"{reason} This process works alone, as with --workers 0.", file=sys.stderr)
 
 
 def _require_listener(address: str) -> None:
-    """Checks that a port is open; Ray itself would wait for minutes."""
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal():
+    """Checks that a port is open and speaks gRPC; Ray itself would wait for minutes."""
+    if address == "auto":
         return
+    host, _, port = address.rpartition(":")
+    encrypted = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
     try:
-        socket.create_connection((host, int(port)), timeout=5).close()
+        connection = socket.create_connection((host.strip("[]"), int(port)), timeout=5)
     except OSError as error:
         raise WorkersError(f"Nothing answers at {address} ({error}). {_remedy(address)}") from error
+    answer = b""
+    with connection, contextlib.suppress(OSError):
+        connection.sendall(_HTTP2_PREFACE + _EMPTY_SETTINGS)
+        answer = connection.recv(len(_EMPTY_SETTINGS), socket.MSG_WAITALL)
+    if answer[3:4] != _EMPTY_SETTINGS[3:4] and not encrypted:
+        raise WorkersError(
+            f"Another program than Ray listens at {address}: it does not speak gRPC. "
+            f"{_remedy(address)}"
+        )
+
+
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client and a server of gRPC begin (RFC 9113, sections 3.4 and 6.5)."""
 
 
 def _remedy(address: str) -> str:
     return (
         f"`ray start --head` starts a cluster and prints the address to give instead of {address}; "
-        "without --ray-address, this machine works alone."
+        "with --ray-address local, this machine works alone."
     )

@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from fleet_tools.config.file_access import assets_root
+from fleet_tools.config.file_access import assets_root, models_below
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import NO_MODELS, GivenModels, TaskConfig
 from fleet_tools.config.values import Value, Vector3, load_yaml
@@ -158,7 +158,7 @@ def find_model(
                 f"{folder} is a file; a {kind} is given by the path of its folder, which also "
                 "holds keypoints.yaml."
             )
-    remedy = f"A {kind} of your own is given by the path of its folder."
+    remedy = f"Your own {kind} is given by the path of its folder."
     raise UnknownNameError(f"{kind} of the family {family!r}", name, names, remedy)
 
 
@@ -205,15 +205,6 @@ def _import_command(kind: Kind, family: str, mesh: Path) -> str:
 def _read_labels(file: Path, modified_ns: int) -> Keypoints:
     # Reading YAML takes half as long as a reset; an edited file is read again.
     return load_yaml(Keypoints, file)
-
-
-def models_below(root: Path, kind: Kind, family: str) -> dict[str, Path]:
-    """Returns the folders of a family's models below one root, by name; none if it has none."""
-    # A family of "../.." would lead out of the root.
-    if family in ("", ".", "..") or "/" in family or "\0" in family:
-        return {}
-    labels = (root / f"{kind}s" / family).glob("*/keypoints.yaml")
-    return {path.parent.name: path.parent for path in labels}
 
 
 def _family(kind: Kind, family: str, extra_root: str | None) -> dict[str, Path]:

@@ -16,11 +16,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pydantic
 
+from fleet_tools.config.file_access import models_below
 from fleet_tools.config.tasks import GivenModels, TaskConfig
 from fleet_tools.config.values import Value
 from fleet_tools.errors import ConfigError, FleetToolsError, shown
 from fleet_tools.robot.arm import LIGHT, Arm, load_robot, robot_names
-from fleet_tools.sim.catalog import Kind, load_model, models_below
+from fleet_tools.sim.catalog import Kind, load_model
 from fleet_tools.sim.model_files import digest_of, model_digest, model_files
 from fleet_tools.storage.atomic_files import clear_unfinished, replace_folder
 from fleet_tools.storage.provenance import TaskFile

@@ -8,7 +8,15 @@ from pathlib import Path
 import pydantic
 
 import fleet_tools
-from fleet_tools.config.tasks import NO_MODELS, GivenModels, TaskConfig, read_task, task_names
+from fleet_tools.config.tasks import (
+    NO_MODELS,
+    GivenModels,
+    TaskConfig,
+    read_task,
+    task_names,
+    task_path,
+    with_own_models,
+)
 from fleet_tools.config.values import Number, Value, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, shown
@@ -65,18 +73,21 @@ class TaskFile(Value):
         """Returns the task with its models, as `fleet_tools.config.tasks.load_task`.
 
         Raises:
-            ConfigError: The text is not a task file's, or its folder of models is not here.
+            ConfigError: The text is not a task file's, its folder of models is not here, or see
+                `with_own_models`.
         """
         task, (root, given) = self.content(), self._models
         if task.assets is None:
             return task.with_given(given)
-        assets = (root or Path(self.folder or "", task.assets)).resolve()
+        if root is not None:  # models that the package got since may have the same names
+            return task.model_copy(update={"assets": str(root.resolve())}).with_given(given)
+        assets = Path(self.folder or "", task.assets)
         if not assets.is_dir():
             raise ConfigError(
-                f"The models of the task {self.name!r} were in {assets}, and there is no such "
-                "folder here. Where the task file is given, give the path at which it is now."
+                f"The models of the task {self.name!r} were in {assets.resolve()}, and there is no "
+                "such folder here. Where the task file is given, give the path at which it is now."
             )
-        return task.model_copy(update={"assets": str(assets)}).with_given(given)
+        return with_own_models(task, Path(self.folder or "")).with_given(given)
 
 
 class Machine(Value):
@@ -126,15 +137,22 @@ def read_task_file(name_or_path: str) -> TaskFile:
     """Reads a task file.
 
     Raises:
-        UnknownNameError, ConfigError: There is no such task, or it is not valid.
+        UnknownNameError, ConfigError: There is no such task, it is not valid, or it takes the name
+            of a task of the package.
     """
     task, file = read_task(name_or_path)
     own = name_or_path not in task_names()
+    path = file.layers[0].path
+    if own and task.name in task_names() and path.resolve() != task_path(task.name).resolve():
+        raise ConfigError(
+            f"{path} calls its task {task.name!r}, as a task of the package is called. Give it "
+            "another `name`, by which data and results tell them apart."
+        )
     return TaskFile(
         name=task.name,
         content_digest=task.digest(),
         text=file.text,
-        folder=str(file.layers[0].path.parent) if own else None,
+        folder=str(path.parent) if own else None,
     )
 
 

@@ -8,7 +8,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,20 +34,25 @@ ENOUGH_DISK = 1.0 * GIB
 
 _TIMEOUT_S = 120.0
 
-_CALL = """
-import importlib, json, sys
-module, name = sys.argv[1:]
-print(json.dumps(getattr(importlib.import_module(module), name)()))
-"""
-
-_ABSENT = "is not installed"
-_IMPORT = f"""
+_MARK = "\x1e"
+_CHILD = f"""
 import importlib, importlib.metadata, importlib.util, json, sys
-module, distribution = sys.argv[1:]
-if importlib.util.find_spec(module.partition(".")[0]) is None:
-    sys.exit({_ABSENT!r})
-importlib.import_module(module)
-print(json.dumps(importlib.metadata.version(distribution)))
+
+def version(module, distribution):
+    importlib.import_module(module)
+    return importlib.metadata.version(distribution)
+
+for module, name, arguments in json.loads(sys.argv[1]):
+    try:
+        imported = module or arguments[0]
+        if importlib.util.find_spec(imported.partition(".")[0]) is None:
+            result = "absent", "is not installed"
+        else:
+            function = getattr(importlib.import_module(module), name) if module else version
+            result = "value", function(*arguments)
+    except (Exception, SystemExit) as error:
+        result = "error", f"{{type(error).__name__}}: {{error}}"
+    print({_MARK!r} + json.dumps(result), flush=True)
 """
 
 
@@ -81,37 +87,44 @@ class AbsentError(ProbeError):
     """A library is not installed."""
 
 
-def call(function: Callable[[], Any]) -> Any:
-    """Calls a function of a module in another process.
+Probe = tuple[str, str, tuple[str, ...]]
+"""Module and name of a function and its arguments, as another process is told them."""
 
-    Args:
-        function: Returns plain JSON data.
 
-    Raises:
-        CrashError: A signal ended it.
-        ProbeError: It raised an error, or did not end in time.
-    """
+def function_probe(function: Callable[[], Any]) -> Probe:
+    """Returns the probe that calls a function of a module, which returns plain JSON data."""
     module = function.__module__
     if module == "__main__" and (spec := sys.modules[module].__spec__) is not None:
         module = spec.name  # the program, started by `python -m`
-    return _run(_CALL, module, function.__name__)
+    return module, function.__name__, ()
 
 
-def import_library(module: str, distribution: str) -> str:
-    """Imports a library in another process.
+def import_probe(module: str, distribution: str) -> Probe:
+    """Returns the probe that imports a module, and returns the version of its distribution."""
+    return "", "", (module, distribution)
+
+
+def run_probes(probes: Sequence[Probe]) -> Iterator[Any]:
+    """Runs probes in another process, and after a crash in a next one.
+
+    They share a process because most of a probe's time is the import of what others import, too.
+    One that fails is run again in a process of its own, so that none fails because of another.
 
     Args:
-        module: Name of the module.
-        distribution: Name of the installed distribution.
+        probes: The probes.
 
-    Returns:
-        Its version.
-
-    Raises:
-        AbsentError: It is not installed.
-        ProbeError: Its import fails.
+    Yields:
+        What each returns; or a CrashError if a signal ended it, an AbsentError if its library is
+        not installed, or a ProbeError if it raised an error or did not end in time.
     """
-    return _run(_IMPORT, module, distribution)
+    done = 0
+    while done < len(probes):
+        first = done
+        for result in _results(probes[first:]):
+            if isinstance(result, ProbeError) and done > first and type(result) is not AbsentError:
+                result = next(_results(probes[done : done + 1]))
+            yield result
+            done += 1
 
 
 def check_python() -> Check:
@@ -119,17 +132,23 @@ def check_python() -> Check:
     return Check("Python", OK, True, f"{platform.python_version()}, {sys.executable}")
 
 
-def check_drake() -> Check:
-    """Imports Drake, and says whether its release is tested."""
+DRAKE = import_probe("pydrake.common", "drake")
+
+
+def check_drake(imported: str | ProbeError) -> Check:
+    """Says whether Drake can be imported, and whether its release is tested.
+
+    Args:
+        imported: Result of the probe `DRAKE`.
+    """
     release = installed_release()
     remedy = None if is_tested(release) else INSTALL_COMMAND
-    try:
-        import_library("pydrake.common", "drake")
-    except AbsentError:
+    if isinstance(imported, AbsentError):
         return Check("Drake", MISSING, True, "the simulator", install_command())
-    except ProbeError as error:
-        remedy = remedy or (install_command() if isinstance(error, CrashError) else GLIB_COMMAND)
-        return Check("Drake", BROKEN, True, f"{release}, {error}", remedy)
+    if isinstance(imported, ProbeError):
+        crashed = isinstance(imported, CrashError)
+        remedy = remedy or (install_command() if crashed else GLIB_COMMAND)
+        return Check("Drake", BROKEN, True, f"{release}, {imported}", remedy)
     if remedy is None:
         return Check("Drake", OK, True, f"{release}, tested ({OLDEST} to {NEWEST})")
     admitted = os.environ.get(ANY_RELEASE) == "1"
@@ -137,17 +156,27 @@ def check_drake() -> Check:
     return Check("Drake", OK if admitted else BROKEN, True, detail, remedy)
 
 
-def check_library(library: Library) -> Check:
-    """Imports an optional library."""
-    name, purpose = library.distribution, f"to {library.purpose}"
-    try:
-        version = import_library(library.module, library.distribution)
-    except AbsentError:
-        return Check(name, MISSING, False, purpose, install_command(library.extra))
-    except ProbeError as error:
-        detail = f"{purpose}; {error}"
-        return Check(name, BROKEN, False, detail, library.remedy(str(error)))
-    return Check(name, OK, False, f"{version}, {purpose}")
+def check_extras(libraries: Sequence[Library]) -> Iterator[Check]:
+    """Imports optional libraries; yields a check for each extra that installs some of them."""
+    extras: dict[str, list[Library]] = {}
+    for library in libraries:
+        extras.setdefault(library.extra, []).append(library)
+    results = run_probes(
+        [import_probe(each.module, each.distribution) for of in extras.values() for each in of]
+    )
+    for extra, of in extras.items():
+        status, details, remedies = OK, [], []
+        for library, result in zip(of, results, strict=False):
+            name, purpose = library.distribution, f"to {library.purpose}"
+            if not isinstance(result, ProbeError):
+                details.append(f"{name} {result}")
+                continue
+            absent = isinstance(result, AbsentError)
+            status = MISSING if absent and status == OK else status if absent else BROKEN
+            details.append(f"{name} {'is missing' if absent else result}, {purpose}{library.note}")
+            remedies.append(library.remedy(str(result)))
+        remedy = " && ".join(dict.fromkeys(remedies)) or None
+        yield Check(extra, status, False, "; ".join(details), remedy)
 
 
 def check_cores() -> Check:
@@ -169,16 +198,44 @@ def check_disk() -> Check:
     return Check("Disk", status, False, f"{free / GIB:.1f} GiB left in {Path.cwd()}")
 
 
-def _run(code: str, *arguments: str) -> Any:
-    """Runs code in another process, and returns the JSON in its last line of output."""
-    command = [sys.executable, "-c", code, *arguments]
+def _results(probes: Sequence[Probe]) -> Iterator[Any]:
+    """Yields the results of probes in one process, until one ends it; see `run_probes`."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, json.dumps(probes)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout is not None
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        child.kill()
+
     try:
-        child = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise ProbeError(f"does not end within {_TIMEOUT_S:g} s") from None
-    if child.returncode < 0:
-        raise CrashError(f"crashes (signal {-child.returncode})")
-    if child.returncode > 0:
-        error = (child.stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
-        raise AbsentError(error) if error == _ABSENT else ProbeError(error)
-    return json.loads(child.stdout.splitlines()[-1])
+        for _ in probes:
+            timer = threading.Timer(_TIMEOUT_S, end)
+            timer.start()
+            line = next((line for line in child.stdout if line.startswith(_MARK)), None)
+            timer.cancel()
+            if line is None:
+                break
+            kind, value = json.loads(line.removeprefix(_MARK))
+            yield value if kind == "value" else _ERRORS[kind](value)
+        else:
+            return
+        code = child.wait()
+        if late.is_set():
+            yield ProbeError(f"does not end within {_TIMEOUT_S:g} s")
+        elif code < 0:
+            yield CrashError(f"crashes (signal {-code})")
+        else:
+            yield ProbeError(f"exit code {code}")
+    finally:
+        child.kill()
+        child.stdout.close()
+        child.wait()
+
+
+_ERRORS = {"absent": AbsentError, "error": ProbeError}

@@ -134,6 +134,7 @@ class Library:
         extra: Extra of this package that installs it.
         purpose: What it is needed for, as in "needed to ...".
         system: Command that installs what its import needs of a minimal Debian or Ubuntu, if any.
+        note: What to know before it is installed, in brackets.
     """
 
     module: str
@@ -141,6 +142,7 @@ class Library:
     extra: str
     purpose: str
     system: str | None = None
+    note: str = ""
 
     def remedy(self, reason: str) -> str:
         """Returns the command that helps, by the error of its import."""
@@ -154,7 +156,13 @@ OPTIONAL = (
     Library("fast_simplification", "fast-simplification", "import", "simplify imported meshes"),
     Library("manifold3d", "manifold3d", "import", "unite and simplify imported meshes"),
     Library("collada", "pycollada", "import", "read COLLADA meshes"),
-    Library("torch", "torch", "learning", "learn policies and merge them"),
+    Library(
+        "torch",
+        "torch",
+        "learning",
+        "learn policies and merge them",
+        note=" (without a GPU, a smaller build: docs/getting_started/install.md)",
+    ),
     Library("safetensors", "safetensors", "learning", "store policies"),
     Library("sklearn", "scikit-learn", "studies", "merge networks on its digits"),
     Library("metaworld", "metaworld", "metaworld", "simulate Meta-World's tasks"),
@@ -268,5 +276,5 @@ def missing_library(module: str, purpose: str | None = None, reason: str = "") -
     why = f", and cannot be imported ({reason})" if reason else ""
     return (
         f"{module} is needed to {purpose or library.purpose}{why}. "
-        f"Install it with: {library.remedy(reason)}."
+        f"Install it with: {library.remedy(reason)}{library.note}."
     )

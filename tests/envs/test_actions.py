@@ -26,7 +26,6 @@ class Unwilling:
         np.array([0, 0, np.inf, 0, 0, 0]),
         np.zeros(5),
         np.zeros((1, 6)),
-        np.zeros(6, int),
         np.zeros(6, bool),
         np.zeros(6, complex),
         np.array(["0"] * 6),
@@ -67,12 +66,16 @@ def test_actions_out_of_range_are_clipped_and_info_reports_it(hammer):
     assert digests[0] == digests[1]
 
 
-def test_an_action_is_rounded_to_float32(hammer):
-    action = np.random.default_rng(0).uniform(-1, 1, 6)
+@pytest.mark.parametrize("action", [np.random.default_rng(0).uniform(-1, 1, 6), [0, 1, 0, 1, 1, 0]])
+def test_an_action_is_the_same_numbers_in_whatever_holds_them(hammer, action):
+    exact, rounded = np.array(action), np.array(action, np.float32)
+    same = [action, exact, rounded, list(exact), tuple(rounded.tolist()), torch.tensor(rounded)]
+    if exact.dtype.kind == "i":
+        same += [exact.astype(kind) for kind in ("i1", "u1", ">i4", "u8", "f2", "g")]
+        same += [torch.tensor(exact), exact * 2**40]  # the last one is clipped
     digests = set()
-    rounded = action.astype(np.float32)
-    for same_action in (action, rounded, list(action), rounded.tolist()):
+    for each in same:
         hammer.reset(seed=0)
-        hammer.step(same_action)
+        assert hammer.step(each)[4]["action"].dtype == np.float32
         digests.add(hammer.state_digest())
     assert len(digests) == 1

@@ -1,6 +1,7 @@
 """Registration with Gymnasium, and imports of the package."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -92,7 +93,11 @@ def test_a_specification_is_plain_data_with_tuples_as_lists():
     spec = FleetSpec.of("hammer", camera_size=(64, 48), randomization={"object_pose": False})
     assert FleetSpec.model_validate_json(spec.to_json()) == spec
     assert spec.kwargs["camera_size"] == [64, 48]
-    for given in (np.zeros(3), object(), float("nan"), b"x"):
+    own = Path(task_path("hammer"))
+    given = {"camera_size": np.array([64, 48]), "keypoint_rows": np.int64(8), "tool": own.parent}
+    plain = {"camera_size": [64, 48], "keypoint_rows": 8, "tool": str(own.parent)}
+    assert FleetSpec.of(own, **given) == FleetSpec.of(str(own), **plain)
+    for given in (1j, object(), float("nan"), b"x"):
         with pytest.raises(ConfigError, match=r"kwargs\.tool"):
             FleetSpec.of("hammer", tool=given)
     for task in (5, [], None):

@@ -108,7 +108,7 @@ def test_an_error_of_a_policy_ends_its_own_episode(hammer):
             "PolicyError: act raised at evaluated.py:",
             "InvalidActionError: An action must be finite",
             "InvalidActionError: An action has shape (6,)",
-            "InvalidActionError: An action has shape (6,) and a floating-point dtype",
+            "InvalidActionError: An action has shape (6,) and numbers, floating-point or integer",
         ),
         strict=True,
     ):

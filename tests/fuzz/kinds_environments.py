@@ -38,7 +38,7 @@ def actions(folder: Path) -> Subject:
     def check(action: Any, result: Any) -> None:
         observation, reward, _, _, info = result
         given = np.asarray(action)
-        require(given.shape == (6,) and given.dtype.kind == "f", "not six numbers")
+        require(given.shape == (6,) and given.dtype.kind in "fiu", "not six numbers")
         require(np.isfinite(given).all() and not np.ma.is_masked(action), "not finite")
         expected = np.clip(given, -1, 1).astype(np.float32)
         require(np.array_equal(info["action"], expected), "another action was executed")
@@ -68,6 +68,7 @@ def constructor(folder: Path) -> Subject:
 
     def check(given: dict[str, Any], env: ToolUseEnv) -> None:
         for name, value in given.items():
+            value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
             require(LEGAL[name](value), f"{name}={value!r}")
         for space in env.observation_space.values():  # pyright: ignore[reportAttributeAccessIssue]
             require(min(space.shape, default=1) > 0, f"a space of the shape {space.shape}")
@@ -196,6 +197,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "robot": (DEFAULT_ROBOT,),
     "robot_visuals": (LIGHT, *load_robot().visuals),
     "camera_size": ([64, 48], (320, 240)),
+    "render_size": ([64, 48], (320, 240)),
     "channels": (["rgb"], ["depth", "rgb"]),
     "cloud_size": ([40, 30], (1, 1)),
     "cloud_sampling": ("farthest", "even"),
@@ -224,6 +226,7 @@ LEGAL: dict[str, Callable[[Any], bool]] = {
         value in ("on", "off") or all(isinstance(each, bool) for each in value.values())
     ),
     "camera_size": _pair(4096),
+    "render_size": _pair(4096),
     "cloud_size": _pair(100_000),
     "keypoint_rows": lambda value: type(value) is int and 0 < value <= 1000,
     "channels": lambda value: (

@@ -6,12 +6,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 
 import pytest
 from support.processes import ROOT, run_command
 
 from fleet_tools.errors import WorkersError
+from fleet_tools.parallel import cluster
 from fleet_tools.parallel.cluster import connected
 
 CONNECT = """
@@ -107,6 +109,41 @@ def test_absent_cluster_is_named_with_its_remedy(given, variable, monkeypatch):
             connected(1, address),
         ):
             pass
+
+
+@pytest.mark.parametrize(
+    "says", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n"]
+)
+def test_a_port_of_another_program_is_named_at_once(says):
+    """Ray would wait for more than six minutes."""
+    pytest.importorskip("ray")
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(says)
+            connection.recv(100)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        message = f"Another program than Ray listens at {address}"
+        with pytest.raises(WorkersError, match=message), connected(1, address):
+            pass
+
+
+@pytest.mark.parametrize("given", [None, "auto", "", "nonsense"])
+@pytest.mark.parametrize("address", ["nonsense", "6379", ":6379", "head:", "head:0", "head:99999"])
+def test_what_is_no_address_is_refused_before_anything_is_tried(given, address, monkeypatch):
+    """For "auto", Ray takes the variable, too."""
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379" if given == "nonsense" else address)
+    refused = given if given == "nonsense" else address
+    with pytest.raises(WorkersError) as error, connected(1, given):
+        pass
+    assert f"{refused!r}{'' if given == 'nonsense' else ' (RAY_ADDRESS)'} is no" in str(error.value)
+    assert "expected HOST:PORT, auto or local" in str(error.value)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert cluster.is_running("head:6379") and not cluster.is_running("local")
 
 
 @pytest.mark.parametrize("given", [None, "ray://head:10001"])

@@ -1,7 +1,9 @@
 """Pictures for people: the third-person view, shadows, Meshcat, and what is observed beside."""
 
 from collections.abc import Callable
+from typing import Any
 
+import gymnasium
 import numpy as np
 import psutil
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rendering import needs_gl
 
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.perception.display import (
     HEIGHT,
     MESHCAT_HOST,
@@ -104,6 +108,33 @@ def test_a_camera_looks_at_its_target_upright(eye: Point, target: Point) -> None
 def test_the_camera_looks_at_the_middle_of_the_image() -> None:
     center = [(WIDTH - 1) / 2, (HEIGHT - 1) / 2]
     np.testing.assert_allclose(project(np.array(TARGET)), center, atol=1e-9)
+
+
+@needs_gl
+def test_the_argument_of_make_sizes_the_picture() -> None:
+    def picture(**kwargs: Any) -> Any:
+        env = gymnasium.make("FleetTools/Hammer-v0", render_mode="rgb_array", **kwargs)
+        env.reset(seed=0)
+        return env.render()
+
+    small = picture(render_size=(WIDTH // 2, HEIGHT // 2))
+    assert small.shape == (HEIGHT // 2, WIDTH // 2, 3)
+    pooled = picture().reshape(HEIGHT // 2, 2, WIDTH // 2, 2, 3).mean((1, 3))
+    assert np.abs(pooled - small).mean() < 3  # the same view
+
+
+def test_whoever_looks_for_the_size_of_the_picture_is_told_where_it_is() -> None:
+    for guess in ("width", "height", "size", "image_size", "camera_width", "resolution"):
+        with pytest.raises(UnknownNameError, match=r"render_size=\(width, height\) sizes"):
+            EnvSpec.of("hammer", **{guess: 320}).make()
+    env = gymnasium.make("FleetTools/Hammer-v0")
+    env.reset(seed=0)
+    calls: list[Any] = [{"width": 320}, {"mode": "rgb_array"}]
+    for call in calls:
+        with pytest.raises(ConfigError, match=r"render\(\) takes no arguments.* render_size="):
+            env.render(**call)
+    with pytest.warns(UserWarning, match=r'render\(\) draws nothing without .*"rgb_array"'):
+        assert env.render() is None
 
 
 @needs_gl

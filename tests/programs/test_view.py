@@ -7,24 +7,31 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydrake.common.eigen_geometry import Quaternion
 from pydrake.math import RigidTransform
 from support.chromium import open_page
 from support.collected import write_quick_task
-from support.meshcat_recordings import Keyframes, messages, object_paths, tracks
+from support.meshcat_recordings import Keyframes, messages, object_paths, tracks, unpacked
 from support.processes import ROOT
 from support.rendering import needs_gl
+from support.small_datasets import an_episode, hammer_scene
 
 from fleet_tools import collect, view
 from fleet_tools.config.file_access import texture_file
 from fleet_tools.dataset.attempts import collect_episode
 from fleet_tools.perception.rendering import within_material
+from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.episode import Episode
-from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.scene import NextObject, Scene
 from fleet_tools.sim.world import TABLE_COLOR
+from fleet_tools.studio.pictures.recording import PlannedEpisode, _card
 
 STEP_S, FRAME_S = 1 / 6, 1 / 64
 
@@ -117,6 +124,60 @@ def test_keypoints_are_where_the_episode_had_them(recording, episode):
     for k, (time, p_W) in enumerate(positions):
         assert 0 <= k * STEP_S - time < FRAME_S
         np.testing.assert_allclose(p_W, X_WE[k, :, :3] @ p_EHead[k] + X_WE[k, :, 3], atol=1e-5)
+
+
+def test_the_page_says_task_policy_and_outcome_and_explains_every_colour(recording, episode):
+    text, tags = read_html(unpacked(recording).partition("</style>")[2])
+    assert tags.count("details") == 1
+    assert isinstance(episode.scene, Scene)
+    for said in (
+        "hammer, seed 3: expert",
+        f"Tool: {episode.scene.tool}. Object: {episode.scene.object}.",
+        f"Outcome: success, after {len(episode)} steps.",
+        "tool: keypoints and points that cameras see",
+        "object: keypoints and points that cameras see",
+        "tool: planned path",
+        "tool: path so far",
+    ):
+        assert said in text
+
+
+@given(names=st.lists(st.text(st.sampled_from("<>&\"'/! aé"), max_size=12), min_size=4, max_size=4))
+def test_no_name_of_anybody_is_markup(names):
+    """Whoever wrote a task, a model or a policy, the page shows their words and runs none."""
+    title, tool, object, error = names
+    first = hammer_scene().model_copy(update={"tool": tool, "object": object})
+    other = NextObject.model_construct(object=error)
+    scene = first.model_copy(update={"next_objects": (other,)})
+    done = replace(an_episode(np.random.default_rng(0), 2), scene=scene, error=error)
+    text, tags = read_html(
+        _card(PlannedEpisode(title, StoredActions(done.actions), 0), done, {title: (0, 0, 1)})
+    )
+    breaks = ["br"] * (2 if error else 1)
+    expected = ["meta", "style", "details", "summary", "p", *breaks, "ul", "li", "i", "script"]
+    assert tags == expected
+    for said in (title, f"Tool: {tool}. Objects: {object}, {error}.", error):
+        assert said in text
+
+
+def read_html(page: str) -> tuple[str, list[str]]:
+    """Returns the text of a page, and its tags, as a browser reads them."""
+    text: list[str] = []
+    tags: list[str] = []
+
+    class Reader(HTMLParser):
+        """Keeps what it reads."""
+
+        def handle_data(self, data: str) -> None:
+            text.append(data)
+
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            tags.append(tag)
+
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    return "".join(text), tags
 
 
 def test_slider_shows_the_path_as_it_is_travelled(recording, episode):

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from fleet_tools.config.file_access import assets_root
-from fleet_tools.config.tasks import load_task
+from fleet_tools.config.tasks import NO_MODELS, load_task, task_names, task_path
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.robot.arm import load_robot
-from fleet_tools.sim.catalog import find_model, load_model, model_names
+from fleet_tools.sim.catalog import find_model, find_task_model, load_model, model_names
 from fleet_tools.sim.world import build_world
+from fleet_tools.storage.provenance import read_task_file
 
 
 @pytest.fixture(name="own")
@@ -60,6 +62,37 @@ def test_a_users_folder_of_models_is_added_to_the_packages_own(tmp_path):
     names = model_names("tool", "hammer", str(tmp_path))
     assert {"own", "claw"} <= set(names)
     assert find_model("tool", "hammer", "own", str(tmp_path)).name == "own"
+
+
+def test_a_users_model_hides_none_of_the_package(own, tmp_path):
+    file = tmp_path / "task.yaml"
+    file.write_text("name: mine\nextends: hammer\nassets: .\n")
+    hiding = tmp_path / "tools" / "hammer" / "claw"
+    shutil.copytree(own, hiding)
+    package = assets_root() / "tools" / "hammer" / "claw"
+    stored = read_task_file(str(file))
+    for read in (lambda: load_task(str(file)), stored.load, EnvSpec.of(task=str(file)).make):
+        with pytest.raises(ConfigError) as error:
+            read()
+        assert f"{hiding} and the package's {package}" in str(error.value)
+        assert "rename the folder" in str(error.value)
+    # Data that carry their models keep them, whatever the package got since.
+    kept = stored.with_models(tmp_path, NO_MODELS).load()
+    assert find_task_model(kept, "tool", "claw").file.parent == hiding
+    hiding.rename(hiding.parent / "mine")
+    task = load_task(str(file))
+    assert find_task_model(task, "tool", "claw").file.parent == package
+    assert find_task_model(task, "tool", "mine").name == "mine"
+    file.write_text(f"name: mine\nextends: hammer\nassets: {assets_root()}\n")  # the same models
+    assert find_task_model(load_task(str(file)), "tool", "claw").file.parent.samefile(package)
+
+
+def test_a_users_task_has_a_name_of_its_own_in_data(tmp_path):
+    for name in task_names():
+        (tmp_path / f"{name}.yaml").write_text(f"extends: {name}\nname: {name}\n")
+        with pytest.raises(ConfigError, match=f"calls its task '{name}'.*another `name`"):
+            read_task_file(str(tmp_path / f"{name}.yaml"))
+        assert read_task_file(str(task_path(name))).name == name  # the package's own, by its path
 
 
 UNNAMED: tuple[Any, ...] = ("", 5, "~no-such-user/claw")

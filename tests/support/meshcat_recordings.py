@@ -30,11 +30,14 @@ def object_paths(html: str) -> set[str]:
     return {message["path"] for message in messages(html) if message["type"] == "set_object"}
 
 
+def unpacked(html: str) -> str:
+    """Returns the page that a browser shows of the file."""
+    packed = re.search(r'atob\("([^"]+)"\)', html)
+    return gzip.decompress(base64.b64decode(packed[1])).decode() if packed else html
+
+
 def messages(html: str) -> list[dict[str, Any]]:
     """Returns the commands to the browser that the file holds."""
-    packed = re.search(r'atob\("([^"]+)"\)', html)
-    if packed:
-        html = gzip.decompress(base64.b64decode(packed[1])).decode()
-    encoded = re.findall(r'fetch\("data:application/octet-binary;base64,([^"]+)"', html)
+    encoded = re.findall(r'fetch\("data:application/octet-binary;base64,([^"]+)"', unpacked(html))
     decoded = [msgpack.unpackb(base64.b64decode(data), strict_map_key=False) for data in encoded]
     return [message for message in decoded if isinstance(message, dict) and "type" in message]

@@ -4,7 +4,7 @@ import pytest
 from support.hidden_modules import hide_modules
 
 from fleet_tools.utils import diagnostics
-from fleet_tools.utils.diagnostics import check_library
+from fleet_tools.utils.diagnostics import check_extras, import_probe, run_probes
 from fleet_tools.utils.libraries import OPTIONAL, Library, install_command
 
 ODD = Library("odd", "odd", "import", "be odd")
@@ -13,8 +13,41 @@ ODD = Library("odd", "odd", "import", "be odd")
 def test_absent_library_is_missing(tmp_path, monkeypatch):
     library = OPTIONAL[0]
     hide_modules(monkeypatch, tmp_path, library.module)
-    check = check_library(library)
+    (check,) = check_extras([library])
     assert (check.status, check.remedy) == ("missing", install_command(library.extra))
+    assert library.purpose in check.detail
+
+
+def test_each_extra_has_one_check_and_one_remedy(tmp_path, monkeypatch):
+    hide_modules(monkeypatch, tmp_path, *(library.module for library in OPTIONAL))
+    checks = {check.name: check for check in check_extras(OPTIONAL)}
+    assert list(checks) == list(dict.fromkeys(library.extra for library in OPTIONAL))
+    for extra, check in checks.items():
+        assert check.remedy == install_command(extra)
+        for library in OPTIONAL:
+            assert (f"{library.distribution} is missing" in check.detail) == (
+                library.extra == extra
+            )
+
+
+def test_what_crashes_raises_or_hangs_costs_no_other_probe_its_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(diagnostics, "_TIMEOUT_S", 3.0)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    codes = {
+        "dies": "import os; os.abort()",
+        "waits": "import time; time.sleep(60)",
+        "raises": "raise OSError('no')",
+        "bound": "import sys; assert 'fast' not in sys.modules",
+        "fast": "print('loud')",
+    }
+    for name, code in codes.items():
+        (tmp_path / f"{name}.py").write_text(code)
+    order = ["fast", "dies", "fast", "raises", "waits", "absent", "bound", "fast"]
+    results = list(run_probes([import_probe(name, "numpy") for name in order]))
+    expected = ["ok", "CrashError", "ok", "ProbeError", "ProbeError", "AbsentError", "ok", "ok"]
+    assert [
+        "ok" if isinstance(each, str) else type(each).__name__ for each in results
+    ] == expected  # "bound", which cannot live beside another one, had a process of its own
 
 
 @pytest.mark.parametrize(
@@ -22,7 +55,8 @@ def test_absent_library_is_missing(tmp_path, monkeypatch):
     [
         ("raise RuntimeError('no such symbol')", "no such symbol"),
         ("import os; os.abort()", "crashes (signal 6)"),
-        ("import sys; sys.exit(3)", "exit code 3"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("import os; os._exit(3)", "exit code 3"),
         ("import time; time.sleep(60)", "does not end within 0.5 s"),
     ],
 )
@@ -31,6 +65,6 @@ def test_library_that_cannot_be_imported_is_broken(code, error, tmp_path, monkey
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     if "sleep" in code:
         monkeypatch.setattr(diagnostics, "_TIMEOUT_S", 0.5)
-    check = check_library(ODD)
+    (check,) = check_extras([ODD])
     assert (check.status, check.remedy) == ("broken", install_command("import"))
     assert error in check.detail

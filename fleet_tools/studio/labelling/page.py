@@ -16,7 +16,7 @@ from fleet_tools.studio.labelling.expert_trial import (
     NoReport,
     TrialProcess,
 )
-from fleet_tools.studio.labelling.panel import Panel, literal, report_html
+from fleet_tools.studio.labelling.panel import Panel, literal, plain, report_html
 from fleet_tools.studio.labelling.picking import pick, size
 from fleet_tools.studio.labelling.proposals import rotation_of
 from fleet_tools.studio.labelling.scene_view import (
@@ -284,4 +284,4 @@ class LabelPage:
     def _notify(self, title: str, text: str) -> None:
         for client in self.server.get_clients().values():
             with contextlib.suppress(Exception):  # the page was closed meanwhile
-                client.add_notification(title, text, auto_close_seconds=8, color="red")
+                client.add_notification(title, plain(text), auto_close_seconds=8, color="red")

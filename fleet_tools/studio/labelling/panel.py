@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from fleet_tools.assets.model_description import MATERIALS
 from fleet_tools.studio.importing.settings import UNITS, ScaleSettings
 from fleet_tools.studio.labelling.picking import Snap, size
@@ -25,9 +27,31 @@ Act = Callable[[Callable[[], None]], None]
 """Does something to the session, redraws the page, and reports errors there."""
 
 
+_CODE = re.compile(r"`([^`<>{}&\n]+)`")
+"""Code in the texts of messages; it names nothing that could be markup."""
+
+
 def literal(text: object) -> str:
-    """Returns Markdown that shows a text as it is; viser's page would run scripts in a name."""
-    return re.sub(r"[!-/:-@\[-`{-~]", r"\\\g<0>", str(text))
+    """Returns Markdown that shows a text as it is; viser's page would run scripts in a name.
+
+    Only its `code` is shown as code.
+    """
+    parts = _CODE.split(str(text))
+    parts[::2] = [re.sub(r"[!-/:-@\[-`{-~]", r"\\\g<0>", part) for part in parts[::2]]
+    parts[1::2] = [f"`{code}`" for code in parts[1::2]]
+    return "".join(parts)
+
+
+def literal_html(text: object) -> str:
+    """Returns HTML that shows a text as it is, apart from its `code`, see `literal`."""
+    parts = [html.escape(part) for part in _CODE.split(str(text))]
+    parts[1::2] = [f"<code>{code}</code>" for code in parts[1::2]]
+    return "".join(parts)
+
+
+def plain(text: str) -> str:
+    """Returns a text for where no code can be shown as such."""
+    return text.replace("`", "'")
 
 
 class Panel:
@@ -50,6 +74,7 @@ class Panel:
         self._list = gui.add_html("")
         self._choices = gui.add_button_group("Label", list(session.items))
         self._choices.on_click(lambda _: self._act(lambda: session.select(self._choices.value)))
+        self._size = gui.add_markdown("")
         self._task = gui.add_markdown("")
         self._snap = gui.add_dropdown("A click means", SNAPS, initial_value="surface")
         self._when(self._snap, lambda value: setattr(session, "snap", value))
@@ -58,7 +83,7 @@ class Panel:
         self._derive = self._button("Derive", session.derive)
         self._mirror = self._button("Mirror", session.mirror)
         self._turn = self._button("Turn the hand by 90°", session.turn_hand)
-        self._button("Undo", session.undo, color="gray")
+        self._undo = self._button("Undo", session.undo, color="gray")
         self._add_size()
         self._status = gui.add_markdown("")
         self.save = gui.add_button("Save and check", color="green")
@@ -80,9 +105,17 @@ class Panel:
         self._turn.visible = is_hand and session.hand() is not None
         self._derive.visible = meaning.derived is not None
         if meaning.derived is not None:
-            self._derive.label = f"Put {item} {meaning.derived.words}"
+            self._derive.label = plain(f"Put {item} {meaning.derived.words}")
+            self._derive.disabled = not all(map(session.is_labelled, meaning.derived.of))
         self._mirror.visible = meaning.partner is not None
-        self._mirror.label = f"Put {item} at the mirror image of {meaning.partner}"
+        if meaning.partner is not None:
+            self._mirror.label = f"Put {item} at the mirror image of {meaning.partner}"
+            self._mirror.disabled = not session.is_labelled(meaning.partner)
+        self._undo.disabled = not session.can_undo
+        sides = " x ".join(
+            f"{1000 * side:.1f}" for side in np.ptp(session.surface.vertices, axis=0)
+        )
+        self._size.content = f"{sides} mm in x, y and z"
         missing = session.missing
         self._status.content = (
             f"Still missing: {literal(', '.join(missing))}."
@@ -109,7 +142,7 @@ class Panel:
                 f'{"background:#e3eefc;" if current else ""}">'
                 f'<span style="flex:none;width:12px;height:12px;margin-top:4px;border-radius:50%;'
                 f'box-sizing:border-box;{dot}"></span>'
-                f"<span><b>{html.escape(name)}</b> {html.escape(meaning.text)}"
+                f"<span><b>{html.escape(name)}</b> {literal_html(meaning.text)}"
                 f'<span style="color:#777"> {where}</span></span></div>'
             )
         return (
@@ -217,5 +250,5 @@ def report_html(report: Mapping[str, Any]) -> str:
 def _row(colour: str, words: str, more: str = "") -> str:
     return (
         f'<div style="border-left:3px solid {colour};padding:1px 8px;margin:4px 0">'
-        f'{html.escape(words)}<div style="color:{QUIET}">{html.escape(more)}</div></div>'
+        f'{literal_html(words)}<div style="color:{QUIET}">{literal_html(more)}</div></div>'
     )

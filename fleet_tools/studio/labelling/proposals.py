@@ -172,12 +172,19 @@ def section_middle(
 
 
 def pose_of(rotation: np.ndarray, position: np.ndarray) -> Pose:
-    """Returns a pose of a rotation matrix (3, 3) and a position (3,), m."""
-    from scipy.spatial.transform import Rotation
+    """Returns a pose of a rotation matrix (3, 3) and a position (3,), m.
 
-    roll, pitch, yaw = Rotation.from_matrix(rotation).as_euler("xyz", degrees=True)
+    Raises:
+        ValueError: It is no rotation, or the position is not finite.
+    """
+    from pydrake.math import RollPitchYaw, RotationMatrix  # SciPy warns of a pitch of 90 degrees
+
+    if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-6) or np.linalg.det(rotation) < 0:
+        raise ValueError(f"a rotation is expected; given: {rotation.tolist()}")
+    nearest = RotationMatrix.ProjectToRotationMatrix(rotation)
+    roll, pitch, yaw = np.rad2deg(RollPitchYaw(nearest).vector()).tolist()
     x, y, z = (float(value) for value in position)
-    return Pose(translation_m=(x, y, z), rpy_deg=(float(roll), float(pitch), float(yaw)))
+    return Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
 
 
 def rotation_of(pose: Pose) -> np.ndarray:

@@ -59,6 +59,12 @@ def colours(names: list[str]) -> dict[str, tuple[int, int, int]]:
     return {name: PALETTE[k % len(PALETTE)] for k, name in enumerate(names)}
 
 
+def ruler_length(longest: float) -> float:
+    """Returns the largest of 1, 2 and 5 times a power of ten that is not above a length."""
+    power = 10.0 ** np.floor(np.log10(longest))
+    return float(power * max(digit for digit in (1, 2, 5) if digit * power <= longest))
+
+
 def hand_solid() -> Solid:
     """Returns a palm with two fingers in the frame G of the hand, m."""
     fingers = [
@@ -106,8 +112,30 @@ class WorkView:
                 np.array(event.ray_origin, float), np.array(event.ray_direction, float)
             )
         )
+        self._draw_ruler(surface)
         if self._example is not None:
             self._draw_example(self._example.beside(surface))
+
+    def _draw_ruler(self, surface: Solid) -> None:
+        """Draws a ruler along x, below the front of the mesh, with ten parts."""
+        low, _ = surface.bounds()
+        length, unit = ruler_length(size(surface)), 0.02 * size(surface)
+        marks = [(k / 10 * length, unit * (2 if k in (0, 5, 10) else 1)) for k in range(11)]
+        lines = [((x, 0, 0), (x, 0, -tick)) for x, tick in marks] + [((0, 0, 0), (length, 0, 0))]
+        self._scene.add_line_segments(
+            "/work/ruler",
+            np.array(lines, np.float32),
+            (60, 60, 60),
+            thickness=2.0,
+            thickness_units="screen",
+            position=low - [0, 2 * unit, unit],
+        )
+        self._scene.add_label(
+            "/work/ruler/length",
+            f"{1000 * length:g} mm",
+            position=(length, 0.0, 0.0),
+            anchor="bottom-left",
+        )
 
     def draw_labels(
         self, surface: Solid, points: Mapping[str, np.ndarray], extra: np.ndarray | None

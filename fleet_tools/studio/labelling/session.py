@@ -109,6 +109,11 @@ class LabellingSession:
         """What has to be labelled before the model can be written."""
         return missing(self.subject.identity, self.labels, self.subject.is_mesh)
 
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is something to take back."""
+        return self.first is not None or bool(self._history.past)
+
     def points(self) -> dict[str, np.ndarray]:
         """Returns the labelled keypoints in M, (3,) each, m."""
         placement = self.placed.placement

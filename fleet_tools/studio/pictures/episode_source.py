@@ -88,7 +88,10 @@ def dataset_source(folder: Path, first_attempt: int, count: int, render_mode: st
     def episodes() -> Iterator[PlannedEpisode]:
         for record in records[:count]:
             episode = dataset.episode(record.attempt)
-            title = f"{dataset.header.task.name}, attempt {record.attempt}: {record.outcome}"
+            title = (
+                f"{dataset.header.task.name}, attempt {record.attempt}: {dataset.header.policy}, "
+                f"stored as {record.outcome}"
+            )
             yield PlannedEpisode(title, StoredActions(episode.actions), scene=episode.scene)
 
     return EpisodeSource(env, episodes())

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import html
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from pydrake.perception import BaseField, Fields, PointCloud
 from fleet_tools.envs.recorded_env import StartScene
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import ConfigError
-from fleet_tools.policies.policy import Policy, begin, policy_info
+from fleet_tools.policies.policy import EXPLANATION, Policy, begin, policy_info
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.simulation import Simulation
@@ -50,7 +51,7 @@ class PlannedEpisode:
     """An episode that is to be run for display.
 
     Attributes:
-        title: Caption.
+        title: Caption: the task, the scene and the policy.
         policy: The policy that acts.
         seed: Seed that draws the scene; None if `scene` is given.
         scene: The scene; None if it is drawn.
@@ -126,7 +127,7 @@ class MeshcatRecorder:
                 'Recordings need an environment with render_mode="human"; '
                 f"given: {self._env.render_mode!r}."
             )
-        self._meshcat = self._env.meshcat
+        self._meshcat, self._card = self._env.meshcat, ""
         self.url = self._meshcat.web_url()
 
     def record(self, planned: PlannedEpisode) -> Episode:
@@ -155,11 +156,59 @@ class MeshcatRecorder:
         meshcat.StopRecording()
         meshcat.get_mutable_recording().set_loop_mode(MeshcatAnimation.LoopMode.kLoopRepeat)
         meshcat.PublishRecording()
+        self._card = _card(planned, episode, drawing.marks if self._annotated else {})
         return episode
 
     def html(self) -> str:
-        """Returns the last recording as a page that needs no server, and is packed."""
-        return packed_page(self._meshcat.StaticHtml())
+        """Returns the last recording as a page that needs no server, and is packed.
+
+        Its card says the task, the policy and the outcome, and has a legend of the annotations.
+        """
+        page, end, rest = self._meshcat.StaticHtml().rpartition("</body>")
+        return packed_page(f"{page}{self._card}{end}{rest}")
+
+
+_CARD = """<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+  #card { position: fixed; inset: auto auto .5rem .5rem; max-width: min(26rem, 100vw - 2.5rem);
+    max-height: 40vh; overflow: auto; padding: .5rem .75rem; border-radius: .4rem; z-index: 1;
+    color: #22262e; background: #fffd; font: 14px/1.4 system-ui, sans-serif; }
+  @media (prefers-color-scheme: dark) { #card { color: #e6e9ef; background: #22262eee; } }
+  #card summary { font-weight: 600; overflow-wrap: anywhere; cursor: pointer; }
+  #card p { margin: .3rem 0 0; overflow-wrap: anywhere; }
+  #card ul { margin: .3rem 0 0; padding: 0; list-style: none; }
+  #card i { display: inline-block; width: .7em; height: .7em; margin-right: .5em;
+    border-radius: 50%%; }
+</style>
+<details id="card" open>
+<summary>%s</summary>
+<p>%s</p>
+<ul>%s</ul>
+</details>
+<script>document.title = document.querySelector("#card summary").textContent;</script>
+"""
+
+
+def _card(planned: PlannedEpisode, episode: Episode, marks: Mapping[str, Color]) -> str:
+    """Returns what a recording shows, as a part of its page; names come from files of others."""
+    scene = episode.scene
+    objects = [each.object for each in getattr(scene, "objects", (scene,))]
+    lines = [
+        f"Tool: {scene.tool}. Object{'s' * (len(objects) > 1)}: {', '.join(map(str, objects))}.",
+        f"Outcome: {episode.outcome}, after {len(episode)} steps.",
+        *([f"Error: {episode.error}"] if episode.error else []),
+        *([str(told)] if (told := episode.info.get(EXPLANATION)) else []),
+    ]
+    legend = (
+        f'<li><i style="background: rgb({", ".join(f"{255 * part:.0f}" for part in color)})"></i>'
+        f"{html.escape(mark)}</li>"
+        for mark, color in marks.items()
+    )
+    return _CARD % (
+        html.escape(planned.title),
+        "<br>".join(map(html.escape, lines)),
+        "".join(legend),
+    )
 
 
 _PACKED = """<!DOCTYPE html>
@@ -183,12 +232,12 @@ _PACKED = """<!DOCTYPE html>
 """
 
 
-def packed_page(html: str) -> str:
+def packed_page(page: str) -> str:
     """Returns a page that unpacks another one, and shows it in its own place.
 
     Most of a page of Meshcat is its script and meshes as text, so that less than half is left.
     """
-    packed = gzip.compress(html.encode(), 9, mtime=0)
+    packed = gzip.compress(page.encode(), 9, mtime=0)
     return _PACKED % base64.b64encode(packed).decode()
 
 
@@ -217,6 +266,9 @@ class MeshcatDrawing:
 
     Args:
         meshcat: The server; drawings of earlier episodes are removed from it.
+
+    Attributes:
+        marks: Colours of what has been drawn, by its meaning.
     """
 
     def __init__(self, meshcat: Meshcat) -> None:
@@ -226,6 +278,7 @@ class MeshcatDrawing:
         self._plan_path = ""  # of the plan that is visible now
         self._cloud_paths: list[str] = []  # of the tool's and the object's visible points
         self._count = itertools.count()
+        self.marks: dict[str, Color] = {}
         meshcat.Delete(ROOT)
 
     def draw(self, annotations: Annotations, time: float) -> None:
@@ -235,8 +288,10 @@ class MeshcatDrawing:
             annotations: The annotations.
             time: Time from which they hold, later than in the last call, s.
         """
-        self._draw_keypoints("tool", annotations.tool, TOOL_COLOR, time)
-        self._draw_keypoints("object", annotations.object, OBJECT_COLOR, time)
+        seen = "" if annotations.cloud is None else " and points that cameras see"
+        for owner, color in (("tool", TOOL_COLOR), ("object", OBJECT_COLOR)):
+            self._draw_keypoints(owner, getattr(annotations, owner), color, time)
+            self.marks[f"{owner}: keypoints{seen}"] = color
         self._draw_plan(annotations.planned, time)
         self._draw_travelled(annotations.acting, time)
         if annotations.cloud is not None:
@@ -281,6 +336,7 @@ class MeshcatDrawing:
     def _draw_plan(self, planned: np.ndarray | None, time: float) -> None:
         if planned is None or _agree(planned, self._planned):
             return
+        self.marks["tool: planned path"] = PLANNED_COLOR
         self._hide(self._plan_path, time)
         self._planned, self._plan_path = planned, self._new_path("planned")
         line, color = f"{self._plan_path}/way", Rgba(*PLANNED_COLOR)
@@ -293,6 +349,7 @@ class MeshcatDrawing:
 
     def _draw_travelled(self, acting: np.ndarray, time: float) -> None:
         if self._acting is not None:
+            self.marks["tool: path so far"] = TRAVELLED_COLOR
             path = self._new_path("travelled")
             ends = np.column_stack([self._acting, acting])
             self._meshcat.SetLine(path, ends, LINE_WIDTH, Rgba(*TRAVELLED_COLOR))

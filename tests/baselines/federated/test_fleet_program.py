@@ -1,6 +1,7 @@
 """`python -m fleet_tools.baselines.fleet` runs a fleet, and refuses what it cannot run."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,6 +26,7 @@ from support.processes import ROOT, run_python
 from support.small_datasets import Drawn, hammer_header, write
 
 from fleet_tools.baselines.federated.record import load_progress
+from fleet_tools.baselines.federated.summary import as_text
 from fleet_tools.baselines.fleet import main
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.parallel import cluster
@@ -54,12 +56,20 @@ def test_the_program_runs_all_rounds_and_reports_them(
     steps = [robot["rounds"] and robot["data_bytes"] / (4 * numbers) for robot in report["robots"]]
     assert steps == [each.steps for each in expected[-1].robots.values()]
     assert report["data_at_home"] == 4 * numbers * sum(steps)
+    text = as_text("", report)
+    (uploads,) = re.findall(r"uploads to the server (\S+) kB \((\S+) kB a client\)", text)
+    assert float(uploads[0]) == pytest.approx(traffic["bytes_from_robots"] / 1e3, abs=0.051)
+    assert float(uploads[1]) == pytest.approx(float(uploads[0]) / len(report["robots"]), abs=0.1)
+    ratio = traffic["bytes_from_robots"] / report["data_at_home"]
+    assert f"the uploads are {ratio:,.0f} times as large" in text
     before = content(whole)
     shown = [each for each in arguments(data, whole, **ROUNDS) if each != "--quiet"]
     assert main(shown) == 0  # there is nothing left to do
     assert content(whole) == before
     out = capsys.readouterr().out
-    assert "3 robots, naive_average, 8 rounds of 1 epoch\n" in out and "of data not sent" in out
+    assert (
+        "3 robots, naive_average, 8 rounds of 1 epoch\n" in out and "raw data of the clients" in out
+    )
 
 
 @pytest.mark.parametrize(

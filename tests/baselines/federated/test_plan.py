@@ -35,7 +35,7 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.training.loop import batches_of
 from fleet_tools.dataset import Dataset
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 
 
 def participants(
@@ -94,6 +94,14 @@ def test_every_episode_belongs_to_one_robot(
     if alpha is None:
         owners = {(kinds[index], robot) for robot, part in enumerate(parts) for index in part}
         assert len(owners) == len(set(kinds))
+
+
+def test_a_robot_without_a_step_to_imitate_is_named_before_the_first_round(tmp_path: Path) -> None:
+    write(tmp_path / "data", Drawn([4, 4, 4, 0, 4, 0], [True] * 6, 0), a_header(LAYOUT))
+    with pytest.raises(
+        DatasetError, match=r"The part of robot [01] holds no step to .*fewer robots"
+    ):
+        plan_of(tmp_path / "data", robots=2, split={"by": "tool", "alpha": None}, held_out=0.2)
 
 
 def test_a_fleet_with_a_common_initialization_has_a_base_before_its_first_round(data: Path) -> None:

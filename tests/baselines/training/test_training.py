@@ -1,5 +1,6 @@
 """Training minimizes the error of the executed policy, and does not depend on interruptions."""
 
+import copy
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -222,10 +223,37 @@ def test_a_split_is_by_episodes_and_follows_from_the_seed(samples):
         split(samples.subset([0]), 0.1, seed=0)
 
 
+@given(masked=st.lists(st.booleans(), min_size=2, max_size=8), seed=st.integers(0, 9))
+def test_both_parts_of_a_split_have_steps_to_imitate_or_the_part_is_named(samples, masked, seed):
+    def masks(part: Samples) -> set[bool]:
+        return {mask[each.record.attempt] for each in part.episodes}
+
+    whole = samples.subset(np.flatnonzero(samples.lengths)[: len(masked)])
+    mask = {e.record.attempt: m for e, m in zip(whole.episodes, masked, strict=False)}
+    noisy = copy.copy(whole)
+    noisy.episodes = tuple(
+        replace(each, record=each.record.model_copy(update={"info": {NOISE_STEPS: list(steps)}}))
+        for each in whole.episodes
+        for steps in [range(each.record.steps if mask[each.record.attempt] else 0)]
+    )
+    for fraction in (0.1, 0.5):
+        expected = split(noisy, fraction, seed, every_step=True)
+        bad = [
+            name
+            for name, part in zip(("training", "validation"), expected, strict=True)
+            if masks(part) == {True}
+        ]
+        if not bad:
+            assert split(noisy, fraction, seed)[1].episodes == expected[1].episodes
+            continue
+        with pytest.raises(DatasetError, match=f"The {bad[0]} part .*--validation-fraction"):
+            split(noisy, fraction, seed)
+
+
 def test_data_without_a_step_are_refused_and_windows_make_no_difference(tmp_path, samples):
     blueprint, trajectories, state = cloned(samples)
     small_data(tmp_path / "empty", [0])
-    with pytest.raises(DatasetError, match="episodes without a step"):
+    with pytest.raises(DatasetError, match=r"The data holds no step to imitate.*Collect more"):
         Trajectories(Samples(tmp_path / "empty"), blueprint)
     windows = Trajectories(Samples(samples.episodes[0].folder, sequence_length=3), blueprint)
     losses = [validate(blueprint, each, SHORT, state.weights) for each in (trajectories, windows)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fleet_tools.assets.families import family_names, find_family, meanings_of
 from fleet_tools.assets.solids import Solid, box, joined
+from fleet_tools.config.geometry import Pose
 from fleet_tools.sim.catalog import Kind
 from fleet_tools.studio.importing.report import keypoints_of_tasks
 from fleet_tools.studio.labelling.example import find_example
@@ -101,6 +102,19 @@ def test_moments_do_not_depend_on_how_a_surface_is_divided(seed):
     assert centroid(fine) == pytest.approx(centroid(coarse))
     for one, other in zip(principal_axes(coarse), principal_axes(fine), strict=True):
         assert abs(one @ other) == pytest.approx(1, abs=1e-6)
+
+
+@given(
+    roll=st.floats(-180, 180), pitch=st.sampled_from([-90, -89.9999, 0, 90]) | st.floats(-90, 90)
+)
+@settings(deadline=None)
+def test_every_rotation_is_a_pose_without_a_warning(roll, pitch):
+    """Warnings are errors here, also where two of the three angles turn about one axis."""
+    R = rotation_of(Pose(rpy_deg=(roll, pitch, 37)))
+    assert rotation_of(pose_of(R, np.zeros(3))) == pytest.approx(R, abs=1e-6)
+    for wrong in (-R, 2 * R, np.full((3, 3), np.nan)):
+        with pytest.raises(ValueError, match="rotation"):
+            pose_of(wrong, np.zeros(3))
 
 
 @given(SEEDS)

@@ -1,6 +1,7 @@
 """Labels, their undo, the file that keeps them, and what a session does with clicks."""
 
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing.settings import ScaleSettings
 from fleet_tools.studio.labelling.labels import Draft, History, ModelLabels, read_draft, write_draft
+from fleet_tools.studio.labelling.panel import Panel, literal, literal_html
+from fleet_tools.studio.labelling.scene_view import ruler_length
 from fleet_tools.studio.labelling.session import LabellingError, LabellingSession
 from fleet_tools.studio.labelling.subjects import FolderSubject, MeshSubject
 
@@ -326,3 +329,42 @@ def test_a_generator_does_not_overwrite_corrections(tmp_path):
     corrected = (folder / "keypoints.yaml").read_bytes()
     assert assets(arguments) == 1
     assert (folder / "keypoints.yaml").read_bytes() == corrected
+
+
+def test_buttons_wait_for_what_they_need_and_code_is_shown_as_code(subject):
+    """The page without a browser: what it offers of a mesh that nobody has labelled."""
+    viser = pytest.importorskip("viser")
+    session = LabellingSession(subject)
+    server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
+    try:
+        panel = Panel(server.gui, session, lambda do: do())
+        for item, meaning in session.items.items():
+            session.select(item)
+            panel.draw()
+            assert not panel._derive.visible or panel._derive.disabled
+            assert not panel._mirror.visible or panel._mirror.disabled
+            assert (meaning.derived is not None) == panel._derive.visible
+        assert panel._undo.disabled and panel.save.disabled
+        session.select("head")
+        session.place(np.zeros(3))
+        session.select("side")
+        panel.draw()
+        assert not panel._undo.disabled and not panel._derive.disabled
+        assert panel._size.content.endswith(" mm in x, y and z")
+    finally:
+        server.stop()
+
+
+@given(st.text(st.sampled_from("ab`<>{}*_[](){\\ "), max_size=20))
+def test_only_marked_code_is_markup(text):
+    assert re.sub(r"\\.|`[^`<{]+`|[ab ]", "", literal(text)) == ""
+    assert "<" not in re.sub(r"</?code>", "", literal_html(text))
+    assert literal("see `assets import`.") == r"see `assets import`\."
+    assert literal_html("see `a b` & <c>") == "see <code>a b</code> &amp; &lt;c&gt;"
+
+
+@given(st.floats(1e-4, 1e3))
+def test_a_ruler_has_a_round_length_that_fits(longest):
+    length = ruler_length(longest)
+    assert longest / 2.5 < length * (1 + 1e-9) and length <= longest * (1 + 1e-9)
+    assert f"{1000 * length:.9g}".strip("0.").strip("0") in {"1", "2", "5"}
