@@ -78,8 +78,9 @@ def unusual(
     usual, found = usual_size(kind, family), []
     if length is not None and not within(length, usual.length):
         low, high = (f"{1000 * x:.3g}" for x in usual.length)
+        side = f"{1000 * length:.3g} mm" if length < 1 else f"{length:.4g} m"
         found.append(
-            f"the longest side is {1000 * length:.3g} mm, and that of a {kind} of the family "
+            f"the longest side is {side}, and that of a {kind} of the family "
             f"{family} is usually {low} to {high} mm"
         )
     if mass is not None and not within(mass, usual.mass):
