@@ -287,7 +287,7 @@ def record_units(
             first, *_ = symmetry.axes[weight]
             if len(first) == len(first[0]) == 1 and not first[0][0].fixed:
                 found.setdefault(first[0][0].name, name)
-                dims[first[0][0].name] = -1 if isinstance(child, nn.Linear) else 1
+                dims[first[0][0].name] = -1 - len(getattr(child, "kernel_size", ()))
     if missing := [name for name in symmetry.group(models[0]).sizes if name not in found]:
         raise MergeError(
             f"No linear or convolutional module returns the units {', '.join(missing)} of the "

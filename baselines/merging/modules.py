@@ -103,7 +103,8 @@ def _kind(name: str, value: Any) -> tuple[str, str] | None:
         return "a tensor without values (meta)", "Load the weights before merging."
     if value.is_quantized:
         return "a quantized tensor", floats
-    if type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    dispatch = "__torch_dispatch__"
+    if getattr(type(value), dispatch, None) is not getattr(torch.Tensor, dispatch, None):
         kind = f"a {type(value).__name__}, a tensor of another representation"
         return kind, f"Make plain tensors (`dequantize`, `full_tensor`). {floats}"
     if value.layout != torch.strided:

@@ -230,8 +230,8 @@ def _call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
         return _results(unknown(call), node)
     bound = {argument.name: argument.default_value for argument in schema.arguments}
     bound |= dict(zip(bound, arguments[0], strict=False)) | arguments[1]
-    used = {user.args[1] for user in node.users if user.users and _is_getitem(user)}
-    call = Call(name, bound, _shapes(node), used or {0})
+    used: list[Any] = [user.args[1] for user in node.users if user.users and _is_getitem(user)]
+    call = Call(name, bound, _shapes(node), used or [0])
     pointwise = torch.Tag.pointwise in getattr(node.target, "tags", ())
     default = elementwise if pointwise else unknown
     rule = RULES.get(name, default) if schema.name.startswith("aten::") else unknown

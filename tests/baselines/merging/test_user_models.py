@@ -274,7 +274,8 @@ def test_parts_that_cannot_be_copied_do_not_matter(kind):
     for method in ("naive_average", "git_rebasin"):
         merged = merge(method, odd, example=x).model
         assert torch.equal(merged(x), merge(method, plain, example=x).model(x))
-        assert merged[0].weight.data_ptr() != odd[0][0].weight.data_ptr()
+        own, given = merged.get_parameter("0.weight"), odd[0].get_parameter("0.weight")
+        assert own.data_ptr() != given.data_ptr()
 
 
 class Alone(nn.Linear):
@@ -302,14 +303,14 @@ class Scaled(torch.Tensor):
 
 def scaled():
     model = network(0)
-    codes = torch.ones(model[0].weight.shape, dtype=torch.int8)
+    codes = torch.ones(model.get_parameter("0.weight").shape, dtype=torch.int8)
     model[0].weight = nn.Parameter(Scaled(codes), requires_grad=False)
     return model
 
 
 def sparse():
     model = network(0)
-    model[0].weight = nn.Parameter(model[0].weight.detach().to_sparse())
+    model[0].weight = nn.Parameter(model.get_parameter("0.weight").detach().to_sparse())
     return model
 
 
