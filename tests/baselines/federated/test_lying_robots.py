@@ -427,7 +427,7 @@ def test_a_second_answer_and_one_of_a_robot_that_was_not_asked_are_dropped(folde
         ) -> Answers:
             for robot, answer in super().exchange(messages):
                 yield robot, answer
-                yield robot, self._known and OF_UPDATES["nan"](answer)
+                yield robot, OF_UPDATES["nan"](answer)
                 yield 99, answer
 
     results = [run_rounds(plan, kind(plan))[0] for kind in (Answering, Repeating)]

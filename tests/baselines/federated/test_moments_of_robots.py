@@ -11,16 +11,15 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
-from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds
+from support.fleet_cases import local, plan_of, run_rounds
 from support.shares import crossed
 
 from fleet_tools.baselines.federated.exchange import Exchanges
-from fleet_tools.baselines.federated.messages import Answer, Message
+from fleet_tools.baselines.federated.messages import Message
 from fleet_tools.baselines.federated.rounds import merge_problem, robot_data_holders
-from fleet_tools.baselines.federated.transport import Answers, LostRobot, Transport
+from fleet_tools.baselines.federated.transport import Answers, Transport
 from fleet_tools.baselines.merging.errors import MergeError
 from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.moments.measurement import Moments
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.dataset.samples import Samples
 
@@ -83,20 +82,6 @@ def test_statistics_are_counted_and_do_not_grow_with_the_data(data: Path, tmp_pa
 def test_the_base_is_needed_to_refit_it(data: Path) -> None:
     with pytest.raises(MergeError, match="no weights from which"):
         run_rounds(plan_of(data, policy=MLP, method="head_refit", options={"of": "base"}))
-
-
-def test_a_robot_that_answers_with_observations_is_left_out(data: Path) -> None:
-    """It lies: moments with those of another map beside them, or with rows of data for entries."""
-    plan = plan_of(data, policy=MLP, method="regmean", merge_every=None)
-    rows = Moments(torch.zeros(1, 3, 4).double(), torch.zeros(1, 3, 0).double())
-    for lie in ({"observations": rows}, {"head": rows}):
-
-        def tamper(robot: int, before: int, answer: Answer | LostRobot, lie=lie):
-            return answer | lie if robot == 1 and isinstance(answer, dict) else answer
-
-        (result,) = run_rounds(plan, RecordingTransport(local(plan), tamper))
-        assert "not requested" in (result.robots[1].left_out or "")
-        assert result.robots[0].left_out is None and np.isfinite(result.loss)
 
 
 class _Counting:
