@@ -85,7 +85,7 @@ def with_common_buffers(
         load_tensors(common, {**state, **mean})
         try:
             made.append({**folded(one, common, as_arguments(example), output), **mean})
-        except MergeError as error:
+        except Exception as error:  # such as of a model that does not run in double precision
             warnings.warn(
                 f"The buffers {', '.join(differing + hidden)} differ between the models, "
                 f"as statistics by which they scale, and are merged as other entries: {error}",
@@ -129,22 +129,25 @@ def folded(
         if not maps:
             raise MergeError("the model has no affine map. Train models with the same statistics.")
         for each in maps:  # one at a time, as the patches of all convolutions are large
-            wanted, answers = _read(own, each.name, trials, output)
-            rows, given = _read(trial, each.name, trials, output)
+            wanted, _ = _read(own, each.name, trials, output)
+            rows, _ = _read(trial, each.name, trials, output)
             if not _equal(rows, wanted):
                 matrix = _behind(each, tensors_of(trial), rows, wanted)
                 load_tensors(trial, each.with_matrix(tensors_of(trial), matrix))
-                rows, given = _read(trial, each.name, trials, output)
+        last = maps[-1]
+        _, answers = _read(own, last.name, trials, output)
+        rows, given = _read(trial, last.name, trials, output)
         if not _equal(given, answers):
-            matrix = _before(maps[-1].matrix(tensors_of(trial)), rows, given, answers)
-            load_tensors(trial, maps[-1].with_matrix(tensors_of(trial), matrix))
-            _, given = _read(trial, maps[-1].name, trials, output)
+            matrix = _before(last.matrix(tensors_of(trial)), rows, given, answers)
+            load_tensors(trial, last.with_matrix(tensors_of(trial), matrix))
+            _, given = _read(trial, last.name, trials, output)
     if not _equal(given, answers):
         raise MergeError(
             "the outputs depend on it in a way that no affine map can take over, such as by a "
             "clip, a tanh, or a gate. Train the models with the same statistics."
         )
-    return {n: x.to(tensors_of(common)[n]) for n, x in tensors_of(trial).items()}
+    form = tensors_of(common)
+    return {name: tensor.to(form[name]) for name, tensor in tensors_of(trial).items()}
 
 
 def _behind(

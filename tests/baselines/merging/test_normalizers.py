@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,11 @@ X = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
 
 class Scaled(nn.Module):
     """A policy with statistics, of which every robot has its own."""
+
+    obs_mean: Any
+    obs_std: Any
+    act_mean: Any
+    act_std: Any
 
     def __init__(self, seed, network, stored=True, squash=None, clip=None, spread=(0.5, 2.0)):
         super().__init__()
@@ -52,6 +58,22 @@ class Two(nn.Module):
 
     def forward(self, z):
         return self.last(torch.sigmoid(self.gate(z)) * torch.relu(self.value(z)))
+
+
+class Camera(nn.Module):
+    """Scales colours before a convolution."""
+
+    mean: Any
+
+    def __init__(self, seed, padding):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(3, 4, 3, padding=padding)
+        g = torch.Generator().manual_seed(seed)
+        self.register_buffer("mean", torch.rand(3, 1, 1, generator=g), persistent=False)
+
+    def forward(self, images):
+        return self.conv((images - self.mean) / (0.5 + self.mean)).mean((-1, -2))
 
 
 NETWORKS = {
@@ -94,7 +116,7 @@ def test_a_model_merged_with_itself_under_other_statistics_computes_what_it_did(
 @settings(max_examples=10, deadline=None)
 @given(SEEDS)
 def test_linear_policies_with_several_statistics_are_merged_to_their_mean(seed):
-    models = [Scaled(seed + i, NETWORKS["linear"]).double() for i in range(3)]
+    models: list[Any] = [Scaled(seed + i, NETWORKS["linear"]).double() for i in range(3)]
     for i, model in enumerate(models):
         nn.init.normal_(model.network.weight, generator=torch.Generator().manual_seed(seed + i))
     merged = without_folding(models)
@@ -104,13 +126,13 @@ def test_linear_policies_with_several_statistics_are_merged_to_their_mean(seed):
 
 def test_the_folded_weights_are_those_of_the_formula():
     one, other = (Scaled(i, NETWORKS["MLP"]).double() for i in range(2))
-    weights = folded(one, other, (X,))
-    W, b = one.network[0].weight, one.network[0].bias
+    weights, network = folded(one, other, (X,)), one.state_dict()
+    W, b = network["network.0.weight"], network["network.0.bias"]
     expected = W * (other.obs_std / one.obs_std)
     shift = W @ ((other.obs_mean - one.obs_mean) / one.obs_std)
     torch.testing.assert_close(weights["network.0.weight"], expected)
     torch.testing.assert_close(weights["network.0.bias"], b + shift)
-    last = one.network[2].weight * (one.act_std / other.act_std)[:, None]
+    last = network["network.2.weight"] * (one.act_std / other.act_std)[:, None]
     torch.testing.assert_close(weights["network.2.weight"], last)
 
 
@@ -131,9 +153,21 @@ def test_what_no_affine_map_can_take_over_is_named(case):
     network, options, words = UNFOLDABLE[case]
     models = [Scaled(i, network, **options) for i in range(2)]
     with pytest.raises(MergeError, match=words):
-        folded(*models, (X,))
+        folded(models[0], models[1], (X,))
     with pytest.warns(SymmetryWarning, match=f"obs_mean.*{words}"):
         merge("naive_average", models, example=X)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_images_are_scaled_alike_unless_edges_of_zeros_mean_other_colours(padding):
+    images = torch.rand(2, 3, 6, 5, generator=torch.Generator().manual_seed(0))
+    models = [Camera(seed, padding) for seed in range(2)]
+    if padding:
+        with pytest.raises(MergeError, match="an edge of zeros"):
+            folded(models[0], models[1], (images,))
+        return
+    models[1].load_state_dict({**models[1].state_dict(), **folded(models[0], models[1], (images,))})
+    torch.testing.assert_close(models[1](images), models[0](images), atol=1e-5, rtol=1e-5)
 
 
 def test_models_without_statistics_or_with_the_same_stay_as_they_are():

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,9 +119,10 @@ def randn(shapes, seed):
 @st.composite
 def adapters_of_peft(draw):
     """Adapters, their configurations, and by hand the rank and the scale of each module."""
-    config = {"peft_type": "LORA", "r": draw(st.integers(1, 4)), "lora_alpha": 6}
+    config: dict[str, Any] = {"peft_type": "LORA", "r": draw(st.integers(1, 4)), "lora_alpha": 6}
     config["use_rslora"] = draw(st.booleans())
-    ranks, alphas = dict.fromkeys(MODULES, config["r"]), dict.fromkeys(MODULES, 6)
+    ranks: Any = dict.fromkeys(MODULES, config["r"])
+    alphas: Any = dict.fromkeys(MODULES, 6)
     if draw(st.booleans()):  # a suffix, a regular expression, and the first of two that match
         config["rank_pattern"] = {"conv": 2, r"block\..*": 3, "q": 1}
         config["alpha_pattern"] = {"^q$": 5, "q": 9}
