@@ -77,6 +77,8 @@ def outer_polytope(
         cut = present.with_plane(normal, shortest, max_planes)
         if cut is None:
             refused.append(normal)
+        elif len(cut.offsets) == len(present.offsets) and (cut.offsets == present.offsets).all():
+            break  # the plane was moved out so far that it cuts nothing, now and ever
         else:
             present = cut
             best = min(best, present, key=lambda candidate: candidate.excess)
