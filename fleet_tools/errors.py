@@ -95,6 +95,10 @@ class UntestedDrakeError(FleetToolsError, ImportError):
     """The installed Drake is none of the tested releases; the message says how to get one."""
 
 
+class NativeLibraryError(FleetToolsError, RuntimeError):
+    """A native library ended its process, raised an error, or did not return, for some input."""
+
+
 class RenderServerError(FleetToolsError, RuntimeError):
     """A render server or Meshcat does not answer, or cannot render; the message says what to do."""
 

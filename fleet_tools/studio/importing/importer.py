@@ -42,6 +42,7 @@ from fleet_tools.studio.importing.settings import (
     ScaleSettings,
     UpAxis,
 )
+from fleet_tools.utils.progress import Tell, silent
 
 SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
 """Beginning of the files of an imported model."""
@@ -125,18 +126,21 @@ class PlacedMesh:
     notes: tuple[str, ...]
 
 
-def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
+def import_mesh(mesh: RawMesh, settings: ImportSettings, tell: Tell = silent) -> ImportedModel:
     """Makes a model of a mesh; the same arguments give the same model.
 
     Args:
         mesh: The mesh.
         settings: Settings of the import.
+        tell: Told each stage.
 
     Raises:
         ConfigError: The mesh cannot be repaired, scaled or given its mass; the message names the
             remedy.
         MissingLibraryError: A library is absent that it needs.
+        NativeLibraryError: A library failed, and there is nothing to do without it.
     """
+    tell(f"repairing {len(mesh.triangles)} triangles")
     placed = place_mesh(mesh, settings.kind, settings.scale, settings.up, settings.origin)
     notes = list(placed.notes)
     extents = np.ptp(placed.surface.vertices, axis=0)
@@ -146,9 +150,10 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
     notes += changes
     inertial, density = _mass_properties(body, settings)
     keypoints, grasp = _labels(settings, placed.placement)
+    tell("simplifying the visual geometry")
     visual = without_degenerate_triangles(joined(*body.outer))
     visual = simplified(visual, MAX_VISUAL_TRIANGLES)
-    collision = collision_geometry(body, keypoints, settings.geometry)
+    collision = collision_geometry(body, keypoints, settings.geometry, tell)
     notes += collision.notes
     part = PartDescription(
         settings.name, visual, settings.material, collision.solids, collision_digits=17
@@ -165,8 +170,9 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
         grasp=grasp,
         signature=SIGNATURE,
     )
+    tell("making contact surfaces, as the simulator does")
     contact_checked(model)
-    doubtful = ("not watertight", "no inside", "not seen")
+    doubtful = ("not watertight", "no inside", "not seen", "not united", "is coarser")
     warnings = [note for note in notes if any(words in note for words in doubtful)]
     warnings += plausibility_warnings(body, keypoints, inertial.mass, density, settings)
     warnings += deviation_warnings(collision.deviations, settings)

@@ -5,7 +5,6 @@ has two triangles, because meshes that touch themselves along an edge have a vol
 """
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from trimesh.grouping import unique_rows
 
 from fleet_tools.assets.solids import Solid, triangle_areas, without_unused_vertices
 from fleet_tools.errors import ConfigError
+from fleet_tools.parallel.apart import CLEAN, call_apart
 from fleet_tools.utils.libraries import require
 
 MERGE_DISTANCE = 1e-6
@@ -265,14 +265,23 @@ def simplified(solid: Solid, max_triangles: int) -> Solid:
 
     Raises:
         MissingLibraryError: It has more triangles, and a library is absent.
+        NativeLibraryError: The library failed.
     """
     if len(solid.triangles) <= max_triangles:
         return solid
+    purpose = f"simplify {len(solid.triangles)} triangles"
+    require("manifold3d", purpose)
+    require("fast_simplification", purpose)
+    return call_apart("manifold3d or fast-simplification", CLEAN, _simplified, solid, max_triangles)
+
+
+def _simplified(solid: Solid, max_triangles: int) -> Solid:
+    import fast_simplification
+
     flattened = _flattened(solid, max_triangles)
     if len(flattened.triangles) <= max_triangles:
         return without_degenerate_triangles(flattened)
-    library = require("fast_simplification", f"simplify {len(solid.triangles)} triangles")
-    vertices, triangles = library.simplify(
+    vertices, triangles = fast_simplification.simplify(
         np.ascontiguousarray(flattened.vertices, np.float64),
         np.ascontiguousarray(flattened.triangles, np.int32),
         target_count=max_triangles * 9 // 10,
@@ -296,8 +305,7 @@ def without_degenerate_triangles(solid: Solid) -> Solid:
 
 def _flattened(solid: Solid, max_triangles: int) -> Solid:
     """Simplifies nearly flat regions of a closed surface; returns others as they are."""
-    library = require("manifold3d", f"simplify {len(solid.triangles)} triangles")
-    manifold = as_manifold(library, solid)
+    manifold = as_manifold(solid)
     if manifold is None or not hasattr(manifold, "simplify"):
         return solid  # not closed, or manifold3d is before 3.2: quadric errors alone decide
     size = np.ptp(solid.vertices, axis=0).max()
@@ -311,20 +319,30 @@ def _flattened(solid: Solid, max_triangles: int) -> Solid:
     return from_manifold(result)
 
 
-def as_manifold(library: ModuleType, solid: Solid) -> Any:
-    """Returns a surface as manifold3d's; None if it is not closed or touches itself.
+SLIVER = 1e-6
+"""Length of an edge that is collapsed before a decomposition, relative to the size."""
 
-    Args:
-        library: manifold3d.
-        solid: The surface.
-    """
-    manifold = library.Manifold(
-        library.Mesh64(
+
+def without_slivers(solid: Solid) -> Solid:
+    """Returns a closed surface without tiny edges, which CoACD takes for self-intersections."""
+    manifold = as_manifold(solid)
+    if manifold is None or not hasattr(manifold, "simplify"):
+        return solid
+    result = manifold.simplify(SLIVER * np.ptp(solid.vertices, axis=0).max())
+    return from_manifold(result) if result.num_tri() else solid
+
+
+def as_manifold(solid: Solid) -> Any:
+    """Returns a surface as manifold3d's; None if it is not closed or touches itself."""
+    import manifold3d
+
+    manifold = manifold3d.Manifold(
+        manifold3d.Mesh64(
             np.ascontiguousarray(solid.vertices, np.float64),
             np.ascontiguousarray(solid.triangles, np.uint64),
         )
     )
-    return manifold if manifold.status() == library.Error.NoError else None
+    return manifold if manifold.status() == manifold3d.Error.NoError else None
 
 
 def from_manifold(manifold: Any) -> Solid:
