@@ -20,7 +20,8 @@ from fleet_tools.errors import FleetToolsError, NativeLibraryError
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.utils.machine import available_memory
 
-T, R = TypeVarTuple("T"), TypeVar("R")
+T = TypeVarTuple("T")
+R = TypeVar("R")
 
 LIMIT_S = 600.0
 """Time limit of a call, s."""

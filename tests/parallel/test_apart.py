@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import psutil
@@ -16,7 +17,7 @@ from fleet_tools.parallel import apart
 from fleet_tools.parallel.apart import call_apart
 
 
-def called(function: Callable, *arguments: object) -> object:
+def called(function: Callable, *arguments: object) -> Any:
     return call_apart("A library", "Do something else.", function, *arguments)
 
 

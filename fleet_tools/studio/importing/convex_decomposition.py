@@ -223,7 +223,8 @@ def face_cut_parts(
     whole = as_manifold(solid)
     if whole is None:
         return [solid]
-    cubes = [Manifold.cube((2 * reach,) * 3, True).translate(tuple(p)) for p in keypoints]
+    side = 2 * reach
+    cubes = [Manifold.cube((side, side, side), True).translate(tuple(p)) for p in keypoints]
     near = Manifold.batch_boolean(cubes, OpType.Add) if cubes else None
 
     def void(part: Any) -> float:

@@ -186,7 +186,8 @@ def _united(solids: list[Solid]) -> tuple[list[Solid], list[str]]:
     try:
         united = call_apart("manifold3d", CLEAN, _union, solids)
     except NativeLibraryError as error:
-        return solids, [f"parts were not united, so that an overlap weighs twice: {error}"]
+        reason = str(error).rstrip(".")
+        return solids, [f"parts were not united, so that an overlap weighs twice: {reason}"]
     if not united:
         return solids, ["parts touch themselves and cannot be united: an overlap weighs twice"]
     before, after = sum(map(volume, solids)), sum(map(volume, united))

@@ -281,7 +281,7 @@ def _simplified(solid: Solid, max_triangles: int) -> Solid:
     flattened = _flattened(solid, max_triangles)
     if len(flattened.triangles) <= max_triangles:
         return without_degenerate_triangles(flattened)
-    vertices, triangles = fast_simplification.simplify(
+    vertices, triangles, *_ = fast_simplification.simplify(
         np.ascontiguousarray(flattened.vertices, np.float64),
         np.ascontiguousarray(flattened.triangles, np.int32),
         target_count=max_triangles * 9 // 10,
@@ -319,17 +319,34 @@ def _flattened(solid: Solid, max_triangles: int) -> Solid:
     return from_manifold(result)
 
 
-SLIVER = 1e-6
+SLIVER = 1e-5
 """Length of an edge that is collapsed before a decomposition, relative to the size."""
 
 
 def without_slivers(solid: Solid) -> Solid:
-    """Returns a closed surface without tiny edges, which CoACD takes for self-intersections."""
-    manifold = as_manifold(solid)
-    if manifold is None or not hasattr(manifold, "simplify"):
+    """Collapses tiny edges of a closed surface, such as those of a cut beside a vertex.
+
+    CoACD takes them, and slivers in the same plane, for self-intersections: it aborts, or replaces
+    the surface by voxels of many more triangles.
+    """
+    least = SLIVER * np.ptp(solid.vertices, axis=0).max()
+    edges = np.asarray(faces_to_edges(solid.triangles))
+    lengths = np.linalg.norm(np.subtract(*solid.vertices[edges.T]), axis=1)
+    short = edges[lengths < least]
+    if not len(short):
         return solid
-    result = manifold.simplify(SLIVER * np.ptp(solid.vertices, axis=0).max())
-    return from_manifold(result) if result.num_tri() else solid
+    count = len(solid.vertices)
+    graph = coo_array((np.ones(len(short), bool), tuple(short.T)), (count, count))
+    _, label = connected_components(graph, directed=False)
+    _, first = np.unique(label, return_index=True)
+    triangles = first[label][solid.triangles]
+    distinct = (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
+    collapsed = without_unused_vertices(solid.vertices, triangles[distinct])
+    manifold = as_manifold(collapsed)
+    if manifold is None or not hasattr(manifold, "simplify"):
+        return collapsed
+    flattened = manifold.simplify(least)
+    return from_manifold(flattened) if flattened.num_tri() else collapsed
 
 
 def as_manifold(solid: Solid) -> Any:
