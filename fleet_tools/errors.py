@@ -99,6 +99,10 @@ class OrderDependenceError(FleetToolsError):
     """A policy does not repeat its actions, so that results depend on the order of episodes."""
 
 
+class NativeLibraryError(FleetToolsError, RuntimeError):
+    """A native library ended its process, raised an error, or did not return, for some input."""
+
+
 class RenderServerError(FleetToolsError, RuntimeError):
     """A render server or Meshcat does not answer, or cannot render; the message says what to do."""
 

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Self
 
+Tell = Callable[[str], object]
+"""Is told each stage of a work when it begins."""
+
 LINE_SECONDS = 60.0
 """Time between two lines where stderr is no terminal, s."""
 
@@ -142,3 +145,21 @@ def progress_bar(
     from tqdm import tqdm
 
     return tqdm(total=total, initial=initial, unit=unit, disable=quiet)
+
+
+def silent(stage: str) -> None:
+    """Tells nobody the stage of a work."""
+
+
+def stage_lines(*, quiet: bool) -> Tell:
+    """Returns what prints each stage on stderr, with the time since now.
+
+    Args:
+        quiet: Whether to print nothing.
+    """
+    began = time.monotonic()
+
+    def tell(stage: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s: {stage}", file=sys.stderr, flush=True)
+
+    return silent if quiet else tell

@@ -2,10 +2,12 @@
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from trimesh.triangles import closest_point
 
 from fleet_tools.assets.model_description import Position
 from fleet_tools.assets.solids import (
@@ -16,10 +18,11 @@ from fleet_tools.assets.solids import (
     triangle_areas,
 )
 from fleet_tools.errors import ConfigError
-from fleet_tools.studio.importing.convex_decomposition import REACH, convex_pieces
+from fleet_tools.studio.importing.convex_decomposition import REACH, Decomposition
 from fleet_tools.studio.importing.enclosed_body import EnclosedBody, convex_hull, winding_numbers
 from fleet_tools.studio.importing.outer_polytope import Polytope, outer_polytope
 from fleet_tools.studio.importing.settings import GeometrySettings
+from fleet_tools.utils.progress import Tell, silent
 
 LEAST_THICKNESS = 0.0003
 """Least thickness of a piece that can make contact, m; three times the hydroelastic margin."""
@@ -55,8 +58,15 @@ class CollisionGeometry:
         return max(self.deviations.values(), default=0.0)
 
 
+_Polytopes = dict[bytes, tuple[float, Solid]]
+"""The excess, m, and the leaning solid of the polytope around each piece, by its points."""
+
+
 def collision_geometry(
-    body: EnclosedBody, keypoints: Mapping[str, Position], settings: GeometrySettings
+    body: EnclosedBody,
+    keypoints: Mapping[str, Position],
+    settings: GeometrySettings,
+    tell: Tell = silent,
 ) -> CollisionGeometry:
     """Decomposes a body into as many convex pieces as fit it well near its keypoints.
 
@@ -64,33 +74,49 @@ def collision_geometry(
         body: The body.
         keypoints: Positions of the keypoints, m, by name.
         settings: Settings of the geometry.
+        tell: Told each stage.
 
     Raises:
         ConfigError: The body is too thin for contact.
         MissingLibraryError: The body is not convex, and a library is absent.
     """
+    modelled = len(body.parts) <= settings.pieces
+    decomposition = Decomposition(
+        body.parts if modelled else body.outer,
+        settings.concavity,
+        settings.pieces,
+        np.array([*keypoints.values()]).reshape(-1, 3),
+    )
+    polytopes: _Polytopes = {}
     best = None
     for number in sorted({min(number, settings.pieces) for number in NUMBERS}):
-        found = _geometry_of_pieces(body, keypoints, settings, number)
+        tell(f"decomposing into at most {number} convex pieces")
+        pieces = decomposition.pieces(number)
+        tell(f"simplifying {len(pieces)} convex pieces, and measuring them at the keypoints")
+        found = _geometry_of_pieces(body, keypoints, settings, pieces, polytopes)
         if best is None or found.deviation < 0.9 * best.deviation:
             best = found
         if best.deviation <= settings.fidelity or len(found.solids) < 0.75 * number:
             break  # it fits, or more pieces would not make it fit
     assert best is not None
-    return best
+    if not decomposition.failures:
+        return best
+    # The first one says it; others are of the same kind.
+    note = (
+        f"the collision geometry is coarser: {decomposition.failures[0]} "
+        f"{len(best.solids)} convex piece(s) are kept"
+    )
+    return replace(best, notes=[*best.notes, note])
 
 
 def _geometry_of_pieces(
-    body: EnclosedBody, keypoints: Mapping[str, Position], settings: GeometrySettings, number: int
+    body: EnclosedBody,
+    keypoints: Mapping[str, Position],
+    settings: GeometrySettings,
+    pieces: Sequence[np.ndarray],
+    polytopes: _Polytopes,
 ) -> CollisionGeometry:
-    """Decomposes a body into a number of convex pieces, and encloses each in a simple polytope."""
-    modelled = len(body.parts) <= settings.pieces
-    pieces = convex_pieces(
-        body.parts if modelled else body.outer,
-        max_pieces=number,
-        concavity=settings.concavity,
-        keypoints=np.array([*keypoints.values()]).reshape(-1, 3),
-    )
+    """Encloses each convex piece in a simple polytope that is not there yet."""
     measured = [(points, _thickness(points)) for points in pieces]
     thick = [(points, thickness) for points, thickness in measured if thickness >= LEAST_THICKNESS]
     thinnest = f"{min(thickness for _, thickness in measured) * 1000:.2g} mm"
@@ -104,11 +130,15 @@ def _geometry_of_pieces(
         f"{omitted} piece(s), as thin as {thinnest}, have mass and visual geometry, and no "
         "collision geometry"
     )
-    polytopes = [_enclosing(points, thickness, settings) for points, thickness in thick]
-    solids = tuple(leaning(polytope.solid) for polytope in polytopes)
+    for points, thickness in thick:
+        if points.tobytes() not in polytopes:
+            polytope = _enclosing(points, thickness, settings)
+            polytopes[points.tobytes()] = polytope.excess, leaning(polytope.solid)
+    found = [polytopes[points.tobytes()] for points, _ in thick]
+    solids = tuple(solid for _, solid in found)
     return CollisionGeometry(
         solids,
-        max(polytope.excess for polytope in polytopes),
+        max(excess for excess, _ in found),
         deviations(body, solids, keypoints),
         [note] if omitted else [],
     )
@@ -212,13 +242,29 @@ def _samples_near(centre: np.ndarray, radius: float, corners: np.ndarray) -> np.
 
 def _excess(points: np.ndarray, corners: np.ndarray, surface: Solid) -> float:
     """Returns the largest distance from triangles of those points that are outside of a body, m."""
-    distance = np.array([distances_to_triangles(point, corners).min() for point in points])
-    for k in np.argsort(-distance):
-        if distance[k] < NEGLIGIBLE:
-            break
-        if abs(winding_numbers(points[k : k + 1], surface)[0]) < 0.5:
-            return float(distance[k])
+    distance = _distances(points, corners)
+    far = np.argsort(-distance)[: np.count_nonzero(distance >= NEGLIGIBLE)]
+    for k in range(0, len(far), 8):  # mostly the first ones are outside
+        few = far[k : k + 8]
+        outside = np.abs(winding_numbers(points[few], surface)) < 0.5
+        if outside.any():
+            return float(distance[few][outside].max())
     return 0.0
+
+
+def _distances(points: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Returns the distance of each point, (n, 3), from the nearest triangle, (n,), m."""
+    middles = corners.mean(axis=1)
+    radii = np.linalg.norm(corners - middles[:, None], axis=2).max(axis=1)
+    found, step = [np.zeros(0)], max(1, 1_000_000 // len(corners))
+    for some in (points[k : k + step] for k in range(0, len(points), step)):
+        away = cdist(some, middles)
+        # Triangles whose ball is farther than the far end of another one are not the nearest.
+        rows, columns = np.nonzero(away - radii <= (away + radii).min(axis=1, keepdims=True))
+        exact = closest_point(corners[columns], some[rows]) - some[rows]
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        found.append(np.minimum.reduceat(np.linalg.norm(exact, axis=1), first))
+    return np.concatenate(found)
 
 
 def distance_outside(points: np.ndarray, solids: Sequence[Solid]) -> float:

@@ -1,13 +1,22 @@
 """Convex decomposition of solids; contact is fast and robust with convex geometry only."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fleet_tools.assets.solids import Solid, triangle_areas
+from fleet_tools.errors import NativeLibraryError
+from fleet_tools.parallel.apart import CLEAN, call_apart
 from fleet_tools.studio.importing.enclosed_body import convex_hull, volume
-from fleet_tools.studio.importing.repair import as_manifold, from_manifold, simplified
+from fleet_tools.studio.importing.repair import (
+    as_manifold,
+    from_manifold,
+    simplified,
+    without_slivers,
+)
 from fleet_tools.utils.libraries import require
 
 REACH = 0.015
@@ -31,45 +40,81 @@ LEAST_VOLUME = 1e-3
 """Least volume of a piece, as a fraction of the hull's."""
 
 
-def convex_pieces(
-    solids: Sequence[Solid], *, max_pieces: int, concavity: float, keypoints: np.ndarray
-) -> list[np.ndarray]:
-    """Decomposes solids into approximately convex pieces.
+class Decomposition:
+    """Decomposes solids into approximately convex pieces; each part by CoACD once.
 
     A solid that is not convex is cut along planes of its faces, and what is not convex then is
-    decomposed by CoACD.
+    decomposed by CoACD. A part for which a library fails is represented by its convex hull.
 
     Args:
         solids: Closed surfaces that face outward.
-        max_pieces: Largest number of pieces; each solid has one at least, its convex hull.
         concavity: Distance by which the hull of a piece may exceed it, relative to the size of the
             solid (CoACD's threshold).
+        most: Largest number of pieces that will be asked for.
         keypoints: Positions, (k, 3), m, near which pieces are to fit best.
 
-    Returns:
-        Points, (n_k, 3) each, whose hulls together cover the solids.
-
-    Raises:
-        MissingLibraryError: A solid is not convex, and a library is absent.
+    Attributes:
+        failures: Errors of libraries.
     """
-    spare = max_pieces - len(solids)
-    parts: list[Solid] = []
-    for solid in sorted(solids, key=_void, reverse=True):
-        if spare <= 0 or _is_convex(solid):
-            parts.append(solid)
-            continue
-        coarse = simplified(solid, MAX_TRIANGLES)
-        cut = face_cut_parts(coarse, 1 + spare, keypoints, REACH)
-        spare -= len(cut) - 1
-        parts += cut
-    pieces: list[np.ndarray] = []
-    for part in sorted(parts, key=_void, reverse=True):
-        found = [part.vertices]
-        if spare > 0 and not _is_convex(part):
-            found = _coacd_pieces(part, max_pieces=1 + spare, concavity=concavity)
-            spare -= len(found) - 1
-        pieces += found
-    return pieces
+
+    def __init__(
+        self, solids: Sequence[Solid], concavity: float, most: int, keypoints: np.ndarray
+    ) -> None:
+        self._solids = sorted(solids, key=_void, reverse=True)
+        self._limits, self._keypoints = (concavity, most), keypoints
+        self._coarse: dict[int, Solid] = {}
+        self._found: dict[bytes, list[np.ndarray]] = {}
+        self.failures: list[str] = []
+
+    def pieces(self, max_pieces: int) -> list[np.ndarray]:
+        """Returns points, (n_k, 3) each, whose hulls together cover the solids.
+
+        Args:
+            max_pieces: Largest number of pieces; each solid has one at least, its convex hull.
+
+        Raises:
+            MissingLibraryError: A solid is not convex, and a library is absent.
+        """
+        spare = max_pieces - len(self._solids)
+        parts: list[Solid] = []
+        for k, solid in enumerate(self._solids):
+            cut = [solid]
+            if spare > 0 and not _is_convex(solid):
+                require("manifold3d", "decompose a mesh that is not convex")
+                with self._kept():
+                    if k not in self._coarse:
+                        self._coarse[k] = simplified(solid, MAX_TRIANGLES)
+                    arguments = self._coarse[k], 1 + spare, self._keypoints, REACH
+                    cut = call_apart("manifold3d", CLEAN, face_cut_parts, *arguments)
+            spare -= len(cut) - 1
+            parts += cut
+        pieces: list[np.ndarray] = []
+        for part in sorted(parts, key=_void, reverse=True):
+            found = [part.vertices]
+            if spare > 0 and not _is_convex(part):
+                found = merged(self._by_coacd(part), 1 + spare)
+                spare -= len(found) - 1
+            pieces += found
+        return pieces
+
+    def _by_coacd(self, part: Solid) -> list[np.ndarray]:
+        key = part.vertices.tobytes()
+        if key not in self._found:
+            self._found[key] = [part.vertices]
+            otherwise = "Or take its convex hull for contact: --pieces 1."
+            require("coacd", "decompose a mesh that is not convex", otherwise)
+            with self._kept():
+                coarse = simplified(part, MAX_TRIANGLES)
+                self._found[key] = call_apart("CoACD", CLEAN, _coacd, coarse, *self._limits)
+        return self._found[key]
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keeps what is there if a library fails."""
+        try:
+            yield
+        except NativeLibraryError as error:
+            self.failures.append(str(error))
 
 
 def _void(solid: Solid) -> float:
@@ -83,21 +128,18 @@ def _is_convex(solid: Solid) -> bool:
     return hull is None or volume(solid) >= CONVEX * volume(hull)
 
 
-def _coacd_pieces(solid: Solid, *, max_pieces: int, concavity: float) -> list[np.ndarray]:
+def _coacd(solid: Solid, concavity: float, max_pieces: int) -> list[np.ndarray]:
     """Decomposes a solid by cuts that a tree search finds.
 
     Source: Wei et al., "Approximate Convex Decomposition for 3D Meshes with Collision-Aware
     Concavity and Tree Search", SIGGRAPH 2022.
     """
-    library = require(
-        "coacd",
-        "decompose a mesh that is not convex",
-        "Or take its convex hull for contact: --pieces 1.",
-    )
-    library.set_log_level("error")
-    coarse = simplified(solid, MAX_TRIANGLES)
-    pieces = library.run_coacd(
-        library.Mesh(coarse.vertices, coarse.triangles),
+    import coacd
+
+    coacd.set_log_level("error")
+    coarse = without_slivers(solid)
+    pieces = coacd.run_coacd(
+        coacd.Mesh(coarse.vertices, coarse.triangles),
         threshold=concavity,
         max_convex_hull=max_pieces,
         preprocess_resolution=RESOLUTION,
@@ -109,6 +151,37 @@ def _coacd_pieces(solid: Solid, *, max_pieces: int, concavity: float) -> list[np
     least = LEAST_VOLUME * (0.0 if whole is None else volume(whole))
     solids = [hull for hull in hulls if hull is not None and volume(hull) > least]
     return [h.vertices for h in sorted(solids, key=volume, reverse=True)] or [solid.vertices]
+
+
+def merged(pieces: list[np.ndarray], max_pieces: int) -> list[np.ndarray]:
+    """Merges the pieces whose common hull encloses the least volume beside them, one by one.
+
+    Args:
+        pieces: Points, (n_k, 3) each.
+        max_pieces: Largest number of pieces that are left.
+
+    Returns:
+        Points, (n_k, 3) each, in decreasing order of the volume of their hulls.
+    """
+
+    def joint(one: Solid, other: Solid) -> tuple[float, Solid]:
+        hull = convex_hull(np.concatenate([one.vertices, other.vertices]))
+        assert hull is not None  # each of them has a volume
+        return volume(hull) - volume(one) - volume(other), hull
+
+    left = dict(enumerate(filter(None, map(convex_hull, pieces))))
+    if len(left) <= max_pieces:
+        return pieces
+    pairs = {pair: joint(left[pair[0]], left[pair[1]]) for pair in itertools.combinations(left, 2)}
+    while len(left) > max_pieces:
+        a, b = min(pairs, key=lambda pair: pairs[pair][0])
+        _, hull = pairs[a, b]
+        del left[a], left[b]
+        pairs = {pair: found for pair, found in pairs.items() if not {a, b} & {*pair}}
+        new = max(left, default=0) + len(pieces)
+        pairs |= {(k, new): joint(each, hull) for k, each in left.items()}
+        left[new] = hull
+    return [hull.vertices for hull in sorted(left.values(), key=volume, reverse=True)]
 
 
 SAME_PLANE = (np.cos(np.radians(4.0)), 0.003)
@@ -144,16 +217,15 @@ def face_cut_parts(
 
     Returns:
         Parts, which together are the solid; the solid itself if it cannot be divided.
-
-    Raises:
-        MissingLibraryError: manifold3d is absent.
     """
-    library = require("manifold3d", "decompose a mesh that is not convex")
-    whole = as_manifold(library, solid)
+    from manifold3d import Manifold, OpType
+
+    whole = as_manifold(solid)
     if whole is None:
         return [solid]
-    cubes = [library.Manifold.cube((2 * reach,) * 3, True).translate(tuple(p)) for p in keypoints]
-    near = library.Manifold.batch_boolean(cubes, library.OpType.Add) if cubes else None
+    side = 2 * reach
+    cubes = [Manifold.cube((side, side, side), True).translate(tuple(p)) for p in keypoints]
+    near = Manifold.batch_boolean(cubes, OpType.Add) if cubes else None
 
     def void(part: Any) -> float:
         hull = part.hull()

@@ -14,7 +14,8 @@ from fleet_tools.assets.solids import (
     triangle_areas,
     without_unused_vertices,
 )
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, NativeLibraryError
+from fleet_tools.parallel.apart import CLEAN, call_apart
 from fleet_tools.studio.importing.repair import Shell, as_manifold, from_manifold
 from fleet_tools.utils.libraries import require
 
@@ -65,13 +66,13 @@ def winding_numbers(points: np.ndarray, solid: Solid) -> np.ndarray:
         Winding numbers, (n,).
     """
     windings = np.empty(len(points))
+    corners = np.ascontiguousarray(solid.vertices[solid.triangles].transpose(1, 2, 0))
     for k, point in enumerate(points):
-        corners = solid.vertices[solid.triangles] - point
-        a, b, c = np.moveaxis(corners, 1, 0)
-        la, lb, lc = np.linalg.norm(corners, axis=2).T
-        above = np.linalg.det(corners)
+        a, b, c = corners - point[:, None]
+        la, lb, lc = (np.sqrt((x * x).sum(0)) for x in (a, b, c))
+        above = (a * np.cross(b, c, axis=0)).sum(0)
         below = la * lb * lc
-        below += (a * b).sum(1) * lc + (b * c).sum(1) * la + (c * a).sum(1) * lb
+        below += (a * b).sum(0) * lc + (b * c).sum(0) * la + (c * a).sum(0) * lb
         windings[k] = np.arctan2(above, below).sum() / (2 * np.pi)
     return windings
 
@@ -184,19 +185,32 @@ def _any_bounding_boxes_overlap(solids: Sequence[Solid]) -> bool:
 
 def _united(solids: list[Solid]) -> tuple[list[Solid], list[str]]:
     """Returns the union of closed surfaces, in which overlapping volume counts once, and notes."""
-    library = require("manifold3d", "unite the overlapping parts of this mesh")
-    manifolds = [as_manifold(library, solid) for solid in solids]
-    if None in manifolds:
+    require("manifold3d", "unite the overlapping parts of this mesh")
+    try:
+        united = call_apart("manifold3d", CLEAN, _union, solids)
+    except NativeLibraryError as error:
+        reason = str(error).rstrip(".")
+        return solids, [f"parts were not united, so that an overlap weighs twice: {reason}"]
+    if not united:
         return solids, ["parts touch themselves and cannot be united: an overlap weighs twice"]
-    union = library.Manifold.batch_boolean(manifolds, library.OpType.Add)
-    before, after = sum(map(volume, solids)), union.volume()
+    before, after = sum(map(volume, solids)), sum(map(volume, united))
     if before - after <= 1e-9 * before:
         return solids, []
-    united = [from_manifold(part) for part in union.decompose()]
     shared = 100 * (before - after) / before
     return united, [
         f"united {len(solids)} overlapping parts ({shared:.3g}% of their volume shared)"
     ]
+
+
+def _union(solids: list[Solid]) -> list[Solid]:
+    """Returns the connected parts of the union of closed surfaces; none if one touches itself."""
+    import manifold3d
+
+    manifolds = [as_manifold(solid) for solid in solids]
+    if None in manifolds:
+        return []
+    union = manifold3d.Manifold.batch_boolean(manifolds, manifold3d.OpType.Add)
+    return [from_manifold(part) for part in union.decompose()]
 
 
 def convex_hull(points: np.ndarray) -> Solid | None:

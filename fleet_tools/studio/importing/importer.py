@@ -47,6 +47,7 @@ from fleet_tools.studio.importing.settings import (
     Origin,
     ScaleSettings,
 )
+from fleet_tools.utils.progress import Tell, silent
 
 SIGNATURE = "# written by the importer: python -m fleet_tools.assets import"
 """Beginning of the files of an imported model."""
@@ -137,23 +138,26 @@ class PlacedMesh:
         return float(np.ptp(self.surface.vertices, axis=0).max())
 
 
-def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
+def import_mesh(mesh: RawMesh, settings: ImportSettings, tell: Tell = silent) -> ImportedModel:
     """Makes a model of a mesh; the same arguments give the same model.
 
     Args:
         mesh: The mesh.
         settings: Settings of the import.
+        tell: Told each stage.
 
     Raises:
         ConfigError: The mesh cannot be repaired, scaled or given its mass; the message names the
             remedy.
         MissingLibraryError: A library is absent that it needs.
+        NativeLibraryError: A library failed, and there is nothing to do without it.
     """
+    tell(f"repairing {len(mesh.triangles)} triangles")
     placed = place_mesh(
         mesh, settings.kind, settings.family, settings.scale, settings.up, settings.origin
     )
     try:
-        return _import_placed(placed, settings)
+        return _import_placed(placed, settings, tell)
     except ConfigError as error:
         doubts = size_warnings(settings.kind, settings.family, placed.length, placed.scale)
         if not doubts:
@@ -161,7 +165,7 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings) -> ImportedModel:
         raise ConfigError(f"{error} Its size is the likely cause: {doubts[0]}.") from error
 
 
-def _import_placed(placed: PlacedMesh, settings: ImportSettings) -> ImportedModel:
+def _import_placed(placed: PlacedMesh, settings: ImportSettings, tell: Tell) -> ImportedModel:
     notes = list(placed.notes)
     extents = np.ptp(placed.surface.vertices, axis=0)
     shells, repairs = repaired_shells(placed.surface)
@@ -170,9 +174,10 @@ def _import_placed(placed: PlacedMesh, settings: ImportSettings) -> ImportedMode
     notes += changes
     inertial, density = _mass_properties(body, settings)
     keypoints, grasp = _labels(settings, placed.placement)
+    tell("simplifying the visual geometry")
     visual = without_degenerate_triangles(joined(*body.outer))
     visual = simplified(visual, MAX_VISUAL_TRIANGLES)
-    collision = collision_geometry(body, keypoints, settings.geometry)
+    collision = collision_geometry(body, keypoints, settings.geometry, tell)
     notes += collision.notes
     part = PartDescription(
         settings.name, visual, settings.material, collision.solids, collision_digits=17
@@ -189,8 +194,9 @@ def _import_placed(placed: PlacedMesh, settings: ImportSettings) -> ImportedMode
         grasp=grasp,
         signature=SIGNATURE,
     )
+    tell("making contact surfaces, as the simulator does")
     contact_checked(model)
-    doubtful = ("not watertight", "no inside", "not seen")
+    doubtful = ("not watertight", "no inside", "not seen", "not united", "is coarser")
     warnings = [note for note in notes if any(words in note for words in doubtful)]
     warnings += [placed.doubt] if placed.doubt else []
     warnings += size_warnings(

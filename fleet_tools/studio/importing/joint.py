@@ -27,6 +27,7 @@ from fleet_tools.studio.importing.settings import (
     LabelSettings,
     ScaleSettings,
 )
+from fleet_tools.utils.progress import Tell, silent
 
 ADDED_INERTIA = {"prismatic": 0.1, "revolute": 1e-3}
 """Inertia that is added along the joint, kg or kg m^2, so that the brake holds
@@ -47,7 +48,11 @@ class JointedModel:
 
 
 def import_jointed(
-    base: RawMesh, moving: RawMesh, settings: ImportSettings, joint: JointSettings
+    base: RawMesh,
+    moving: RawMesh,
+    settings: ImportSettings,
+    joint: JointSettings,
+    tell: Tell = silent,
 ) -> JointedModel:
     """Makes an object of two meshes that a joint connects.
 
@@ -56,19 +61,21 @@ def import_jointed(
         moving: The part that moves, in unit and axes of the base.
         settings: Settings of the import, whose mass and keypoints are the base's.
         joint: The joint, and mass and keypoints of the part that moves.
+        tell: Told each stage.
 
     Raises:
         ConfigError: A part cannot be imported, or the two do not fit together.
-        MissingLibraryError: See `import_mesh`.
+        MissingLibraryError, NativeLibraryError: See `import_mesh`.
     """
     _require_object(settings, joint)
     placed = place_mesh(
         base, settings.kind, settings.family, settings.scale, settings.up, settings.origin
     )
-    fixed = import_mesh(base, settings)
+    fixed = import_mesh(base, settings, tell)
     part = import_mesh(
         RawMesh(placed.placement.vertices(moving.vertices), moving.triangles, moving.notes),
         _settings_of_moving(settings, joint, placed.placement),
+        lambda stage: tell(f"the part that moves: {stage}"),
     )
     model, moved = fixed.model, part.model
     axis, at = _axis_and_point(settings, joint, placed.placement)

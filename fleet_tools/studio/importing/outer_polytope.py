@@ -77,6 +77,8 @@ def outer_polytope(
         cut = present.with_plane(normal, shortest, max_planes)
         if cut is None:
             refused.append(normal)
+        elif len(cut.offsets) == len(present.offsets) and (cut.offsets == present.offsets).all():
+            break  # the plane was moved out so far that it cuts nothing, now and ever
         else:
             present = cut
             best = min(best, present, key=lambda candidate: candidate.excess)
@@ -94,7 +96,8 @@ class _Body:
     Attributes:
         points: Its points, (n, 3).
         inner: A point inside, (3,).
-        faces: Unit normals of flat faces and their fractions of the surface, the largest first.
+        faces: Unit normals of flat faces, (f, 3), and their fractions of the surface, (f,), the
+            largest first.
         dominant: Normals of the faces that are kept as planes of their own.
     """
 
@@ -104,7 +107,7 @@ class _Body:
         areas = np.linalg.norm(triangle_areas(points[hull.simplices]), axis=1) / 2
         self.inner = points[hull.vertices].mean(axis=0)
         self.faces = _merged_faces(hull.equations[:, :3], areas)
-        self.dominant = [normal for normal, fraction in self.faces if fraction >= DOMINANT]
+        self.dominant = list(self.faces[0][self.faces[1] >= DOMINANT])
         # Distances are measured from a hull of a few hundred of the points, which lies within.
         extreme = np.unique(np.argmax(points @ _directions(400).T, axis=0))
         sample = points if len(points) <= 400 else points[extreme]
@@ -250,10 +253,10 @@ class _Planes:
 
 def _bounding_box(body: _Body) -> _Planes:
     """Returns a box along the largest face, and along the largest face perpendicular to it."""
-    z = body.faces[0][0]
-    across = [(normal - z * (normal @ z), fraction) for normal, fraction in body.faces[1:]]
-    sizes = [(np.linalg.norm(x) ** 2 * fraction, k) for k, (x, fraction) in enumerate(across)]
-    x = across[max(sizes, key=lambda pair: (round(pair[0], 9), -pair[1]))[1]][0]
+    directions, fractions = body.faces
+    z = directions[0]
+    across = directions - np.outer(directions @ z, z)
+    x = across[np.argmax(np.round((across**2).sum(axis=1) * fractions, 9))]
     x /= np.linalg.norm(x)
     axes = np.array([x, np.cross(z, x), z])
     normals = np.vstack([axes, -axes])
@@ -261,7 +264,7 @@ def _bounding_box(body: _Body) -> _Planes:
     return _Planes(body, normals, offsets, np.ones(6, bool))
 
 
-def _merged_faces(normals: np.ndarray, areas: np.ndarray) -> list[tuple[np.ndarray, float]]:
+def _merged_faces(normals: np.ndarray, areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Merges the triangles of flat faces.
 
     Args:
@@ -269,7 +272,7 @@ def _merged_faces(normals: np.ndarray, areas: np.ndarray) -> list[tuple[np.ndarr
         areas: Areas of the triangles, (m,).
 
     Returns:
-        Normal of each face, (3,), and its fraction of the surface, the largest first.
+        Normals of the faces, (f, 3), and their fractions of the surface, (f,), the largest first.
     """
     cells = np.round(normals * 1e4)
     _, inverse = np.unique(cells, axis=0, return_inverse=True)
@@ -278,7 +281,7 @@ def _merged_faces(normals: np.ndarray, areas: np.ndarray) -> list[tuple[np.ndarr
     sums = np.column_stack([np.bincount(inverse, areas * x) for x in normals.T])
     units = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     order = np.argsort(-np.round(fractions, 9), kind="stable")
-    return [(units[k], float(fractions[k])) for k in order]
+    return units[order], fractions[order]
 
 
 def _directions(count: int) -> np.ndarray:

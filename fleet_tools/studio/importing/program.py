@@ -34,6 +34,7 @@ from fleet_tools.studio.importing.settings import (
     check_model_name,
 )
 from fleet_tools.utils import cli
+from fleet_tools.utils.progress import Tell, silent, stage_lines
 
 if TYPE_CHECKING:  # --help answers without numpy
     from fleet_tools.studio.importing.mesh_file import RawMesh
@@ -160,7 +161,7 @@ class ImportOptions(cli.Options):
 
 def import_model(options: ImportOptions) -> int:
     """Does the work of the program, and returns the exit code."""
-    folder, report = write_model(options)
+    folder, report = write_model(options, stage_lines(quiet=options.quiet))
     options.report(
         {"folder": str(folder), **report}, lambda: "\n".join([*report_lines(report), str(folder)])
     )
@@ -170,8 +171,12 @@ def import_model(options: ImportOptions) -> int:
     return cli.OK
 
 
-def write_model(options: ImportOptions) -> tuple[Path, dict[str, Any]]:
+def write_model(options: ImportOptions, tell: Tell = silent) -> tuple[Path, dict[str, Any]]:
     """Imports a mesh, and writes the folder of the model.
+
+    Args:
+        options: The options of the program.
+        tell: Told each stage.
 
     Returns:
         The folder, and what the import found, changed and guessed, as plain JSON data.
@@ -187,13 +192,15 @@ def write_model(options: ImportOptions) -> tuple[Path, dict[str, Any]]:
 
     settings = options.settings()
     _check_keypoints(options, settings)
+    tell(f"reading {', '.join(file.name for file in options.files)}")
+    mesh = _read(options)
     if options.joint.moving is None:
-        imported = import_mesh(_read(options), settings)
+        imported = import_mesh(mesh, settings, tell)
         report = report_of(imported)
     else:
         _check_moving(options)
         moving = read_mesh(options.joint.moving)
-        jointed = import_jointed(_read(options), moving, settings, options.joint)
+        jointed = import_jointed(mesh, moving, settings, options.joint, tell)
         imported = jointed.base
         report = jointed_report(jointed, options.joint)
     folder = imported.model.folder(options.output)

@@ -5,7 +5,6 @@ has two triangles, because meshes that touch themselves along an edge have a vol
 """
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from trimesh.grouping import unique_rows
 
 from fleet_tools.assets.solids import Solid, triangle_areas, without_unused_vertices
 from fleet_tools.errors import ConfigError
+from fleet_tools.parallel.apart import CLEAN, call_apart
 from fleet_tools.utils.libraries import require
 
 MERGE_DISTANCE = 1e-6
@@ -265,14 +265,23 @@ def simplified(solid: Solid, max_triangles: int) -> Solid:
 
     Raises:
         MissingLibraryError: It has more triangles, and a library is absent.
+        NativeLibraryError: The library failed.
     """
     if len(solid.triangles) <= max_triangles:
         return solid
+    purpose = f"simplify {len(solid.triangles)} triangles"
+    require("manifold3d", purpose)
+    require("fast_simplification", purpose)
+    return call_apart("manifold3d or fast-simplification", CLEAN, _simplified, solid, max_triangles)
+
+
+def _simplified(solid: Solid, max_triangles: int) -> Solid:
+    import fast_simplification
+
     flattened = _flattened(solid, max_triangles)
     if len(flattened.triangles) <= max_triangles:
         return without_degenerate_triangles(flattened)
-    library = require("fast_simplification", f"simplify {len(solid.triangles)} triangles")
-    vertices, triangles = library.simplify(
+    vertices, triangles, *_ = fast_simplification.simplify(
         np.ascontiguousarray(flattened.vertices, np.float64),
         np.ascontiguousarray(flattened.triangles, np.int32),
         target_count=max_triangles * 9 // 10,
@@ -296,8 +305,7 @@ def without_degenerate_triangles(solid: Solid) -> Solid:
 
 def _flattened(solid: Solid, max_triangles: int) -> Solid:
     """Simplifies nearly flat regions of a closed surface; returns others as they are."""
-    library = require("manifold3d", f"simplify {len(solid.triangles)} triangles")
-    manifold = as_manifold(library, solid)
+    manifold = as_manifold(solid)
     if manifold is None or not hasattr(manifold, "simplify"):
         return solid  # not closed, or manifold3d is before 3.2: quadric errors alone decide
     size = np.ptp(solid.vertices, axis=0).max()
@@ -311,20 +319,47 @@ def _flattened(solid: Solid, max_triangles: int) -> Solid:
     return from_manifold(result)
 
 
-def as_manifold(library: ModuleType, solid: Solid) -> Any:
-    """Returns a surface as manifold3d's; None if it is not closed or touches itself.
+SLIVER = 1e-5
+"""Length of an edge that is collapsed before a decomposition, relative to the size."""
 
-    Args:
-        library: manifold3d.
-        solid: The surface.
+
+def without_slivers(solid: Solid) -> Solid:
+    """Collapses tiny edges of a closed surface, such as those of a cut beside a vertex.
+
+    CoACD takes them, and slivers in the same plane, for self-intersections: it aborts, or replaces
+    the surface by voxels of many more triangles.
     """
-    manifold = library.Manifold(
-        library.Mesh64(
+    least = SLIVER * np.ptp(solid.vertices, axis=0).max()
+    edges = np.asarray(faces_to_edges(solid.triangles))
+    lengths = np.linalg.norm(np.subtract(*solid.vertices[edges.T]), axis=1)
+    short = edges[lengths < least]
+    if not len(short):
+        return solid
+    count = len(solid.vertices)
+    graph = coo_array((np.ones(len(short), bool), tuple(short.T)), (count, count))
+    _, label = connected_components(graph, directed=False)
+    _, first = np.unique(label, return_index=True)
+    triangles = first[label][solid.triangles]
+    distinct = (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
+    collapsed = without_unused_vertices(solid.vertices, triangles[distinct])
+    manifold = as_manifold(collapsed)
+    if manifold is None or not hasattr(manifold, "simplify"):
+        return collapsed
+    flattened = manifold.simplify(least)
+    return from_manifold(flattened) if flattened.num_tri() else collapsed
+
+
+def as_manifold(solid: Solid) -> Any:
+    """Returns a surface as manifold3d's; None if it is not closed or touches itself."""
+    import manifold3d
+
+    manifold = manifold3d.Manifold(
+        manifold3d.Mesh64(
             np.ascontiguousarray(solid.vertices, np.float64),
             np.ascontiguousarray(solid.triangles, np.uint64),
         )
     )
-    return manifold if manifold.status() == library.Error.NoError else None
+    return manifold if manifold.status() == manifold3d.Error.NoError else None
 
 
 def from_manifold(manifold: Any) -> Solid:

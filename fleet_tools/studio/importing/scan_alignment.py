@@ -153,8 +153,8 @@ def cut_at(table: TablePlane, solid: Solid) -> Solid:
         ConfigError: The surface cannot be cut.
         MissingLibraryError: The library that does it is absent.
     """
-    library = require("manifold3d", "cut the surface at the table")
-    manifold = as_manifold(library, solid)
+    require("manifold3d", "cut the surface at the table")
+    manifold = as_manifold(solid)
     cut = None if manifold is None else manifold.trim_by_plane(table.normal, table.offset)
     if cut is None or not cut.num_tri():
         raise ConfigError(

@@ -11,6 +11,7 @@ from scipy.spatial import KDTree
 
 from fleet_tools.assets.solids import Solid, joined, triangle_areas
 from fleet_tools.errors import ConfigError
+from fleet_tools.parallel.apart import call_apart
 from fleet_tools.studio.importing.mesh_file import RawMesh
 from fleet_tools.studio.importing.repair import cleaned, repaired_shells
 from fleet_tools.studio.importing.scan_alignment import (
@@ -189,7 +190,13 @@ def scanned_mesh(files: Sequence[Path], settings: ScanSettings) -> RawMesh:
     Raises:
         ConfigError: The views are no surface of a closed body; the message names the remedy.
         MissingLibraryError: Open3D is absent.
+        NativeLibraryError: It failed.
     """
+    remedy = "Crop the scan (--crop), or give another --voxel."
+    return call_apart("Open3D", remedy, _scanned_mesh, files, settings)
+
+
+def _scanned_mesh(files: Sequence[Path], settings: ScanSettings) -> RawMesh:
     library = require("open3d", "make a surface of a scan")
     views, notes = read_views(files, settings)
     voxel = _voxel(views, settings.voxel)

@@ -20,6 +20,7 @@ from fleet_tools.sim.catalog import Kind, UpAxis
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.importing.importer import Placement
 from fleet_tools.studio.importing.settings import ScaleSettings
+from fleet_tools.utils.progress import Tell, silent
 
 
 class ModelLabels(Value):
@@ -201,8 +202,12 @@ class Subject(Protocol):
         """
         ...
 
-    def write(self, labels: ModelLabels) -> list[str]:
+    def write(self, labels: ModelLabels, tell: Tell = silent) -> list[str]:
         """Writes the model's folder with all labels; returns what a person should look at.
+
+        Args:
+            labels: The labels.
+            tell: Told each stage.
 
         Raises:
             FleetToolsError: No model can be made with these labels.

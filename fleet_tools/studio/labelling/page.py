@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -137,9 +138,15 @@ class LabelPage:
             self._end_motion()
             self._motion, self._panel.watch.visible = None, False
             self._panel.save.disabled = True
-            self._panel.report.content, self._panel.details.content = "Writing the model ...", ""
+            self._panel.details.content, began = "", time.monotonic()
+
+            def tell(stage: str) -> None:
+                seconds = time.monotonic() - began
+                self._panel.report.content = f"Writing the model, {seconds:.0f} s: {literal(stage)}"
+
+            tell("beginning")
             try:
-                warnings = self.session.write()
+                warnings = self.session.write(tell)
             except (FleetToolsError, OSError) as error:
                 self._panel.report.content = f"**Not written.** {literal(error)}"
                 self._draw()

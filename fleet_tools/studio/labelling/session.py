@@ -31,6 +31,7 @@ from fleet_tools.studio.labelling.proposals import (
     rotation_of,
     symmetry_planes,
 )
+from fleet_tools.utils.progress import Tell, silent
 
 HAND_ITEM = "hand"
 """Name of the item that is the grasp; the others are keypoints."""
@@ -287,8 +288,11 @@ class LabellingSession:
         """
         write_draft(self.file, Draft(labels_of=self.subject.digest(), labels=self.labels))
 
-    def write(self) -> list[str]:
+    def write(self, tell: Tell = silent) -> list[str]:
         """Writes the model's folder; returns what a person should look at.
+
+        Args:
+            tell: Told each stage.
 
         Raises:
             LabellingError: Labels are missing.
@@ -297,7 +301,7 @@ class LabellingSession:
         """
         if self.missing:
             raise LabellingError(f"Still missing: {', '.join(self.missing)}.")
-        warnings = self.subject.write(self.labels)
+        warnings = self.subject.write(self.labels, tell)
         self.keep()  # a corrected folder has another hash now
         return warnings
 

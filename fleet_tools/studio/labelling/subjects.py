@@ -37,6 +37,7 @@ from fleet_tools.studio.importing.repair import cleaned, repaired_shells
 from fleet_tools.studio.importing.report import keypoints_of_tasks
 from fleet_tools.studio.importing.settings import LabelSettings, Origin, ScaleSettings
 from fleet_tools.studio.labelling.labels import Identity, ModelLabels, Placed
+from fleet_tools.utils.progress import Tell, silent
 
 SIGNATURE = "# labelled by hand: fleet-tools label"
 """First line of a corrected file; generators and the importer leave such folders alone."""
@@ -165,7 +166,7 @@ class FolderSubject:
         """
         return Placed(self._read.surface, Placement(np.eye(3), np.zeros(3)))
 
-    def write(self, labels: ModelLabels) -> list[str]:
+    def write(self, labels: ModelLabels, tell: Tell = silent) -> list[str]:
         """Replaces `keypoints.yaml`; each keypoint stays on its link.
 
         Raises:
@@ -310,12 +311,12 @@ class MeshSubject:
             ),
         )
 
-    def write(self, labels: ModelLabels) -> list[str]:
+    def write(self, labels: ModelLabels, tell: Tell = silent) -> list[str]:
         """Imports the mesh with its labels; returns the warnings of the import.
 
         Raises:
             FleetToolsError: No model can be made with these labels.
             OSError: The folder cannot be written, or holds what the importer did not write.
         """
-        _, report = write_model(self.import_options(labels))
+        _, report = write_model(self.import_options(labels), tell)
         return list(report["warnings"])

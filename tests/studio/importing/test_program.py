@@ -1,6 +1,7 @@
 """The program `python -m fleet_tools.assets import`, from a mesh file to an environment."""
 
 import json
+import os
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from support.foreign_shapes import hammer
+import trimesh
+from support.foreign_shapes import box, hammer, moved
+from support.processes import ROOT
 
 import fleet_tools  # noqa: F401 - registers the environments
 from fleet_tools.assets.__main__ import main
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.sim.catalog import load_model
+from fleet_tools.studio.importing import convex_decomposition
 
 KEYPOINTS = [
     *("--keypoint", "head=0.165,0,0.052"),
@@ -22,6 +26,8 @@ KEYPOINTS = [
     *("--keypoint", "side=0.165,0,-0.018"),
 ]
 HAMMER = ["--kind", "tool", "--family", "hammer", "--mass", "0.5", *KEYPOINTS]
+
+CROWBAR = ROOT / "tests" / "data" / "crowbar.stl"
 
 Capture = pytest.CaptureFixture[str]
 
@@ -168,3 +174,90 @@ def test_a_damaged_file_is_refused_with_the_reason(name, content, message, tmp_p
     error = refused(capsys, tmp_path / name, *HAMMER, "--output", tmp_path / "out")
     assert re.search(message, error), error
     assert not (tmp_path / "out").exists()
+
+
+# --- Surfaces that libraries do not expect -----------------------------------------------------
+
+
+def fine_hammer(**changes: Any) -> trimesh.Trimesh:
+    """Returns a hammer in m of many triangles, with changed vertices or faces."""
+    mesh = trimesh.boolean.union(hammer().split(only_watertight=False), engine="manifold")
+    for _ in range(2):
+        mesh = mesh.subdivide()
+    arrays = {"vertices": mesh.vertices / 1000, "faces": mesh.faces} | changes
+    return trimesh.Trimesh(**arrays, process=False, validate=False)
+
+
+def odd_meshes() -> dict[str, Any]:
+    """Returns meshes with one defect each."""
+    fine, rng = fine_hammer(), np.random.default_rng(0)
+    vertices, faces = fine.vertices, fine.faces
+    noise = 0.004 * rng.normal(size=vertices.shape)
+    a_nan = np.where(np.arange(len(vertices))[:, None] == 5, np.nan, vertices)
+    flat = np.vstack([faces, [[0, 0, 1], [2, 2, 2]], faces[:3]])
+    return {
+        "nan": fine_hammer(vertices=a_nan),
+        "zero_areas": fine_hammer(faces=flat),
+        "open": fine_hammer(faces=faces[:-150]),
+        "disjoint": trimesh.util.concatenate([fine, moved(fine, 0, 0.1, 0)]),
+        "crossing_itself": fine_hammer(vertices=vertices + noise),
+        "inside_out": fine_hammer(faces=faces[:, ::-1]),
+        "thrice": fine_hammer(faces=np.vstack([faces] * 3)),
+        "a_point": fine_hammer(vertices=np.zeros_like(vertices)),
+        "tiny": fine_hammer(vertices=vertices * 1e-12),
+        "giant": fine_hammer(vertices=vertices * 1e30),
+    }
+
+
+@pytest.mark.parametrize("name", odd_meshes())
+def test_an_odd_mesh_is_imported_or_refused_with_one_error(name, mesh, tmp_path, capsys):
+    file = tmp_path / f"{name}.ply"
+    odd_meshes()[name].export(file)
+    code = main(
+        ["import", str(file), *HAMMER, "--scale", "m", "--pieces", "4", "--output", str(tmp_path)]
+    )
+    said = capsys.readouterr().err
+    assert code in (0, 2) and "Traceback" not in said
+    assert (code == 0) == (tmp_path / "tools" / "hammer" / name / "model.sdf").exists()
+    assert (name in ("a_point", "tiny", "giant")) == (code == 2), said
+
+
+@pytest.mark.slow  # the next test is quick
+def test_an_ordinary_mesh_on_which_coacd_aborted_is_imported(mesh, tmp_path, capsys):
+    # Three bars that overlap; cuts of their union have edges of 1e-10 m.
+    points = {"left": "0.086,0.014,0.18", "right": "0.086,-0.014,0.18", "heel": "0.03,0,0.16"}
+    points |= {"tip": "0.086,0,0.18", "back": "0,0,-0.15"}
+    options = [f"--keypoint={name}={point}" for name, point in points.items()]
+    options += ["--kind", "tool", "--family", "pry_bar", "--mass", "0.8", "--scale", "mm"]
+    report = imported(capsys, CROWBAR, *options, "--output", tmp_path)
+    assert max(report["collision_deviation_m"].values()) <= 5e-4
+    assert not any("coarser" in warning for warning in report["warnings"])
+
+
+def end_process(*_: Any) -> None:
+    os.abort()
+
+
+def test_a_library_that_aborts_costs_fidelity_and_a_warning_tells(
+    mesh, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(convex_decomposition, "_coacd", end_process)
+    torus = trimesh.creation.torus(0.05, 0.01, major_sections=24, minor_sections=8)
+    torus.export(tmp_path / "ring.stl")
+    arguments = [tmp_path / "ring.stl", *HAMMER, "--scale", "m", "--output", tmp_path]
+    report = imported(capsys, *arguments)
+    (warning,) = [each for each in report["warnings"] if "coarser" in each]
+    assert "CoACD ended with SIGABRT" in warning and "Remesh" in warning
+    monkeypatch.undo()
+    assert not any("coarser" in each for each in imported(capsys, *arguments)["warnings"])
+
+
+def test_stages_are_told_on_stderr_with_the_elapsed_time(mesh, tmp_path, capsys):
+    arguments = ["import", str(mesh), *HAMMER, "--scale", "mm", "--output", str(tmp_path)]
+    assert main([*arguments, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    times = [float(line.partition(" s: ")[0]) for line in err.splitlines() if " s: " in line]
+    assert len(times) >= 5 and times == sorted(times)
+    assert main([*arguments, "--quiet"]) == 0
+    assert " s: " not in capsys.readouterr().err

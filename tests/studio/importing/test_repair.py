@@ -18,7 +18,13 @@ from fleet_tools.sim.mesh_reading import rotation_to_z
 from fleet_tools.studio.importing.enclosed_body import EnclosedBody, enclosed_body, volume
 from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
 from fleet_tools.studio.importing.mesh_file import RawMesh, check_size, guess_scale
-from fleet_tools.studio.importing.repair import cleaned, repaired_shells, simplified
+from fleet_tools.studio.importing.repair import (
+    SLIVER,
+    cleaned,
+    repaired_shells,
+    simplified,
+    without_slivers,
+)
 from fleet_tools.studio.importing.settings import ImportSettings, LabelSettings, ScaleSettings
 
 seeds = st.integers(0, 2**32 - 1)
@@ -230,3 +236,21 @@ def test_a_sheet_too_thin_for_contact_has_mass_and_a_note(thickness, count):
     if count == 1:  # and alone it is refused
         with pytest.raises(ConfigError, match=r"only 0\.\d+ mm thick.*Solidify|no volume"):
             imported(sheet(thickness))
+
+
+@given(st.floats(-12, -6), st.integers(0, len(RING.edges_unique) - 1))
+@settings(deadline=None, max_examples=10)
+def test_tiny_edges_are_collapsed_and_other_surfaces_stay_as_they_are(exponent, edge):
+    pytest.importorskip("manifold3d")
+    plain = Solid(np.array(RING.vertices), np.array(RING.faces))
+    assert without_slivers(plain) is plain
+    a, b = RING.edges_unique[edge]  # a new vertex divides it close to its end
+    faces, new = [], len(plain.vertices)
+    for face in plain.triangles:
+        halves = [np.where(face == end, new, face) for end in (a, b)]
+        faces += halves if {a, b} <= {*face} else [face]
+    near = plain.vertices[a] + 10**exponent * (plain.vertices[b] - plain.vertices[a])
+    mended = without_slivers(Solid(np.vstack([plain.vertices, near]), np.array(faces)))
+    mesh = trimesh.Trimesh(mended.vertices, mended.triangles, process=False)
+    assert mesh.is_watertight and mesh.volume == pytest.approx(RING.volume)
+    assert mesh.edges_unique_length.min() > SLIVER * RING.extents.max()

@@ -151,7 +151,9 @@ def test_clicks_label_a_mesh_and_the_folder_is_what_an_import_writes(
     assert X_MG[:3, :3] == pytest.approx(TURN[:3, :3], abs=1e-6)
     assert X_MG[:3, 3] == pytest.approx(turned(0.01, 0, 0), abs=1e-6)
     assert session.missing == []
-    session.write()
+    stages: list[str] = []
+    session.write(stages.append)
+    assert any("decomposing" in stage for stage in stages)  # the page shows them
 
     labels = session.labels
     grasp = labels.grasp
