@@ -269,19 +269,16 @@ def simplified(solid: Solid, max_triangles: int) -> Solid:
     """
     if len(solid.triangles) <= max_triangles:
         return solid
-    purpose = f"simplify {len(solid.triangles)} triangles"
-    require("manifold3d", purpose)
-    require("fast_simplification", purpose)
+    require("manifold3d", f"simplify {len(solid.triangles)} triangles")
     return call_apart("manifold3d or fast-simplification", CLEAN, _simplified, solid, max_triangles)
 
 
 def _simplified(solid: Solid, max_triangles: int) -> Solid:
-    import fast_simplification
-
     flattened = _flattened(solid, max_triangles)
     if len(flattened.triangles) <= max_triangles:
         return without_degenerate_triangles(flattened)
-    vertices, triangles, *_ = fast_simplification.simplify(
+    library = require("fast_simplification", f"simplify {len(solid.triangles)} triangles")
+    vertices, triangles = library.simplify(
         np.ascontiguousarray(flattened.vertices, np.float64),
         np.ascontiguousarray(flattened.triangles, np.int32),
         target_count=max_triangles * 9 // 10,
@@ -324,7 +321,7 @@ SLIVER = 1e-5
 
 
 def without_slivers(solid: Solid) -> Solid:
-    """Collapses tiny edges of a closed surface, such as those of a cut beside a vertex.
+    """Collapses tiny edges of a closed surface, which a cut beside a vertex leaves.
 
     CoACD takes them, and slivers in the same plane, for self-intersections: it aborts, or replaces
     the surface by voxels of many more triangles.

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import trimesh
-from support.foreign_shapes import box, hammer, moved
+from support.foreign_shapes import hammer, moved
 from support.processes import ROOT
 
 import fleet_tools  # noqa: F401 - registers the environments
