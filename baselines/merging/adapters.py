@@ -74,8 +74,8 @@ def factors_of(adapter: State) -> list[Factors]:
     """Returns the factors of an adapter, by the names of its entries.
 
     Raises:
-        MergeError: A factor is alone, empty or of another rank than the other one; there are none,
-            or those of several adapters; or an entry is unknown, see `unfactored`.
+        MergeError: A factor is alone, empty or of another rank than the other one; there are no
+            factors, or several adapters; or an entry is unknown, see `unfactored`.
     """
     unfactored(adapter)
     found: dict[str, dict[str, str]] = {}

@@ -32,8 +32,8 @@ from fleet_tools.baselines.merging.moments.rows import applied_maps, reading
 from fleet_tools.baselines.merging.symmetry.table import State
 
 _SPREADS = (1.0, 30.0, 1000.0)
-"""Deviations of the numbers that models read in trials, relative to those of the example: clips
-hide none of them."""
+"""Deviations of the noise that is added to the example in trials, relative to its numbers. Large
+ones reveal clips."""
 
 _TOLERANCE = 1e-6
 """Of trials in double precision, relative to the largest number."""
@@ -49,8 +49,8 @@ def with_common_buffers(
     """Returns models whose buffers are the same, and which compute what they did.
 
     Buffers are statistics if they are numbers, differ, and are no BatchNorm's or spectral norm's.
-    Those that a state dict has become their mean; others, such as those that are not persistent,
-    become those of the architecture.
+    Buffers in state dicts are replaced by their mean, and buffers that are not persistent by the
+    architecture's.
 
     Args:
         module: The architecture.

@@ -114,6 +114,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,
     "fleet_tools/studio/photographs/serve.py": _CHILD,
     "fleet_tools/studio/photographs/drawing.py": _CHILD,
+    "fleet_tools/parallel/apart.py": _CHILD,
     "fleet_tools/parallel/local_workers.py": _CHILD,
     "fleet_tools/studio/teleoperation/camera_process.py": _CHILD,
     "fleet_tools/utils/diagnostics.py": _CHILD,

@@ -90,8 +90,8 @@ class Changes:
     Attributes:
         added: Tensors to add by the weight's name in the model, float64, of its shape.
         replaced: Tensors in place of the model's, such as trained biases and `modules_to_save`.
-        linear: Names of those of `added` that belong to layers, not to embeddings: PEFT's
-            `fan_in_fan_out` is one for all layers, and may be wrong for some.
+        linear: Names in `added` of layers' weights. PEFT's `fan_in_fan_out` is one value for all
+            layers, and may be wrong for some.
     """
 
     added: Mapping[str, torch.Tensor]
