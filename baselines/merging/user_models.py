@@ -128,8 +128,8 @@ def problem_of(
         method: For which method; what only others need is left out.
 
     Raises:
-        MergeError: There are no models or too little is known for the method, the numbers of data
-            and models differ, a batch or the loss is not usable, or models are quantized, sparse,
+        MergeError: There are no models, or too little is known for the method. The numbers of data
+            and models differ, or a batch or the loss is not usable. Models are quantized, sparse,
             without values (meta), or cannot be copied.
         ModelMismatchError: Models, architecture or base are not of one form.
         DerivationError, SymmetryError: No table can be derived, or it is false.

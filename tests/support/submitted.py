@@ -199,10 +199,10 @@ class QuittingPolicy:
     STEPS = 5
 
     def __init__(self, env: gymnasium.Env) -> None:
-        self._generator = np.random.default_rng(0)
-        self._remaining = self.STEPS
+        self.reset()
 
-    def reset(self) -> None:
+    def reset(self, seed: int = 0) -> None:
+        self._generator = np.random.default_rng(seed)
         self._remaining = self.STEPS
 
     def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:

@@ -216,7 +216,7 @@ def _z_words(alignment: HandAlignment) -> str:
 
 
 def _ahead(geometry: ModelGeometry, alignment: HandAlignment) -> np.ndarray | None:
-    """Returns the direction from the hand to `ahead`, (3,), at a right angle to that of use."""
+    """Returns the unit vector from the hand to `ahead`, (3,), across the direction of use."""
     down = geometry.axis(*alignment.down)
     ahead = geometry.p_M[alignment.ahead] - geometry.X_MG.translation()
     ahead -= (ahead @ down) * down

@@ -130,7 +130,7 @@ def guess_scale(longest: float, kind: Kind, family: str) -> ChosenScale:
     Args:
         longest: Longest side of the bounding box, in the unit of the file.
         kind: Whether the model is a tool or an object.
-        family: Name of its family, whose usual size is tried before that of all tools or objects.
+        family: Name of its family, whose usual size is tried first.
 
     Raises:
         ConfigError: No unit does, or the mesh was normalized to unit length.

@@ -247,7 +247,7 @@ def render_frame(env: gymnasium.Env) -> np.ndarray:
     Raises:
         ConfigError: The environment has another render_mode than "rgb_array".
     """
-    frame = env.render()
+    frame = env.render() if env.render_mode == "rgb_array" else None
     if not isinstance(frame, np.ndarray):
         raise ConfigError(
             f'Frames need an environment with render_mode="rgb_array"; given: {env.render_mode!r}.'

@@ -113,7 +113,7 @@ def test_actions_are_clipped_and_recorded_so(envs):
 
 
 @pytest.mark.parametrize(
-    "action", [np.full(4, np.nan), np.full(4, np.inf), np.zeros(6), np.zeros(4, int), "up"]
+    "action", [np.full(4, np.nan), np.full(4, np.inf), np.zeros(6), np.zeros(4, bool), "up"]
 )
 def test_bad_actions_change_nothing(envs, action, tmp_path, monkeypatch):
     """The library takes NaN, and MuJoCo writes a log file into the working directory."""
