@@ -4,7 +4,6 @@ Every file is written atomically; a line of the manifest comes last. After a cra
 the next writer finds complete episodes only, and continues.
 """
 
-import contextlib
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from fleet_tools.dataset.stored_episode import (
     StoredEpisode,
     begin_digest,
 )
-from fleet_tools.errors import DatasetError, OrderDependenceError
+from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.record_folder import FolderKind, RecordWriter
@@ -158,21 +157,15 @@ class DatasetWriter(RecordWriter[Header, AttemptRecord]):
     def __init__(self, folder: str | Path, header: Header) -> None:
         super().__init__(DATASET, Path(folder), header)
         try:
-            found = DATASET.read_document(self.folder).order_dependence  # by an earlier run
-            header = header.model_copy(update={"order_dependence": found})
-            self.header = header.carry(self.folder)
+            self.document = self.document.carry(self.folder)
         except BaseException:
             self.close()
             raise
 
-    @contextlib.contextmanager
-    def marking(self) -> Iterator[None]:
-        """Stores that the episodes depend on their order where this is found, see `Header`."""
-        try:
-            yield
-        except OrderDependenceError as error:
-            self.header = self.header.model_copy(update={"order_dependence": str(error)})
-            self.replace_document(self.header)
+    @property
+    def header(self) -> Header:
+        """The document."""
+        return self.document
 
     def add(self, record: AttemptRecord, content: bytes | None = None) -> None:
         """Stores an episode's file, if there is one, and then the record of the attempt.

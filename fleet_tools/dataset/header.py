@@ -4,12 +4,11 @@ It describes an environment completely, so that the same one can be made again f
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
 import pydantic
 
-from fleet_tools.config.values import STORED_IF_SET
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_observation
 from fleet_tools.envs.recorded_env import recorded
@@ -29,11 +28,7 @@ SCHEMA_VERSION = 1
 
 
 class Header(CarriesModels, Document):
-    """The content of `dataset.json`.
-
-    Attributes:
-        order_dependence: Message of an `OrderDependenceError`; None if no worker found one.
-    """
+    """The content of `dataset.json`."""
 
     error = DatasetError
 
@@ -46,7 +41,6 @@ class Header(CarriesModels, Document):
     action: ArraySpec
     observation: dict[str, ArraySpec]
     packages: dict[str, str]
-    order_dependence: Annotated[str | None, STORED_IF_SET] = None
 
     @pydantic.field_validator("action")
     @classmethod

@@ -221,7 +221,6 @@ class Result(CarriesModels, Document):
         scores: Scores of the episodes that are there; None before the end, or after a kill.
         stopped: The verdict that stopped it before all requested scenes; its rates and their
             intervals are biased by that.
-        order_dependence: Message of an `OrderDependenceError`; None if no worker found one.
     """
 
     error = ResultError
@@ -237,7 +236,6 @@ class Result(CarriesModels, Document):
     complete: bool = False
     scores: Scores | None = None
     stopped: Annotated[AnytimeVerdict | None, STORED_IF_SET] = None
-    order_dependence: Annotated[str | None, STORED_IF_SET] = None
 
     @pydantic.model_validator(mode="after")
     def _right_digest(self) -> Self:

@@ -3,11 +3,9 @@
 Episodes are stored as they end, so that those that ended stay, whatever happens to the process.
 """
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
-from fleet_tools.errors import OrderDependenceError, ResultError
+from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import (
     SCHEMA_VERSION,
@@ -96,26 +94,20 @@ class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
     """
 
     def __init__(self, folder: str | Path, result: Result) -> None:
-        self.result = result
         super().__init__(EVALUATION, Path(folder), result)
         try:
-            found = EVALUATION.read_document(self.folder).order_dependence  # by an earlier run
-            result = result.model_copy(update={"order_dependence": found})
-            self.result = result.carry(self.folder)
+            bare = self.document
+            self.document = bare.carry(self.folder)
             self._in_order()
-            self.replace_document(result)  # the present command, and no scores yet
+            self.replace_document(bare)  # the present command, and no scores yet
         except BaseException:
             self.close()
             raise
 
-    @contextlib.contextmanager
-    def marking(self) -> Iterator[None]:
-        """Stores that the episodes depend on their order where this is found, see `Result`."""
-        try:
-            yield
-        except OrderDependenceError as error:
-            self.result = self.result.model_copy(update={"order_dependence": str(error)})
-            self.replace_document(self.result)
+    @property
+    def result(self) -> Result:
+        """The document."""
+        return self.document
 
     def finish(self, stopped: AnytimeVerdict | None = None) -> Evaluation:
         """Stores the scores of the present episodes, and returns the evaluation.

@@ -4,13 +4,15 @@ Datasets and evaluations are such folders. A folder is created, claimed by one p
 after a crash and appended to in one way.
 """
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from fleet_tools.config.values import Value, differences, parse
-from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.config.values import STORED_IF_SET, Value, differences, parse
+from fleet_tools.errors import ConfigError, FleetToolsError, OrderDependenceError
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.locked_folder import LockedFolder, require_blank
 from fleet_tools.storage.strict_json import load, loads
@@ -102,7 +104,13 @@ def _read_json(path: Path, error: type[FleetToolsError]) -> Any:
 
 
 class Document(Value):
-    """Base of the documents that describe a folder of records."""
+    """Base of the documents that describe a folder of records.
+
+    Attributes:
+        order_dependence: Message of an `OrderDependenceError`; None if no worker found one.
+    """
+
+    order_dependence: Annotated[str | None, STORED_IF_SET] = None
 
     def essence(self) -> dict[str, object]:
         """Returns what must not differ within one folder, by its name in messages."""
@@ -181,6 +189,7 @@ class RecordWriter(LockedFolder, Generic[D, R]):
 
     Attributes:
         kind, folder: As given.
+        document: As given, with the order dependence that earlier runs found.
         records: All records so far.
 
     Raises:
@@ -190,9 +199,13 @@ class RecordWriter(LockedFolder, Generic[D, R]):
     def __init__(self, kind: FolderKind[D, R], folder: Path, document: D) -> None:
         self.kind = kind
         if (folder / kind.document_name).exists():
-            require_same(kind.read_document(folder), document, folder, kind.what, kind.error)
+            present = kind.read_document(folder)
+            require_same(present, document, folder, kind.what, kind.error)
+            update = {"order_dependence": present.order_dependence}
+            document = document.model_copy(update=update)
         else:
             self._create(folder, document)
+        self.document = document
         super().__init__(folder, kind.log_name, kind.error)
         try:
             self.records, size = kind.read_records(folder)
@@ -213,6 +226,16 @@ class RecordWriter(LockedFolder, Generic[D, R]):
     def replace_document(self, document: D) -> None:
         """Stores a new version of the document."""
         write_document(self.folder / self.kind.document_name, document)
+
+    @contextlib.contextmanager
+    def marking(self) -> Iterator[None]:
+        """Stores that the records depend on their order where this is found, see `Document`."""
+        try:
+            yield
+        except OrderDependenceError as error:
+            update = {"order_dependence": str(error)}
+            self.document = self.document.model_copy(update=update)
+            self.replace_document(self.document)
 
     def _create(self, folder: Path, document: D) -> None:
         kind = self.kind
