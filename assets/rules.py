@@ -72,7 +72,7 @@ class MeasuredRule:
         subject: What was measured, such as a keypoint; empty for the model.
         value: Value in SI units; NaN if it cannot be measured.
         obstacle: Why it cannot be measured.
-        scaling: What another size of the model would do, where it is beyond the bounds.
+        scaling: Advice on the size of the model, where the value is beyond the bounds.
     """
 
     rule: Rule

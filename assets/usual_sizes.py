@@ -37,7 +37,7 @@ ANY: "Mapping[Kind, UsualSize]" = {
     "tool": UsualSize((0.05, 0.6), (0.005, 2.5)),
     "object": UsualSize((0.01, 0.6), (0.001, 10.0)),
 }
-"""Of families of a user's own: what lies in one hand or on the table."""
+"""Sizes of families that the package does not have: of things for one hand or for the table."""
 
 
 @lru_cache

@@ -25,7 +25,7 @@ from fleet_tools.baselines.merging.robust import Rule
 from fleet_tools.baselines.training.state import Tensors
 
 LimitsOf = Callable[[int], Limits]
-"""limits(robot): what a robot's answers can honestly be."""
+"""limits(robot): bounds of a robot's answers."""
 
 RESOLUTION = 2.0**-28
 """Unit of a sum. The change of a weight is rounded to it, an error of at most 2e-9."""
@@ -109,7 +109,7 @@ class Updates:
         round_number: Number of the round.
         expected: State dict of the network; its numbers do not matter.
         keep: Called with each valid update, and its robot before it.
-        limits: limits(robot): what a robot's answers can honestly be, see `FleetPlan.limits`.
+        limits: limits(robot): bounds of a robot's answers, see `FleetPlan.limits`.
 
     Attributes:
         by_robot: The updates by robot number, in the order in which they came.

@@ -182,7 +182,7 @@ class RobotDataHolder:
     Attributes:
         robot: Number of the robot.
         group: The robots of the merge.
-        limits: What its answers can be.
+        limits: Bounds of its answers.
     """
 
     robot: int

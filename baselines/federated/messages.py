@@ -164,7 +164,7 @@ def checked_update(
         answer: The robot's answer.
         round_number: Number of the round.
         expected: State dict of the network; its numbers do not matter.
-        limits: What the robot's answers can honestly be.
+        limits: Bounds of the robot's answers.
 
     Raises:
         MessageError: It is no update of this round, holds something else than weights of the
@@ -193,7 +193,7 @@ def checked_change(
         round_number: Number of the round.
         counts: Number of entries of each tensor.
         bits: Number of bits of each integer; None if numbers are not rounded.
-        limits: What the robot's answers can honestly be.
+        limits: Bounds of the robot's answers.
 
     Raises:
         MessageError: It is no change of this round and size, holds a number that is not finite, or

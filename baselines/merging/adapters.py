@@ -36,7 +36,7 @@ _WITHOUT_EFFECT = (
 """Fields that say nothing of what factors mean, or only what entries are in the file, too."""
 
 _INITIALIZATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
-"""Those that leave the weights of the model as they are."""
+"""Initializations that leave the weights of the model unchanged."""
 
 _DENSE = (
     "Merge each adapter into its model by PEFT's `merge_and_unload`, and merge the models, for "

@@ -22,8 +22,8 @@ def copied(model: Module) -> Module:
     """Returns a copy of a module in evaluation mode.
 
     Tensors that a model has computed and keeps, such as the last action or a weight of
-    `torch.nn.utils.weight_norm`, are copied as constants. What cannot be copied, such as a lock or
-    an open file, is shared with the model.
+    `torch.nn.utils.weight_norm`, are copied as constants. Attributes that cannot be copied, such as
+    a lock or an open file, are shared with the model.
 
     Raises:
         MergeError: A part that holds tensors or modules cannot be copied.

@@ -166,8 +166,8 @@ def measure_mixture(
 ) -> StateMixture:
     """Returns the mixture of the states of episodes, of which each Gaussian has `LEAST_EPISODES`.
 
-    A cluster of fewer joins those that are nearest. If fewer episodes go on after their first pair
-    of states, no Gaussian is of these states.
+    The episodes of a smaller cluster join the nearest others. If fewer episodes go on after their
+    first pair of states, no Gaussian is of these states.
 
     Args:
         episodes: States of each episode, (steps, size).

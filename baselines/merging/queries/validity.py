@@ -104,7 +104,7 @@ def checked_loss(
     Args:
         answer: The answer.
         query: The query.
-        limits: What is known of the data holder.
+        limits: Bounds of the data holder's answers.
 
     Returns:
         The answer, and its sizes.
@@ -158,7 +158,7 @@ def checked_moments(
     Args:
         answer: The answer.
         query: The query.
-        limits: What is known of the data holder.
+        limits: Bounds of the data holder's answers.
         maps: The affine maps of the model.
 
     Returns:
@@ -252,7 +252,7 @@ def checked_mixture(
     Args:
         answer: The answer.
         query: The query.
-        limits: What is known of the data holder.
+        limits: Bounds of the data holder's answers.
 
     Returns:
         The answer, and its sizes, of which it has none: all numbers have bounds.
