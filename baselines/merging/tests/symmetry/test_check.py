@@ -28,7 +28,10 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2))
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+# Any activation acts on each unit by itself; `test_symmetry` holds that of each.
+@pytest.mark.parametrize(
+    "kind", [k for k in ARCHITECTURES if not k.startswith("mlp ") or k == "mlp ReLU"]
+)
 def test_correct_tables_pass_and_the_model_is_not_changed(kind):
     architecture = ARCHITECTURES[kind]
     model = architecture.make().train()
