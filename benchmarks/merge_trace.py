@@ -5,7 +5,8 @@
 
 Calls are counted (see `tracing.traced`) after one merge has been run, so that what runs once on
 import is not among them. `problem` begins with a complete `MergeProblem`, as a round of a fleet
-does; `models` with modules and loaders, of which tables and data holders are made.
+does; `models` with modules and loaders, of which tables and data holders are made; `table` with
+these and a table, which is checked.
 """
 
 import argparse
@@ -35,6 +36,7 @@ def main() -> None:
     models = [network(seed) for seed in range(2)]
     data = [[(torch.randn(64, 8), torch.randn(64, 3))] for _ in models]
     cases = {
+        "naive_average": {},
         "git_rebasin": {},
         "fleet_merge, five steps": {"epochs": 1, "steps": 5},
         "density_gate": {},
@@ -46,6 +48,9 @@ def main() -> None:
         actions: dict[str, Callable[[], object]] = {
             "problem": lambda m=method, o=options, p=problem: merge(m, p, **o),
             "models": lambda m=method, o=options: merge(m, models, data=data, **o),
+            "table": lambda m=method, o=options, t=problem.symmetry: merge(
+                m, models, data=data, symmetry=t, **o
+            ),
         }
         for kind, action in actions.items():
             action()

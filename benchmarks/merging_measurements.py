@@ -130,7 +130,9 @@ def plain_git_rebasin(
     for _ in range(100):
         progress = False
         for name in generator.permutation(sorted(current)).tolist():
-            terms = (_scores(pair, dim, current) for pair in pairs for dim in pair.dims(name))
+            terms = (
+                _scores(pair, dim, current) for pair in pairs for dim in pair.dims.get(name, ())
+            )
             scores = sum(terms, start=torch.zeros(())).double()
             new = torch.from_numpy(linear_sum_assignment(scores.numpy(), maximize=True)[1])
             after, before = (

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from fleet_merging.average import average, interpolate
 from fleet_merging.barrier import (
+    Barrier,
     curve,
     loss_barrier,
     norm_ratios,
-    performance_barrier,
 )
 from fleet_merging.errors import MergeError, ModelMismatchError
 from fleet_merging.modules import recompute
@@ -51,7 +51,7 @@ def test_the_barrier_between_two_minima_is_the_height_of_the_hill():
 def test_performance_is_a_loss_with_its_sign_flipped(a, b):
     one, other = point(a, 1.0), point(b, -1.0)
     loss = loss_barrier(lambda state: -hill(state), one, other)
-    performance = performance_barrier(hill, one, other)
+    performance = Barrier.of_performances(*curve(hill, one, other))
     assert performance.height == pytest.approx(loss.height)
     assert performance.values == tuple(-value for value in loss.values)
 

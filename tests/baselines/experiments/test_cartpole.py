@@ -22,7 +22,7 @@ from examples.cartpole.reinforce import (
     learn_jointly,
 )
 from fleet_merging.average import average
-from fleet_merging.barrier import performance_barrier
+from fleet_merging.barrier import Barrier, curve
 from fleet_merging.errors import MergeError
 from fleet_merging.symmetry.table import State
 from fleet_tools.baselines import experiment as program
@@ -108,7 +108,7 @@ def test_a_performance_barrier_is_measured_in_rollouts():
     def returns(state: State) -> float:
         return evaluate(state, 3)
 
-    barrier = performance_barrier(returns, one, other, points=3)
+    barrier = Barrier.of_performances(*curve(returns, one, other, points=3))
     ends, middle = (returns(one) + returns(other)) / 2, returns(average([one, other]))
     assert barrier.values == (returns(one), middle, returns(other))
     assert barrier.height == ends - min(barrier.values)

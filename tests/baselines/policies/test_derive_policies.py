@@ -59,7 +59,7 @@ def test_the_derived_table_of_all_activations_is_the_hand_written_one():
     names = [str(k) for k, layer in enumerate(layers) if isinstance(layer, torch.nn.Linear)]
     axes = ["_in", *(f"h{name}" for name in names[:-1]), "_out"]
     slopes = [str(k) for k, layer in enumerate(layers) if isinstance(layer, torch.nn.PReLU)]
-    symmetry = Symmetry.of(lay.mlp(names, axes), *map(lay.prelu, slopes))
+    symmetry = Symmetry.of(lay.mlp(names, axes), {f"{name}.weight": "_" for name in slopes})
     derived = derive(model, torch.zeros(2, 4), draws=1)
     state = model.state_dict()
     assert generators(derived, state) == generators(symmetry, state)

@@ -44,10 +44,12 @@ class WeightedSum:
     Attributes:
         weight: Sum of the weights.
         terms: Sums of the tensors by name, in float64 or complex128; what must agree as it is.
+        agreeing: Names of the tensors that must agree; found in the first model if None.
     """
 
     weight: float = 0.0
     terms: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    agreeing: frozenset[str] | None = None
 
     def plus(self, state: State, weight: float) -> "WeightedSum":
         """Returns the sum with another model of the same form; gradients flow.
@@ -56,10 +58,11 @@ class WeightedSum:
             ModelMismatchError: The models differ in what must agree, see `average`.
         """
         terms: dict[str, torch.Tensor] = {}
+        agreeing = agreeing_tensors(state) if self.agreeing is None else self.agreeing
         for name, tensor in state.items():
             total = self.terms[name] if self.terms else None
             tensor = tensor if total is None else tensor.to(total.device)
-            if not _must_agree(name, tensor):
+            if name not in agreeing:
                 # Of float64, which holds integers up to 2**53, or complex128.
                 exact = tensor.to(torch.promote_types(tensor.dtype, torch.float64))
                 terms[name] = weight * exact if total is None else total.add(exact, alpha=weight)
@@ -71,7 +74,7 @@ class WeightedSum:
                     f"{name} {kind}, no weights, and differs between models. Merge models with the "
                     "same."
                 )
-        return WeightedSum(self.weight + weight, terms)
+        return WeightedSum(self.weight + weight, terms, agreeing)
 
     def mean(self, form: State) -> dict[str, torch.Tensor]:
         """Returns the average: new tensors of the names and dtypes of one of the models.
@@ -81,7 +84,7 @@ class WeightedSum:
         """
         mean: dict[str, torch.Tensor] = {}
         for name, each in form.items():
-            if _must_agree(name, each):
+            if name in (self.agreeing or ()):
                 mean[name] = self.terms[name].to(each.device, copy=True)
                 continue
             value = self.terms[name] / self.weight
@@ -155,7 +158,14 @@ def flatten(state: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.flatten().double() for _, tensor in tensors])
 
 
-def _must_agree(name: str, tensor: torch.Tensor) -> bool:
-    if tensor.is_floating_point() or tensor.is_complex():
-        return name.rpartition(".")[2] == EXTRA_STATE
-    return tensor.dtype == torch.bool or tensor.dim() > 0
+def agreeing_tensors(state: State) -> frozenset[str]:
+    """Returns the names of indices, codes, masks and extra state, which have no average."""
+    return frozenset(
+        name
+        for name, tensor in state.items()
+        if (
+            name.rpartition(".")[2] == EXTRA_STATE
+            if tensor.is_floating_point() or tensor.is_complex()
+            else tensor.dtype == torch.bool or tensor.dim() > 0
+        )
+    )

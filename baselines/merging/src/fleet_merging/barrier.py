@@ -43,7 +43,10 @@ class Barrier:
 
     @classmethod
     def of_performances(cls, lambdas: ArrayLike, values: ArrayLike) -> Self:
-        """Returns the barrier of a curve of performances; see `performance_barrier`."""
+        """Returns the barrier of a curve of performances T, the higher the better.
+
+        max over lambda of (T(one) + T(other)) / 2 - T((1 - lambda) one + lambda other).
+        """
         performances = np.asarray(values, dtype=float)
         mean_of_ends = (performances[0] + performances[-1]) / 2
         return cls._of(lambdas, performances, mean_of_ends - performances)
@@ -76,24 +79,6 @@ def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) 
         ModelMismatchError: The models differ in form.
     """
     return Barrier.of_losses(*curve(loss, one, other, points))
-
-
-def performance_barrier(
-    performance: Measure, one: State, other: State, points: int = POINTS
-) -> Barrier:
-    """Measures max over lambda of (T(one) + T(other)) / 2 - T((1 - lambda) one + lambda other).
-
-    Args:
-        performance: T, the higher the better: accumulated reward, or success rate.
-        one: See `loss_barrier`.
-        other: See `loss_barrier`.
-        points: See `loss_barrier`.
-
-    Raises:
-        MergeError: `points` is even, or below 3.
-        ModelMismatchError: The models differ in form.
-    """
-    return Barrier.of_performances(*curve(performance, one, other, points))
 
 
 def curve(

@@ -60,6 +60,8 @@ def with_singular_vectors(
         MergeError: The weight that a spectral norm divides is itself computed from others.
     """
     renewed = dict(state)
+    if not any(name.endswith((".base", "_u")) for name in form):
+        return renewed
     for name in (name for name, tensor in form.items() if _is_base(name, tensor)):
         if not _is_base(name, state[name]) and bool(torch.isfinite(state[name]).all()):
             exact = torch.promote_types(state[name].dtype, torch.float64)

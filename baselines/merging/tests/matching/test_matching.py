@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from merging_support.architectures import ARCHITECTURES
 from merging_support.problems import WIDE, noisy
+from merging_support.wreath_products import invert
 
 from fleet_merging.average import flatten
 from fleet_merging.errors import MergeError, PermutationError
@@ -42,14 +43,14 @@ def test_a_random_permutation_is_recovered_exactly(kind, noise):
     architecture = WIDE[kind]
     model = architecture.build().state_dict()
     group = architecture.symmetry.group(model)
-    for seed in range(3):
+    for seed in range(2):
         element = group.random(rng(seed))
         moved = noisy(architecture.symmetry.apply(element, model), noise, seed)
         found = match_weights(architecture.symmetry, model, moved, rng(seed))
-        assert_equal(found, group.invert(element))
+        assert_equal(found, invert(group, element))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.sampled_from(sorted(ARCHITECTURES)), SEEDS)
 def test_matching_never_increases_the_distance_of_two_models(kind, seed):
     architecture = ARCHITECTURES[kind]
@@ -65,7 +66,7 @@ def test_matching_never_increases_the_distance_of_two_models(kind, seed):
     again = match_weights(architecture.symmetry, one, other, rng(seed + 1), found)
     pairs = unfold_models(architecture.symmetry, one, other)
     ascent = CoordinateAscent(group, pairs)
-    if not any(map(ascent.is_quadratic, group.sizes)):
+    if not ascent.quadratic:
         assert_equal(again, found)  # no step increases the objective
     repeated, walked = (
         total_product(pairs, group.tensors(element))
@@ -75,7 +76,7 @@ def test_matching_never_increases_the_distance_of_two_models(kind, seed):
     assert min(repeated, walked) >= value - 1e-9 * abs(value)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(SEEDS, st.integers(2, 5), st.integers(1, 3))
 def test_quadratic_assignment_increases_the_objective_up_to_the_best(seed, n, r):
     generator = rng(seed)
@@ -135,7 +136,7 @@ def test_activations_determine_a_permutation():
     original, permuted = (
         record(model, s, inputs, modules) for s in (state, symmetry.apply(element, state))
     )
-    assert_equal(match_activations(group, original, permuted), group.invert(element))
+    assert_equal(match_activations(group, original, permuted), invert(group, element))
     with pytest.raises(PermutationError, match="'h2' are missing"):
         match_activations(group, {"h1": original["h1"]}, permuted)
     with pytest.raises(MergeError, match="no module 'core'"):
@@ -149,7 +150,7 @@ def test_activations_inside_groups_of_units_are_matched_nested():
     head, k = torch.as_tensor(element["head"]), torch.as_tensor(element["k"])
     moved = activations[:, head].gather(2, k.expand(100, 3, 5))
     found = match_activations(group, {"k": activations}, {"k": moved})
-    assert_equal(found, group.invert(element))
+    assert_equal(found, invert(group, element))
 
 
 def test_a_tensor_with_one_name_on_three_axes_is_refused():

@@ -179,9 +179,10 @@ STARTS = {
 
 
 @pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("tau", [1.0, 0.3, 0.1, 0.05])
-@pytest.mark.parametrize("n", [32, 160])
-def test_gradients_are_exact_to_a_hundredth_whatever_the_entropy(start, tau, n):
+@pytest.mark.parametrize(
+    ("n", "tau"), [(32, 1.0), (32, 0.3), (32, 0.1), (32, 0.05), (160, 1.0), (160, 0.05)]
+)
+def test_gradients_are_exact_to_a_hundredth_whatever_the_entropy(start, n, tau):
     """With 20 iterations alone, the error was up to 85% where tau was small."""
     X = STARTS[start](0.1 * scores(0, n, n), tau)
     G = scores(1, n, n)

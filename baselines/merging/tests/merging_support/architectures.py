@@ -151,7 +151,7 @@ ACTIVATIONS = (
 def _mlp(activation: type[nn.Module]) -> Architecture:
     tables = [lay.mlp(["0", "2", "4"], ["_obs", "h1", "h2", "_act"])]
     if activation is nn.PReLU:
-        tables += [lay.prelu("1"), lay.prelu("3")]
+        tables += [{"1.weight": "_"}, {"3.weight": "_"}]
     return Architecture(
         lambda: nn.Sequential(
             nn.Linear(3, 6), activation(), nn.Linear(6, 5), activation(), nn.Linear(5, 2)
@@ -253,14 +253,14 @@ ARCHITECTURES = {
     ),
     "conv and group norm": _convolutions(
         lambda: nn.GroupNorm(3, 6),
-        lay.group_norm("1", lay.grouped("g:3", "c")),
+        lay.layer_norm("1", lay.grouped("g:3", "c")),
         lay.grouped("g:3", "c"),
     ),
     "conv and group norm of one group": _convolutions(
-        lambda: nn.GroupNorm(1, 6), lay.group_norm("1", "c")
+        lambda: nn.GroupNorm(1, 6), lay.layer_norm("1", "c")
     ),
     "conv and prelu": _convolutions(
-        lambda: nn.PReLU(6), lay.prelu("1", "c"), activation=nn.Identity  # a ReLU would hide it
+        lambda: nn.PReLU(6), {"1.weight": "c"}, activation=nn.Identity  # a ReLU would hide it
     ),
     "every kind of conv": Architecture(
         lambda: nn.Sequential(

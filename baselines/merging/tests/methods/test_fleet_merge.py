@@ -1,5 +1,7 @@
 """Laws of Fleet-Merge."""
 
+import sys
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -105,6 +107,25 @@ def test_the_listing_projects_after_each_step_from_the_identity_itself():
     for name, tensor in one.items():
         torch.testing.assert_close(seen[0][name], tensor)
     assert max(float(matrix.max()) for matrix in soft.values()) < 0.13
+
+
+def test_constants_of_a_merge_are_not_computed_in_each_step():
+    """Sizes of units, nested outputs, and names of tensors without an average."""
+    problem, counts = different_models(2), []
+    for steps in (1, 5):
+        calls = Counter[str]()
+
+        def note(frame, event, _, calls=calls):
+            calls[frame.f_code.co_name] += event == "call"
+
+        sys.setprofile(note)
+        try:
+            merge("fleet_merge", problem, epochs=1, descent=Descent(steps=steps))
+        finally:
+            sys.setprofile(None)
+        assert calls["reorder"] > 10 * steps  # so that calls are seen
+        counts.append([calls[name] for name in ("solve", "tensors_in", "agreeing_tensors")])
+    assert counts[0] == counts[1] and max(counts[0]) <= 4
 
 
 def test_fleet_merge_can_start_from_activations():

@@ -28,7 +28,10 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2))
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+# Any activation acts on each unit by itself; `test_symmetry` holds that of each.
+@pytest.mark.parametrize(
+    "kind", [k for k in ARCHITECTURES if not k.startswith("mlp ") or k == "mlp ReLU"]
+)
 def test_correct_tables_pass_and_the_model_is_not_changed(kind):
     architecture = ARCHITECTURES[kind]
     model = architecture.make().train()
@@ -167,7 +170,7 @@ def deep_convolutions(blocks: int, width: int) -> tuple[nn.Sequential, dict[str,
 @pytest.mark.parametrize("blocks", [1, 8])
 def test_of_untrained_deep_networks_correct_tables_pass_and_false_ones_do_not(blocks):
     torch.manual_seed(0)
-    model, table = deep_convolutions(blocks, 96)
+    model, table = deep_convolutions(blocks, 48)
     example = numbers(2, 3, 6, 6)
     report = check(table, model, example, draws=1)
     assert len(report.sizes) == 2 * blocks + 1 and report.unused == ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -31,13 +32,14 @@ class UnfoldedPair:
     reference: torch.Tensor
     tensor: torch.Tensor
 
-    def names(self) -> list[str]:
-        """Returns the free names of the factors, each once."""
-        return list(dict.fromkeys(factor.name for factor in self.factors if not factor.fixed))
-
-    def dims(self, name: str) -> list[int]:
-        """Returns the dimensions that a name permutes."""
-        return [dim for dim, factor in enumerate(self.factors) if factor.name == name]
+    @cached_property
+    def dims(self) -> dict[str, list[int]]:
+        """The dimensions that each free name permutes, by name."""
+        dims: dict[str, list[int]] = {}
+        for dim, factor in enumerate(self.factors):
+            if not factor.fixed:
+                dims.setdefault(factor.name, []).append(dim)
+        return dims
 
     def with_leading(
         self, names: Sequence[str], permutation: Indices
@@ -48,7 +50,7 @@ class UnfoldedPair:
             names: Names whose dimensions come first.
             permutation: Permutation of the model's tensor, of any of the names.
         """
-        leading = [dim for name in dict.fromkeys(names) for dim in self.dims(name)]
+        leading = [dim for name in dict.fromkeys(names) for dim in self.dims[name]]
         front = list(range(len(leading)))
         permuted = reorder(self.tensor, self.factors, permutation)
         R, W = (tensor.movedim(leading, front) for tensor in (self.reference, permuted))

@@ -123,7 +123,7 @@ def _cost(X: torch.Tensor) -> torch.Tensor:
     Constants added to columns change no assignment. Sinkhorn's potentials are such constants, and
     close to the optimal duals, with which the solver's shortest paths are short.
     """
-    exact = X.to(torch.float64, copy=True)
+    potential = torch.zeros(len(X), dtype=torch.float64, device=X.device)
     if len(X) >= _LARGE:
         below = X.float()
         below = below - below.amax(dim=1, keepdim=True)
@@ -133,11 +133,11 @@ def _cost(X: torch.Tensor) -> torch.Tensor:
             v = torch.ones_like(kernel[0])
             for _ in range(5):
                 v = (kernel.T @ (kernel @ v).reciprocal()).reciprocal()
-            potential = temperature * v.log()
-            exact += potential.double()
-            below += potential
+            change = temperature * v.log()
+            potential -= change
+            below += change
             below -= below.amax(dim=1, keepdim=True)
-    return exact.neg()
+    return potential - X
 
 
 def _scaled(logits: torch.Tensor, iterations: int, tolerance: float) -> torch.Tensor:

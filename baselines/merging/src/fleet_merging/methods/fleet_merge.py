@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fleet_merging.average import WeightedSum, weighted_sum
+from fleet_merging.average import WeightedSum, agreeing_tensors, weighted_sum
 from fleet_merging.errors import MergeError
 from fleet_merging.matching.sinkhorn import harden
 from fleet_merging.matching.soft_descent import (
@@ -235,10 +235,11 @@ def _without(
 
 def _between(mean: State, generator: np.random.Generator) -> Points:
     """Returns a function that draws points between the moving model and an average."""
+    nothing = WeightedSum(agreeing=agreeing_tensors(mean))
 
     def draw() -> tuple[WeightedSum, float]:
         coefficient = generator.uniform()
-        return WeightedSum().plus(mean, 1 - coefficient), coefficient
+        return nothing.plus(mean, 1 - coefficient), coefficient
 
     return draw
 

@@ -323,7 +323,7 @@ def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         yield (
             "No rule is known of these operations, so that axes of the modules in parentheses are "
             f"fixed and models are averaged there as they are: {'; '.join(listed)}. Where their "
-            "units have no order, write the axes by hand, see `symmetry.table_text`."
+            "units have no order, write the axes by hand, see `symmetry.table`."
         )
 
 

@@ -53,35 +53,6 @@ class PermutationGroup:
         ordered = self.identity()
         return {name: generator.permuted(index, axis=-1) for name, index in ordered.items()}
 
-    def compose(self, second: Permutation, first: Permutation) -> dict[str, np.ndarray]:
-        """Returns the hard element that acts as `first`, and then as `second`.
-
-        Raises:
-            PermutationError: One of them is not of this group, or is soft.
-        """
-        after, before = self._hard(second, "composed"), self._hard(first, "composed")
-        composed = {}
-        for name, index in after.items():
-            argument = before[name]
-            if name in self.owners:
-                argument = argument[after[self.owners[name]]]
-            composed[name] = np.take_along_axis(argument, index, axis=-1)
-        return composed
-
-    def invert(self, permutation: Permutation) -> dict[str, np.ndarray]:
-        """Returns the inverse of a hard element.
-
-        Raises:
-            PermutationError: The element is not of this group, or is soft.
-        """
-        inverse = {
-            name: np.argsort(index, axis=-1)
-            for name, index in self._hard(permutation, "inverted").items()
-        }
-        for name, owner in self.owners.items():
-            inverse[name] = inverse[name][inverse[owner]]
-        return inverse
-
     def moved_fraction(self, permutations: Sequence[Permutation]) -> float | None:
         """Returns the fraction of units that elements move to other positions than the first does.
 
@@ -155,16 +126,6 @@ class PermutationGroup:
                 f"rows must hold each of 0 to {shape[-1] - 1} exactly once."
             )
         return index
-
-    def _hard(self, permutation: Permutation, participle: str) -> dict[str, np.ndarray]:
-        tensors = self.tensors(permutation)
-        soft = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
-        if soft:
-            raise PermutationError(
-                f"{_listing(soft)} hold matrices, and only hard permutations are {participle}: "
-                "soft ones are no group. Project them first, or multiply the matrices yourself."
-            )
-        return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
 
 
 def _listing(names: Iterable[str]) -> str:

@@ -35,11 +35,6 @@ def embedding(module: str, outputs: str) -> Table:
     return {f"{module}.weight": f"_vocabulary {_axis(outputs)}"}
 
 
-def prelu(module: str, channels: str = "_") -> Table:
-    """Returns the table of a `PReLU`: weight (channels), or (1) if all channels share it."""
-    return {f"{module}.weight": _axis(channels)}
-
-
 def elman(module: str, inputs: str, hidden: Sequence[str], **options: bool) -> Table:
     """Returns the table of an `RNN`, the paper's eq. (rnn); arguments as for `lstm`."""
     return _recurrent(module, inputs, hidden, "", **options)
@@ -115,18 +110,11 @@ def layer_norm(module: str, *axes: str, bias: bool = True) -> Table:
     return {f"{module}.{name}": " ".join(map(_axis, axes)) for name in names}
 
 
-def group_norm(module: str, channels: str) -> Table:
-    """Returns the table of a `GroupNorm`.
-
-    Groups may be reordered, and channels inside a group, but no channel may leave its group. So in
-    every parameter with these channels, their axis is as `grouped` returns it. With one group, or
-    one channel in each, all permutations are allowed, and the axis is a plain name.
-    """
-    return layer_norm(module, channels)
-
-
 def grouped(groups: str, units: str) -> str:
     """Returns the axis "groups units@groups": reordered groups, with reordered units inside each.
+
+    Such is the axis of channels that a `GroupNorm` reads, in every parameter that has it, unless it
+    has one group, or one channel in each.
 
     Args:
         groups: Name of the groups, with their number if shapes do not determine it: "head:4".

@@ -97,7 +97,10 @@ def _trial(
     def run(state: State) -> Outputs:
         load_tensors(trial, state)
         with uncompiled():
-            return [tensor.detach().clone() for tensor in tensors_in(output(trial(*inputs)))]
+            outputs = output(trial(*inputs))
+        single = isinstance(outputs, torch.Tensor)
+        tensors = [outputs] if single else tensors_in(outputs)
+        return [tensor.detach().clone() for tensor in tensors]
 
     def sensitive() -> set[str]:
         # Not of buffers: BatchNorm's function has no gradient by its statistics.
@@ -141,24 +144,30 @@ def faulty_output(
     Returns:
         The kind and name of the first module whose outputs are not finite.
     """
-    trial, found = copied(model), []
+    trial, found = copied(model), list[str]()
     load_tensors(trial, state)
 
-    def note(name: str, module: nn.Module) -> None:
+    def run() -> bool:
+        with torch.no_grad(), uncompiled():
+            try:
+                return _finite(output(trial(*arguments)))
+            except RuntimeError:  # the example is of another precision, as `check` allows
+                exact = (_cast(each, torch.float64) for each in arguments)
+                return _finite(output(trial.double()(*exact)))
+
+    def note(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, arguments: Any, outputs: Any) -> None:
             if not _finite(outputs):
                 found.append(f"the {type(module).__name__} {name}".strip())
 
-        module.register_forward_hook(hook)
+        return hook
 
+    if run():
+        return None
     for name, module in trial.named_modules():
-        note(name, module)
-    with torch.no_grad(), uncompiled():
-        try:
-            outputs = output(trial(*arguments))
-        except RuntimeError:  # the example is of another precision, as `check` allows
-            outputs = output(trial.double()(*(_cast(each, torch.float64) for each in arguments)))
-    return None if _finite(outputs) else (found or ["the model"])[0]
+        module.register_forward_hook(note(name))
+    run()
+    return (found or ["the model"])[0]
 
 
 def _finite(outputs: Any) -> bool:
