@@ -103,8 +103,6 @@ class FleetConfig(Value):
         server: Optimizer of the server, for which each merge is a step; None takes merged weights
             as they are. In the first round, robots of "own" initial weights have no common ones
             from which it could step.
-        proximal: Weight of FedProx's proximal term in the loss of robots, which holds their weights
-            near those with which they begin a round; 0 for none.
         initialization: "own" draws initial weights for each robot, "common" the same ones for all,
             the control experiment for alignment.
         moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
@@ -146,7 +144,6 @@ class FleetConfig(Value):
     equal_steps: Annotated[bool, STORED_IF_SET] = False
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     server: ServerConfig | None = None
-    proximal: NonNegative = 0.0
     initialization: Literal["own", "common"] = "own"
     moment_noise: NonNegative = 0.0
     last_method: str | None = None

@@ -43,7 +43,6 @@ class Assignment(Value):
         training: Configuration of training, with the robot's own seed.
         initialization: Seed of the initial weights.
         moment_noise: Noise in answers about moments, see `LocalDataHolder`.
-        proximal: Weight of the proximal term, see `training.loop.train`.
         streaming: How the robot aligns its policy and sends it, in a streaming fleet.
         method, options: The merging method of a streaming fleet.
     """
@@ -56,7 +55,6 @@ class Assignment(Value):
     training: TrainingConfig
     initialization: int
     moment_noise: NonNegative = 0.0
-    proximal: NonNegative = 0.0
     streaming: StreamingConfig | None = None
     method: str = ""
     options: MethodOptions = {}

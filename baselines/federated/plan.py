@@ -120,7 +120,6 @@ class FleetPlan:
                 ),
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
                 moment_noise=config.moment_noise,
-                proximal=config.proximal,
                 **streaming,
             )
             counts = dict(sorted(Counter(kinds[index] for index in part).items()))

@@ -42,7 +42,6 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
         "merge_every": None,
         "participation": 1.0,
         "server": None,
-        "proximal": 0.0,
         "streaming": None,
         "closing": ClosingConfig(),
         "equal_steps": False,

@@ -115,7 +115,6 @@ class FleetRobot:
             assignment.training,
             TrainingState(weights, epoch=request.epoch),
             epochs=request.epochs,
-            proximal=assignment.proximal,
         )
         steps = self._trajectories.steps
         return LocalUpdate(request.round, steps, state.loss, state.policy_weights)

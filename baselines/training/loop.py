@@ -108,13 +108,12 @@ def train(
     state: TrainingState,
     *,
     epochs: int | None = None,
-    proximal: float = 0.0,
     after_batch: Callable[[Callable[[], TrainingState]], bool] = lambda snapshot: True,
 ) -> TrainingState:
     """Trains from a state on.
 
     The same arguments give the same bits on one machine with one number of threads, whether
-    training is done in one call or in several; with a proximal term, each call has its own.
+    training is done in one call or in several.
 
     Args:
         blueprint: Blueprint of the policy.
@@ -122,8 +121,6 @@ def train(
         config: Configuration of training.
         state: The first state; it is not changed.
         epochs: Number of epochs to complete; None for all that remain of the configuration's.
-        proximal: Weight mu of the proximal term of FedProx (Li et al. 2020, equation 2), 0 for
-            none: mu / 2 times the squared distance of the weights from the first state's.
         after_batch: Called after each batch with a function that returns a copy of the present
             state. Training ends if it returns False, even within an epoch.
 
@@ -140,7 +137,6 @@ def train(
     optimizer = torch.optim.Adam(parameters)
     set_moments(optimizer, names, state.moments)
     average = _average(config, state, named)
-    anchors = [each.detach().clone() for each in parameters] if proximal else []
     if config.compile:
         network.compile()
 
@@ -167,8 +163,6 @@ def train(
             steps = max(int(batch.mask.sum()), 1)  # a batch may have none to imitate
             optimizer.zero_grad()
             (errors.sum() / steps).backward()
-            if anchors:
-                _pull(parameters, anchors, proximal)
             norm = nn.utils.clip_grad_norm_(parameters, config.gradient_norm)
             if not torch.isfinite(norm):
                 loss = errors.sum().item() / steps
@@ -218,16 +212,6 @@ def _augmented(
     seed = int(entropy.generate_state(1, np.uint64)[0])
     generator = torch.Generator().manual_seed(seed)
     return replace(batch, observations=augmented(batch.observations, changes, generator))
-
-
-@torch.no_grad()
-def _pull(
-    parameters: Sequence[nn.Parameter], anchors: Sequence[torch.Tensor], proximal: float
-) -> None:
-    """Adds the gradient of the proximal term."""
-    for parameter, anchor in zip(parameters, anchors, strict=True):
-        if parameter.grad is not None:
-            parameter.grad.add_(parameter - anchor, alpha=proximal)
 
 
 def _average(

@@ -188,7 +188,6 @@ def test_no_row_of_data_is_in_messages_or_assignments(
         "training",
         "initialization",
         "moment_noise",
-        "proximal",
         "streaming",
         "method",
         "options",
