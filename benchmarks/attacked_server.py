@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from children import answering
+from scaffold import answering
 
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.policies.conversation import Conversation, Served

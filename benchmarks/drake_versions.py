@@ -14,8 +14,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from children import Child
-from console import AGREEMENT_COLUMNS, agreement_cells, print_now, table_head, table_row
+from scaffold import (
+    AGREEMENT_COLUMNS,
+    Child,
+    agreement_cells,
+    main_of,
+    print_now,
+    table_head,
+    table_row,
+)
 
 from fleet_tools.config.values import Count
 from fleet_tools.errors import FleetToolsError
@@ -227,10 +234,7 @@ def _row_text(row: Mapping[str, Any]) -> str:
     return table_row([*versions, "; ".join([count, *ended]), *agreement, forces, time])
 
 
-PROGRAM = cli.Program(
-    "drake_versions.py", cli.Command(ReleasesOptions, _compare), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, ReleasesOptions, _compare)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from attacked_server import DIALECTS, TOKEN
 from attacks import ATTACKS, SHORT_OF, Resources, Target
-from children import Child
-from console import print_now, table_head, table_row
+from scaffold import Child, main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count
 from fleet_tools.errors import FleetToolsError
@@ -212,12 +211,7 @@ def _cells(found: Found) -> list[str]:
     ]
 
 
-PROGRAM = cli.Program(
-    "hostile_clients.py",
-    cli.Command(HostileClientsOptions, _benchmark),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, HostileClientsOptions, _benchmark)
 
 if __name__ == "__main__":
     sys.exit(main())

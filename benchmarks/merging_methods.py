@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
@@ -248,12 +248,7 @@ def _range(values: list[float]) -> str:
     return f"{np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-PROGRAM = cli.Program(
-    "merging_methods.py",
-    cli.Command(MergingMethodsOptions, _measure),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, MergingMethodsOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

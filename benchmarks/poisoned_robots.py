@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count, CountOrZero, Seed
 from fleet_tools.utils import cli
@@ -233,12 +233,7 @@ def _losses(losses: Sequence[Mapping[str, float]]) -> str:
     return " ".join(f"{each:.0f}" if each < _LARGEST else f">{_LARGEST}" for each in medians)
 
 
-PROGRAM = cli.Program(
-    "poisoned_robots.py",
-    cli.Command(PoisonedRobotsOptions, _measure),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, PoisonedRobotsOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,8 +8,15 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from children import Child
-from console import AGREEMENT_COLUMNS, agreement_cells, print_now, table_head, table_row
+from scaffold import (
+    AGREEMENT_COLUMNS,
+    Child,
+    agreement_cells,
+    main_of,
+    print_now,
+    table_head,
+    table_row,
+)
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count, NonNegative
@@ -85,10 +92,7 @@ def _as_text(row: dict[str, Any]) -> str:
     return table_row([row["processor"], other, *agreement_cells(row)])
 
 
-PROGRAM = cli.Program(
-    "processors.py", cli.Command(ProcessorsOptions, _compare), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, ProcessorsOptions, _compare)
 
 if __name__ == "__main__":
     sys.exit(main())

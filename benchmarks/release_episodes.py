@@ -18,7 +18,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from children import answering
+from scaffold import answering
 from success import pushed
 
 from fleet_tools.dataset import episode_file
