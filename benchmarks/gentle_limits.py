@@ -121,7 +121,6 @@ def _episodes(
     task: str, seeds: Sequence[int], options: GentleLimitsOptions
 ) -> Iterator[dict[str, float] | None]:
     """Yields the handling of each episode of the expert; None without success."""
-
     from fleet_tools.envs.outcomes import SUCCESS
     from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.sim import world

@@ -74,7 +74,7 @@ class VerdictsOptions(cli.Options):
 
 
 def _certify(options: VerdictsOptions) -> int:
-    from processor_replays import draw
+    from processors import draw
 
     from fleet_tools.evaluation.result_folder import load_evaluation
 
