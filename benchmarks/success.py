@@ -2,7 +2,7 @@
 
     python benchmarks/success.py --tool wrench --episodes 200 --policies zero random
     python benchmarks/success.py --episodes 100 --push --policies expert expert_open_loop
-    python benchmarks/success.py --episodes 100 --robot ur5e --policies expert zero
+    python benchmarks/success.py --tool hammer --robot ur5e --validation --policies A.safetensors
 
 Every attempt counts, all randomization is on, and seeds are fixed.
 """
@@ -19,6 +19,7 @@ from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.robot.arm import DEFAULT_ROBOT
+from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.utils import cli
 
 # Drake is imported once the arguments are known to be valid.
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from fleet_tools.policies.policy import Policy
     from fleet_tools.sim.scene import Scene
 
-PolicyName = Literal["expert", "expert_open_loop", "expert_pose_space", "zero", "random"]
 EXPERT_VARIANTS: dict[str, dict[str, Any]] = {
     "expert_open_loop": {"feedback": False},
     "expert_pose_space": {"actuation": "pose_space"},
@@ -65,15 +65,12 @@ class SuccessOptions(cli.Options):
     """Number of episodes of each row."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
-    policies: tuple[PolicyName, ...] = (
-        "expert",
-        "expert_open_loop",
-        "expert_pose_space",
-        "zero",
-        "random",
-    )
-    """Policies; without feedback, expert_open_loop never replans, and expert_pose_space plans by
-    poses instead of joint positions."""
+    validation: bool = False
+    """Count seeds from the first one of `train --rollouts`, whose scenes are in no dataset."""
+    policies: tuple[str, ...] = (*EXPERT_VARIANTS, "expert", "zero", "random")
+    """Policies: names, or paths of checkpoints, which act on any arm if they read no joints.
+    Without feedback, expert_open_loop never replans, and expert_pose_space plans by poses instead
+    of joint positions."""
     push: bool = False
     """Move the object by 1 to 2 cm while the tool approaches it."""
     robot: str = DEFAULT_ROBOT
@@ -117,7 +114,8 @@ def _measure_all(options: SuccessOptions) -> int:
         for split in splits
         for policy in options.policies
     ]
-    seeds = range(options.first_seed, options.first_seed + options.episodes)
+    first = options.first_seed + (VALIDATION[0] if options.validation else 0)
+    seeds = range(first, first + options.episodes)
     jobs = (ScoredEpisode(row, seed, options.push, options.robot) for row in rows for seed in seeds)
     print_now(options, _HEADER)
     summaries: list[dict[str, Any]] = []
@@ -153,19 +151,21 @@ def _complete_rows(
 
 def _make_run() -> Callable[[ScoredEpisode], Episode]:
     """Returns the function that runs a job; it keeps the environment of the last job."""
-    environments: dict[tuple[str, str], ToolUseEnv] = {}
+    environments: dict[Row, ToolUseEnv] = {}
 
     def run(job: ScoredEpisode) -> Episode:
         from fleet_tools.envs.spec import EnvSpec
+        from fleet_tools.policies.sources import find_policy
 
-        key = (job.row.task, job.row.split)
-        if key not in environments:
+        if job.row not in environments:
             for env in environments.values():
                 env.close()
             environments.clear()
-            spec = EnvSpec.of(task=job.row.task, split=job.row.split, robot=job.robot)
-            environments[key] = spec.make_tool_use()
-        return run_episode(environments[key], job)
+            row = job.row
+            kwargs = {} if row.policy in EXPERT_VARIANTS else find_policy(row.policy).env_kwargs
+            spec = EnvSpec.of(row.task, split=row.split, robot=job.robot, **kwargs)
+            environments[row] = spec.make_tool_use()
+        return run_episode(environments[job.row], job)
 
     return run
 
@@ -230,7 +230,7 @@ def summarize(episodes: list[Episode]) -> dict[str, Any]:
     from fleet_tools.utils.statistics import wilson_interval
 
     successes = sum(episode["outcome"] == SUCCESS for episode in episodes)
-    infos = [episode["info"] for episode in episodes if episode["info"]]
+    infos = [e["info"] for e in episodes if "planning_seconds" in e["info"]]
     planning_ms = [1e3 * info["planning_seconds"] / max(info["plans"], 1) for info in infos]
     return {
         "episodes": len(episodes),

@@ -1,7 +1,4 @@
-"""Defects of models, from which the bounds of rules are measured, and with which they are tested.
-
-A defect changes the description of a model; see `benchmarks/model_limits.py`.
-"""
+"""Defects of models, with which the rules of families are tested: changes of a description."""
 
 from collections.abc import Callable
 from dataclasses import replace
