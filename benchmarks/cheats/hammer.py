@@ -3,7 +3,7 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import FINGERTIP, KNUCKLE, WRIST, Actions, Condition, DrivenArm, Script, hand
+from cheats.motion import FINGERTIP, KNUCKLE, WRIST, Actions, Condition, DrivenArm, hand
 from fleet_tools.sim.world_state import WorldState
 
 
@@ -85,22 +85,6 @@ def lean_on_face(arm: DrivenArm) -> Actions:
     yield from _press(arm, _grip(arm), hand(), arm.done())
     yield from arm.place(arm.on_tool("head"), _nail(0.05), hand(), 12)
     yield from arm.place(arm.on_tool("head"), _nail(-0.001), hand(), 12, speed=0.2)
-
-
-CHEATS: tuple[Script, ...] = (
-    fingers,
-    knuckle,
-    wrist,
-    grip,
-    handle,
-    butt,
-    cheek,
-    cheek_at_the_face,
-    throw,
-    first_part,
-    touch_first,
-    lean_on_face,
-)
 
 
 def _nail(above_m: float):

@@ -9,7 +9,6 @@ from cheats.motion import (
     Actions,
     Condition,
     DrivenArm,
-    Script,
     Target,
     hand,
     other_side,
@@ -116,24 +115,6 @@ def touch_first(arm: DrivenArm) -> Actions:
     yield from arm.shift([0.0, 0.0, 0.06], steps=4)
     yield from _spin(arm, off_deg=90.0, done=arm.done())
     yield from _engage(arm)
-
-
-CHEATS: tuple[Script, ...] = (
-    knuckle,
-    fingers,
-    nose,
-    shank,
-    on_top,
-    on_top_beside,
-    flank_on_top,
-    corner,
-    swing,
-    nine_tenths,
-    half_by_the_bit,
-    biting_edge,
-    shallow,
-    touch_first,
-)
 
 
 def _slot(up_m: float) -> Target:

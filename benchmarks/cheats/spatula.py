@@ -3,7 +3,7 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, REST, Actions, DrivenArm, Script, Target, hand
+from cheats.motion import KNUCKLE, REST, Actions, DrivenArm, Target, hand
 from fleet_tools.sim.scene import Push
 from fleet_tools.sim.world_state import WorldState
 
@@ -100,19 +100,6 @@ def handed(arm: DrivenArm) -> Actions:
 
 HANDED = Push(time_s=5.85, translation_m=(0.0, 0.0, 0.095))
 """Displacement of the slab that belongs to the cheat `handed`."""
-
-CHEATS: tuple[Script, ...] = (
-    knuckle,
-    fingers,
-    butt,
-    neck,
-    tip_up,
-    throw,
-    wedge,
-    push_and_hover,
-    against_the_hand,
-    handed,
-)
 
 PUSHES = {handed: HANDED}
 

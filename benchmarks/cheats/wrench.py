@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, Actions, DrivenArm, Script, Target, hand, other_side
+from cheats.motion import KNUCKLE, Actions, DrivenArm, Target, hand, other_side
 from fleet_tools.sim.world_state import WorldState
 
 _STROKES = 3
@@ -77,19 +77,6 @@ def touch_first(arm: DrivenArm) -> Actions:
     yield from arm.shift([0.0, 0.0, 0.08], steps=4)
     yield from _strokes(arm, other_side(KNUCKLE), hand(roll_deg=-60))
     yield from _engage(arm)
-
-
-CHEATS: tuple[Script, ...] = (
-    knuckle,
-    fingers,
-    butt,
-    prong,
-    from_above,
-    prong_from_above,
-    throw,
-    nine_tenths,
-    touch_first,
-)
 
 
 def _prong(arm: DrivenArm) -> np.ndarray:

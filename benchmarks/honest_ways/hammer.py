@@ -1,7 +1,7 @@
 """Honest ways on the hammer task: the face drives the nail, otherwise than the expert."""
 
 import numpy as np
-from cheats.motion import Actions, DrivenArm, Script, Target
+from cheats.motion import Actions, DrivenArm, Target
 
 from fleet_tools.sim.world_state import WorldState
 from honest_ways.edits import follow_edited, slowed, translate
@@ -75,20 +75,6 @@ def leaves_at_once(arm: DrivenArm) -> Actions:
     blow = [translate(0, 0, -0.035, speed=1.0), translate(0, 0, 0.10, speed=1.0)]
     again = [translate(0, 0, -0.12, speed=1.0), translate(0, 0, 0.12, speed=1.0)]
     yield from follow_edited(arm, after=[*blow, *again, *again])
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    soft_blows,
-    press,
-    swing,
-    from_the_left,
-    from_the_right,
-    tilted,
-    off_center,
-    after_a_miss,
-    leaves_at_once,
-)
 
 
 def _nail(above_m: float, aside_m: float = 0.0) -> Target:

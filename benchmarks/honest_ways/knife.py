@@ -1,6 +1,6 @@
 """Honest ways on the knife task: the blade parts the blocks, otherwise than the expert."""
 
-from cheats.motion import Actions, DrivenArm, Script
+from cheats.motion import Actions, DrivenArm
 
 from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
 
@@ -77,19 +77,3 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     after = [translate(0, 0, -0.005), translate(0, 0, 0.05)]
     yield from follow_edited(arm, terms={0: term}, after=after)
     yield from arm.follow_expert()
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    other_block,
-    turned_round,
-    both_blocks,
-    in_steps,
-    sawing,
-    twist,
-    tilted,
-    quick,
-    farther,
-    farther_and_back,
-    after_a_miss,
-)

@@ -1,6 +1,6 @@
 """Honest ways on the pry bar task: the lever on the sill opens the lid, in other manners."""
 
-from cheats.motion import Actions, DrivenArm, Script
+from cheats.motion import Actions, DrivenArm
 
 from fleet_tools.config.expert import Keyframe
 from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
@@ -53,18 +53,6 @@ def heavy_hand(arm: DrivenArm) -> Actions:
     yield from follow_edited(
         arm, after=[translate(0, 0, -0.012), _lever(15), _lever(17), stay(0.5)]
     )
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    quick,
-    in_steps,
-    two_strokes,
-    without_laying_down,
-    beside_the_middle,
-    less_deep,
-    heavy_hand,
-)
 
 
 def _lever(angle_deg: float) -> Keyframe:

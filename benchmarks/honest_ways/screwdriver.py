@@ -1,7 +1,7 @@
 """Honest ways on the screwdriver task: the bit in the slot turns the screw, in other manners."""
 
 import numpy as np
-from cheats.motion import Actions, DrivenArm, Script, Target
+from cheats.motion import Actions, DrivenArm, Target
 from pydrake.math import RotationMatrix
 
 from fleet_tools.config.expert import Keyframe
@@ -86,22 +86,6 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     yield from arm.place(bit, _slot(0.004), R, 4, speed=0.4)
     yield from arm.shift([0.0, 0.0, 0.06], steps=4)
     yield from arm.follow_expert()
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    new_seat,
-    half_turn_back,
-    other_way_round,
-    in_steps,
-    tilted,
-    light_load,
-    heavy_load,
-    off_center,
-    quick,
-    searching,
-    after_a_miss,
-)
 
 
 def _clockwise(angle_deg: float) -> Keyframe:

@@ -1,7 +1,7 @@
 """Honest ways on the spatula task: the blade lifts the slab, otherwise than the expert."""
 
 import numpy as np
-from cheats.motion import Actions, DrivenArm, Script, Target
+from cheats.motion import Actions, DrivenArm, Target
 from pydrake.math import RotationMatrix
 
 from fleet_tools.sim.world_state import WorldState
@@ -91,21 +91,6 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     yield from arm.shift(-0.06 * forwards, steps=6)
     yield from arm.shift([0.0, 0.0, 0.06], steps=3)
     yield from arm.follow_expert()
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    by_the_side,
-    half_left,
-    half_back,
-    off_center,
-    in_stages,
-    carried_aside,
-    quick,
-    edge_first,
-    sloped,
-    after_a_miss,
-)
 
 
 def _along(arm: DrivenArm, direction: tuple[float, float, float]) -> Actions:

@@ -1,7 +1,7 @@
 """Honest ways on the wrench task: the jaw turns the nut, otherwise than the expert."""
 
 import numpy as np
-from cheats.motion import Actions, DrivenArm, Script, Target
+from cheats.motion import Actions, DrivenArm, Target
 from pydrake.math import RotationMatrix
 
 from fleet_tools.config.expert import Keyframe
@@ -82,21 +82,6 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     yield from arm.place(jaw, _nut(0.005), off, 5, speed=0.3)
     yield from arm.shift([0.0, 0.0, 0.08], steps=4)
     yield from arm.follow_expert()
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    two_strokes,
-    three_strokes,
-    same_seat_again,
-    other_flats,
-    rocking,
-    tilted,
-    from_the_side,
-    too_far,
-    lets_go,
-    after_a_miss,
-)
 
 
 def _clockwise(angle_deg: float) -> Keyframe:
