@@ -9,9 +9,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+import numpy as np
 from scaffold import TaskSelection, expert_steps, main_of, print_now, report_rows
 
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.outcomes import SUCCESS
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.sim import part_motion, world
 from fleet_tools.utils import cli
 
 FACTOR = 1.5
@@ -70,9 +74,6 @@ def _measure(options: GentleLimitsOptions) -> int:
 
 
 def _errors(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
-    import numpy as np
-
-    from fleet_tools.sim import part_motion
 
     seeds, usual = _seeds(options), part_motion.READING_STEPS
     for task in options.tasks.names_or_paths():
@@ -102,7 +103,6 @@ def _seeds(options: GentleLimitsOptions) -> range:
 
 
 def _rows(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
-    import numpy as np
 
     seeds = _seeds(options)
     for task in options.tasks.names_or_paths():
@@ -121,10 +121,6 @@ def _episodes(
     task: str, seeds: Sequence[int], options: GentleLimitsOptions
 ) -> Iterator[dict[str, float] | None]:
     """Yields the handling of each episode of the expert; None without success."""
-    from fleet_tools.envs.outcomes import SUCCESS
-    from fleet_tools.envs.spec import EnvSpec
-    from fleet_tools.sim import world
-
     world.CONTACT_APPROXIMATION = options.approximation or world.CONTACT_APPROXIMATION
     env = EnvSpec.of(task=task, split="all").make_tool_use()
     env._stage.substeps = options.substeps  # a benchmark looks inside

@@ -16,9 +16,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+import yaml
+from matplotlib.figure import Figure
 from scaffold import main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count
+from fleet_tools.dataset.samples import Samples
 from fleet_tools.utils import cli
 from fleet_tools.utils.machine import machine_name
 
@@ -91,7 +95,6 @@ def settings(options: LargeFleetsOptions, robots: int) -> dict[str, Any]:
 
 
 def _measure(options: LargeFleetsOptions) -> int:
-    import yaml
 
     options.output.mkdir(parents=True, exist_ok=True)
     print_now(options, table_head(COLUMNS))
@@ -120,8 +123,6 @@ def _measure(options: LargeFleetsOptions) -> int:
 
 def _watched(command: list[str]) -> dict[str, float] | None:
     """Runs a command, and returns its time and its largest memory; None if it failed."""
-    import psutil
-
     begun, driver, everything = time.monotonic(), 0, 0
     with subprocess.Popen(command) as process:
         tree = psutil.Process(process.pid)
@@ -141,7 +142,6 @@ def _watched(command: list[str]) -> dict[str, float] | None:
 def _row(
     options: LargeFleetsOptions, robots: int, used: dict[str, float], report: dict[str, Any]
 ) -> dict[str, Any]:
-    from fleet_tools.dataset.samples import Samples
 
     asked = report["streaming"]["asked"] / report["rounds"]
     learned = len(Samples(options.data).episodes) - report["held_out"]["episodes"]
@@ -166,8 +166,6 @@ def _row(
 
 def write_page(summary: dict[str, Any], folder: Path) -> None:
     """Writes the table fleets.md and the figure fleets.png."""
-    from matplotlib.figure import Figure
-
     rows = summary["fleets"]
     lines = [table_head(COLUMNS)]
     lines += [table_row([f"{cell:,}" for cell in row.values()]) for row in rows]

@@ -3,27 +3,23 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from scaffold import main_of, table_head, table_row
 from tyro.conf import Positional, arg
 
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.training.record import load_progress
+from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.state import TrainingError
+from fleet_tools.storage.run_folder import read_spec
 from fleet_tools.utils import cli
-
-# PyTorch is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.baselines.policies.config import PolicyConfig
-    from fleet_tools.baselines.training.run import TrainingRunSpec
 
 
 class LearnersOptions(cli.Options):
     """Prints a row for each training run: its policy, its data, and what its last rollouts solved.
 
     Rollouts are those of `train --rollouts`, by the last weights, in validation scenes.
-
-    Exit codes:
-    0: all runs are in the table.
-    2: it cannot begin.
     """
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
@@ -38,11 +34,6 @@ def _table(options: LearnersOptions) -> int:
 
 def _row(folder: Path) -> dict[str, Any]:
     """Returns the facts of a run."""
-    from fleet_tools.baselines.training.record import load_progress
-    from fleet_tools.baselines.training.run import TrainingRunSpec
-    from fleet_tools.baselines.training.state import TrainingError
-    from fleet_tools.storage.run_folder import read_spec
-
     spec = read_spec(folder, TrainingRunSpec, TrainingError)
     metrics = load_progress(folder).metrics
     rollouts = [each.rollouts for each in metrics if each.rollouts]
@@ -60,7 +51,7 @@ def _row(folder: Path) -> dict[str, Any]:
     }
 
 
-def _policy(config: "PolicyConfig") -> str:
+def _policy(config: PolicyConfig) -> str:
     """Returns the policy's parts in words."""
     body, head = config.body, config.head
     encoders = {"PointNet": config.clouds, "ResNet": config.images}
@@ -75,7 +66,7 @@ def _policy(config: "PolicyConfig") -> str:
     return ", ".join(words)
 
 
-def _training(spec: "TrainingRunSpec") -> str:
+def _training(spec: TrainingRunSpec) -> str:
     """Returns how it learned in words."""
     training = spec.training
     average = f", EMA {training.ema_decay:g}" if training.ema_decay else ""

@@ -44,10 +44,6 @@ class MergingCostOptions(cli.Options):
     A function counts once, whatever its number of calls; functions inside of another count as the
     one around them. Times are seconds of processor on one thread, the best of three. Untrained
     networks have four hidden layers.
-
-    Exit codes:
-    0: everything is measured.
-    2: it cannot begin.
     """
 
     table: Literal["functions", "times"] = "functions"

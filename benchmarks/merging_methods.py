@@ -5,19 +5,25 @@
 
 import sys
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from scaffold import main_of, print_now, table_head, table_row
+from sklearn.datasets import load_digits
+from torch import nn
 
+from fleet_merging.methods.registry import FACTS, describe, merge
+from fleet_merging.modules import load_tensors
+from fleet_merging.moments.measurement import LabelledBatch
+from fleet_merging.moments.rows import applied_maps
+from fleet_merging.problem import MergeProblem
+from fleet_merging.queries.data_holder import LocalDataHolder
+from fleet_merging.robust import RULES
+from fleet_merging.symmetry.layers import mlp
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
-
-# PyTorch is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    import torch
-
-    from fleet_merging.problem import MergeProblem
 
 LEFT_OUT = ("fleet_merge", "sinkhorn", "git_rebasin_", "naive", "partition", "distillation", "lora")
 """Beginnings of names that are not in the table: what asks for hundreds of gradients, variants of
@@ -42,10 +48,6 @@ class MergingMethodsOptions(cli.Options):
     methods with their default options; with own starts, `alignment: activations` where a method
     has it. A cell is empty where a method needs a common start. Methods that ask for hundreds of
     gradients are compared in `docs/results/fleets.md` alone.
-
-    Exit codes:
-    0: the table is printed.
-    2: it cannot begin.
     """
 
     seeds: Count = 3
@@ -69,10 +71,6 @@ class Digits:
 
 
 def _measure(options: MergingMethodsOptions) -> int:
-    import torch
-
-    from fleet_merging.methods.registry import FACTS
-    from fleet_merging.robust import RULES
 
     torch.set_num_threads(1)
     names = options.method or [
@@ -108,8 +106,6 @@ def _measure(options: MergingMethodsOptions) -> int:
 
 
 def _digits() -> Digits:
-    import torch
-    from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
@@ -119,8 +115,6 @@ def _digits() -> Digits:
 
 
 def _network(seed: int) -> Any:
-    import torch
-    from torch import nn
 
     torch.manual_seed(seed)
     return nn.Sequential(
@@ -132,14 +126,12 @@ def _network(seed: int) -> Any:
     )
 
 
-def _targets(labels: "torch.Tensor") -> "torch.Tensor":
-    import torch
+def _targets(labels: torch.Tensor) -> torch.Tensor:
 
     return torch.nn.functional.one_hot(labels, CLASSES).float()
 
 
 def _trained(network: Any, images: Any, labels: Any, epochs: int, seed: int) -> Any:
-    import torch
 
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(network.parameters(), 1e-3)
@@ -152,10 +144,8 @@ def _trained(network: Any, images: Any, labels: Any, epochs: int, seed: int) -> 
     return network
 
 
-def _assigned(data: Digits, seed: int) -> list["torch.Tensor"]:
+def _assigned(data: Digits, seed: int) -> list[torch.Tensor]:
     """Returns the indices of each robot's images."""
-    import torch
-
     generator = np.random.default_rng(seed)
     parts: list[list[int]] = [[] for _ in range(ROBOTS)]
     for label in range(CLASSES):
@@ -169,15 +159,7 @@ def _assigned(data: Digits, seed: int) -> list["torch.Tensor"]:
     return [torch.tensor(part) for part in parts]
 
 
-def _problem(data: Digits, seed: int, common: bool, epochs: int) -> "MergeProblem":
-    import torch
-
-    from fleet_merging.moments.measurement import LabelledBatch
-    from fleet_merging.moments.rows import applied_maps
-    from fleet_merging.problem import MergeProblem
-    from fleet_merging.queries.data_holder import LocalDataHolder
-    from fleet_merging.symmetry.layers import mlp
-    from fleet_merging.symmetry.table import Symmetry
+def _problem(data: Digits, seed: int, common: bool, epochs: int) -> MergeProblem:
 
     def holder(x: torch.Tensor, y: torch.Tensor) -> LocalDataHolder:
         def loss(policy: Any, draw: int | None) -> torch.Tensor:
@@ -209,8 +191,7 @@ def _problem(data: Digits, seed: int, common: bool, epochs: int) -> "MergeProble
     )
 
 
-def _merged(name: str, problem: "MergeProblem", start: str, data: Digits) -> dict[str, float]:
-    from fleet_merging.methods.registry import describe, merge
+def _merged(name: str, problem: MergeProblem, start: str, data: Digits) -> dict[str, float]:
 
     aligned = start == "own" and "alignment" in describe(name).options
     result = merge(name, problem, **({"alignment": "activations"} if aligned else {}))
@@ -221,7 +202,6 @@ def _merged(name: str, problem: "MergeProblem", start: str, data: Digits) -> dic
 
 
 def _accuracy(network: Any, data: Digits) -> float:
-    import torch
 
     with torch.no_grad():
         found = network(data.test_images).argmax(-1)
@@ -229,9 +209,8 @@ def _accuracy(network: Any, data: Digits) -> float:
 
 
 def _references(
-    data: Digits, problem: "MergeProblem", seed: int, options: MergingMethodsOptions
+    data: Digits, problem: MergeProblem, seed: int, options: MergingMethodsOptions
 ) -> dict[str, float]:
-    from fleet_merging.modules import load_tensors
 
     singles = []
     for state in problem.models:

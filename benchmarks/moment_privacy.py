@@ -9,19 +9,23 @@ the weights that the robot sends anyway, by the loss of its network.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
+import torch
 from scaffold import main_of, print_now, table_head, table_row
+from scipy.stats import rankdata
 from tyro.conf import Positional, arg
 
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.record import FleetRunSpec, load_progress
+from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.training.demonstrations import Trajectories
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.config.values import Count
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.storage.run_folder import read_spec
 from fleet_tools.utils import cli
-
-# PyTorch is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.baselines.federated.plan import FleetPlan
-    from fleet_tools.dataset.samples import Samples
 
 NOISES = (0.0, 1e-3, 1e-2, 1e-1)
 COLUMNS = ("episodes", "noise", "membership by moments", "by weights", "error of a step")
@@ -34,10 +38,6 @@ class PrivacyOptions(cli.Options):
     nothing is revealed. The error is the distance of an observation from what an adversary guesses
     who knows all other steps of the robot, relative to its distance from the mean.
     Figures are means over robots.
-
-    Exit codes:
-    0: the table is printed.
-    2: it cannot begin.
     """
 
     fleet: Annotated[Path, Positional, arg(metavar="FLEET")]
@@ -47,11 +47,6 @@ class PrivacyOptions(cli.Options):
 
 
 def _measure(options: PrivacyOptions) -> int:
-    from fleet_tools.baselines.federated.plan import FleetPlan
-    from fleet_tools.baselines.federated.record import FleetRunSpec, load_progress
-    from fleet_tools.baselines.training.state import TrainingError
-    from fleet_tools.dataset.samples import Samples
-    from fleet_tools.storage.run_folder import read_spec
 
     plan = FleetPlan.of(read_spec(options.fleet, FleetRunSpec, TrainingError).config)
     attacked: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]] = []
@@ -75,13 +70,8 @@ def _measure(options: PrivacyOptions) -> int:
     return cli.OK
 
 
-def _episodes(plan: "FleetPlan", samples: "Samples", weights: Any) -> list[dict[str, Any]]:
+def _episodes(plan: FleetPlan, samples: Samples, weights: Any) -> list[dict[str, Any]]:
     """Returns the scaled states and the network's loss of each episode."""
-    import torch
-
-    from fleet_tools.baselines.policies.network import PolicyNetwork
-    from fleet_tools.baselines.training.demonstrations import Trajectories
-
     network = plan.blueprint.create().eval()
     assert isinstance(network, PolicyNetwork)
     network.load_state_dict(weights)
@@ -152,8 +142,6 @@ def _symmetric(generator: np.random.Generator, size: int) -> np.ndarray:
 
 def _auc(members: Sequence[float], others: Sequence[float]) -> float:
     """Returns the probability that a member scores higher than another one."""
-    from scipy.stats import rankdata
-
     ranks = rankdata([*members, *others])[: len(members)]
     above = ranks.sum() - len(members) * (len(members) + 1) / 2
     return float(above / (len(members) * len(others)))

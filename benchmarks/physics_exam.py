@@ -12,28 +12,25 @@ import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from exam import CLOSED_FORMS, Answer
+from exam.episodes import answers
+from exam.free_bodies import LAWS, free_bodies
 from scaffold import main_of, print_now, table_head, table_row
 
+from fleet_tools.config.tasks import load_task, task_names
+from fleet_tools.errors import require_name
+from fleet_tools.sim import world
+from fleet_tools.sim.catalog import model_names
 from fleet_tools.utils import cli
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from exam import Answer
 
 _COLUMNS = ("law", "expected; measured", "cases", "within 5%", "errors", "worst case", "there")
 _CASE_COLUMNS = ("law", "case", "expected", "measured", "error")
 
 
 class ExamOptions(cli.Options):
-    """Measures forces, motions and energies, and compares them with their closed forms.
-
-    Exit codes:
-    0: everything is measured.
-    2: it cannot begin.
-    130: Ctrl-C.
-    """
+    """Measures forces, motions and energies, and compares them with their closed forms."""
 
     objects: tuple[str, ...] = ()
     """Names of objects (default: all of the package)."""
@@ -44,9 +41,6 @@ class ExamOptions(cli.Options):
 
 
 def _measure(options: ExamOptions) -> int:
-    from fleet_tools.config.tasks import load_task, task_names
-    from fleet_tools.errors import require_name
-    from fleet_tools.sim.catalog import model_names
 
     known = {
         name for t in task_names() for name in model_names("object", load_task(t).object_family)
@@ -68,22 +62,17 @@ def _measure(options: ExamOptions) -> int:
     return cli.OK
 
 
-def _answers(options: ExamOptions) -> "Iterator[Answer]":
-    from exam.episodes import answers
+def _answers(options: ExamOptions) -> Iterator[Answer]:
 
     return itertools.chain(_of_bodies(options), answers(options.objects))
 
 
-def _of_bodies(options: ExamOptions) -> "Iterator[Answer]":
-    from exam.free_bodies import LAWS, free_bodies
+def _of_bodies(options: ExamOptions) -> Iterator[Answer]:
 
     return (law(body) for body in free_bodies(options.objects) for law in LAWS)
 
 
 def _compare(options: ExamOptions) -> int:
-    from exam import CLOSED_FORMS
-
-    from fleet_tools.sim import world
 
     usual, found = world.CONTACT_APPROXIMATION, {}
     try:
@@ -116,10 +105,8 @@ def _as_json(answers: "Iterable[Answer]") -> list[dict[str, Any]]:
     return [asdict(answer) | {"error": answer.error} for answer in answers]
 
 
-def summary(answers: Iterable["Answer"]) -> list[str]:
+def summary(answers: Iterable[Answer]) -> list[str]:
     """Returns a row for each law: its cases, and the worst one."""
-    from exam import CLOSED_FORMS
-
     rows = []
     for law, closed_form in CLOSED_FORMS.items():
         of_law = [answer for answer in answers if answer.law == law]
@@ -142,7 +129,7 @@ def summary(answers: Iterable["Answer"]) -> list[str]:
     return rows
 
 
-def _print_case(options: ExamOptions, answer: "Answer") -> None:
+def _print_case(options: ExamOptions, answer: Answer) -> None:
     if options.cases:
         values = (f"{value:.4g} {answer.unit}" for value in (answer.expected, answer.measured))
         print_now(options, table_row([answer.law, answer.case, *values, f"{answer.error:+.2%}"]))

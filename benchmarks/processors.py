@@ -12,23 +12,28 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy._core._multiarray_umath import (  # pyright: ignore[reportMissingImports]
     __cpu_dispatch__,
     __cpu_features__,
 )
+from pydrake.common.eigen_geometry import Quaternion
+from pydrake.math import RotationMatrix
 from scaffold import Child, answering, main_of, report_rows
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count, NonNegative
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.evaluation.result import EpisodeResult, decode_actions
+from fleet_tools.evaluation.result_folder import load_evaluation
+from fleet_tools.evaluation.trial import judge, present_env, run_trial
+from fleet_tools.policies.policy import StoredActions
+from fleet_tools.rollouts.agreement import counts
 from fleet_tools.utils import cli
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.evaluation.result import EpisodeResult
 
 _REPLAY = "--replay"
 """First argument of a process of another kind, which runs the episodes again."""
@@ -136,9 +141,6 @@ class ProcessorsOptions(cli.Options):
 
 
 def _compare(options: ProcessorsOptions) -> int:
-    from fleet_tools.evaluation.result import EpisodeResult
-    from fleet_tools.evaluation.trial import judge
-    from fleet_tools.rollouts.agreement import counts
 
     if options.emulated and shutil.which("qemu-x86_64") is None:
         raise FleetToolsError("There is no qemu-x86_64. Install it (Debian: qemu-user).")
@@ -180,10 +182,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
 # --- In a process of another kind -----------------------------------------------------------
 
 
-def draw(results: list[Path], episodes: int) -> "list[EpisodeResult]":
+def draw(results: list[Path], episodes: int) -> list[EpisodeResult]:
     """Draws episodes of each task from each result, by task."""
-    from fleet_tools.evaluation.result_folder import load_evaluation
-
     drawn: list[EpisodeResult] = []
     for folder in results:
         evaluation = load_evaluation(folder)
@@ -197,9 +197,6 @@ def draw(results: list[Path], episodes: int) -> "list[EpisodeResult]":
 
 def kernels() -> dict[str, str]:
     """Returns hashes of what kernels of libraries compute, by library."""
-    from pydrake.common.eigen_geometry import Quaternion
-    from pydrake.math import RotationMatrix
-
     generator = np.random.default_rng(0)
     angles = generator.uniform(-4, 4, 20000)
     rotations = [
@@ -218,12 +215,6 @@ def kernels() -> dict[str, str]:
 
 def replay(results: list[Path], episodes: int) -> dict[str, Any]:
     """Returns what kernels compute, and results of drawn episodes from their actions."""
-    from fleet_tools.evaluation.config import PROTOCOL
-    from fleet_tools.evaluation.protocol_file import load_protocol
-    from fleet_tools.evaluation.result import decode_actions
-    from fleet_tools.evaluation.trial import present_env, run_trial
-    from fleet_tools.policies.policy import StoredActions
-
     protocol = load_protocol(PROTOCOL)
     env_of = present_env(protocol)
     again = [

@@ -9,9 +9,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from pydrake.systems.framework import Context, EventStatus
 from scaffold import TaskSelection, main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count, Seed
@@ -22,15 +23,11 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.utils import cli
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from pydrake.systems.framework import Context
-
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
-    from fleet_tools.sim.simulation import Simulation
 
 _OUTCOMES = (TIME_LIMIT, OBJECT_LOST, SUCCESS, SIMULATION_ERROR, WORKER_ERROR)
 _PEAKS = {
@@ -132,8 +129,6 @@ def _attack(options: RandomActionsOptions) -> int:
 
 def _make_run() -> Callable[[RandomEpisode], Ending]:
     """Returns the function that runs a job; it keeps the environment of the last task."""
-    from fleet_tools.envs.spec import EnvSpec
-
     environments: dict[str, ToolUseEnv] = {}
 
     def run(job: RandomEpisode) -> Ending:
@@ -147,7 +142,7 @@ def _make_run() -> Callable[[RandomEpisode], Ending]:
     return run
 
 
-def run_episode(env: "ToolUseEnv", job: RandomEpisode) -> Ending:
+def run_episode(env: ToolUseEnv, job: RandomEpisode) -> Ending:
     """Runs an episode, and returns how it ended."""
     actions = KINDS[job.actions](np.random.default_rng(job.seed))
     env.reset(seed=job.seed)
@@ -162,16 +157,14 @@ def run_episode(env: "ToolUseEnv", job: RandomEpisode) -> Ending:
     raise AssertionError("actions never end")
 
 
-def _watch(simulation: "Simulation", peaks: dict[str, float]) -> Any:
+def _watch(simulation: Simulation, peaks: dict[str, float]) -> Any:
     """Returns a monitor that keeps the largest values of the arm's joints."""
-    from pydrake.systems.framework import EventStatus
-
     world = simulation.world
     plant, limits = world.plant, world.adjustable.arm_model.limits
     actuation = plant.get_net_actuation_output_port(world.arm)
     contact = plant.get_generalized_contact_forces_output_port(world.arm)
 
-    def watch(root: "Context") -> EventStatus:
+    def watch(root: Context) -> EventStatus:
         context = plant.GetMyContextFromRoot(root)
         q, v = plant.GetPositions(context, world.arm), plant.GetVelocities(context, world.arm)
         speed = float((np.abs(v) / limits.speed).max())

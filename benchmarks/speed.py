@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scaffold import (
     Child,
     TaskSelection,
@@ -23,6 +24,7 @@ from scaffold import (
 from speed_child import PEER
 
 from fleet_tools.config.values import Count
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.backend import ONE_THREAD
 from fleet_tools.utils import cli
 from fleet_tools.utils.libraries import ANY_RELEASE
@@ -119,8 +121,6 @@ def _take_turns(task: str, options: SpeedOptions) -> list[dict[str, Any]]:
 
 def _resets(task: str) -> dict[str, float]:
     """Measures resets to a scene of the models that there are, ms."""
-    from fleet_tools.envs.spec import EnvSpec
-
     env = EnvSpec.of(task=task).make_tool_use()
     env.reset(seed=0)
     scene = {"scene": env.scene}
@@ -131,10 +131,6 @@ def _resets(task: str) -> dict[str, float]:
 
 def _expert(task: str, episodes: int) -> dict[str, float]:
     """Measures the times real time of the expert's episodes, without planning; and planning, ms."""
-    import numpy as np
-
-    from fleet_tools.envs.spec import EnvSpec
-
     env = EnvSpec.of(task=task).make_tool_use()
     steps: list[float] = []
     planning: dict[int | None, float] = {}  # by the scene's seed

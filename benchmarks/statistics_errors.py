@@ -57,9 +57,6 @@ class StatisticsErrorsOptions(cli.Options):
     scenes and where each meets its own: how often equal methods differ significantly (5%), how
     often methods that differ by 10 points are called equivalent, and how often the interval of one
     rate contains it (own scenes alone, as *coverage* has the others).
-
-    Exit codes:
-    0: it was measured.
     """
 
     table: Literal["coverage", "alarms", "scenes", "comparisons"]

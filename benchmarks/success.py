@@ -11,22 +11,25 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
 from scaffold import TaskSelection, main_of, print_now, table_row
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
+from fleet_tools.policies.policy import Policy
+from fleet_tools.policies.sources import find_policy
 from fleet_tools.robot.arm import DEFAULT_ROBOT
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.scene import Push, Scene, sample_scene
 from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.utils import cli
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
-    from fleet_tools.policies.policy import Policy
-    from fleet_tools.sim.scene import Scene
+from fleet_tools.utils.statistics import wilson_interval
 
 EXPERT_VARIANTS: dict[str, dict[str, Any]] = {
     "expert_open_loop": {"feedback": False},
@@ -51,11 +54,6 @@ class SuccessOptions(cli.Options):
     Prints a row for each task, split and policy: the success rate with a 95% Wilson interval, the
     planning time, the length of episodes, and the causes of failures: which success predicates of
     the task did not hold at the end.
-
-    Exit codes:
-    0: everything is measured.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()
@@ -154,8 +152,6 @@ def _make_run() -> Callable[[ScoredEpisode], Episode]:
     environments: dict[Row, ToolUseEnv] = {}
 
     def run(job: ScoredEpisode) -> Episode:
-        from fleet_tools.envs.spec import EnvSpec
-        from fleet_tools.policies.sources import find_policy
 
         if job.row not in environments:
             for env in environments.values():
@@ -170,11 +166,8 @@ def _make_run() -> Callable[[ScoredEpisode], Episode]:
     return run
 
 
-def run_episode(env: "ToolUseEnv", job: ScoredEpisode) -> Episode:
+def run_episode(env: ToolUseEnv, job: ScoredEpisode) -> Episode:
     """Runs an episode, and returns its facts."""
-    from fleet_tools.rollouts.rollout import rollout
-    from fleet_tools.sim.scene import sample_scene
-
     scene = sample_scene(env.task, job.seed, split=env.split)
     scene = pushed(scene) if job.push else scene
     episode = rollout(env, _policy(env, job), scene=scene)
@@ -200,9 +193,7 @@ def _lost(job: ScoredEpisode, lost: LostJob) -> Episode:
     }
 
 
-def _policy(env: "ToolUseEnv", job: ScoredEpisode) -> "Policy":
-    from fleet_tools.experts.policy import ExpertPolicy
-    from fleet_tools.policies.sources import find_policy
+def _policy(env: ToolUseEnv, job: ScoredEpisode) -> Policy:
 
     name = job.row.policy
     if name in EXPERT_VARIANTS:
@@ -210,12 +201,8 @@ def _policy(env: "ToolUseEnv", job: ScoredEpisode) -> "Policy":
     return find_policy(name).make(env, job.seed)
 
 
-def pushed(scene: "Scene") -> "Scene":
+def pushed(scene: Scene) -> Scene:
     """Returns a scene whose object is moved by 1 to 2 cm within its first second."""
-    import numpy as np
-
-    from fleet_tools.sim.scene import Push
-
     rng = np.random.default_rng([scene.seed, 1])
     angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
     p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)
@@ -225,10 +212,6 @@ def pushed(scene: "Scene") -> "Scene":
 
 def summarize(episodes: list[Episode]) -> dict[str, Any]:
     """Returns the figures of a row's episodes."""
-    import numpy as np
-
-    from fleet_tools.utils.statistics import wilson_interval
-
     successes = sum(episode["outcome"] == SUCCESS for episode in episodes)
     infos = [e["info"] for e in episodes if "planning_seconds" in e["info"]]
     planning_ms = [1e3 * info["planning_seconds"] / max(info["plans"], 1) for info in infos]

@@ -11,19 +11,32 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
+from processors import draw
 from scaffold import main_of, print_now, table_head, table_row
 from tyro.conf import Positional, arg
 
+from fleet_tools.config.control import TIME_STEP
+from fleet_tools.config.tasks import GentleLimits
 from fleet_tools.config.values import Count
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.result import EpisodeResult, decode_actions
+from fleet_tools.evaluation.result_folder import load_evaluation
+from fleet_tools.evaluation.trial import present_env, run_trial
+from fleet_tools.leaderboard.records import (
+    Certificate,
+    StepVerdicts,
+    content_digest,
+    read_certificates,
+    write_certificates,
+)
+from fleet_tools.rollouts.agreement import distance_of_points
+from fleet_tools.storage.provenance import Machine, installed_packages
 from fleet_tools.utils import cli
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.config.tasks import GentleLimits
-    from fleet_tools.evaluation.protocol import Protocol
-    from fleet_tools.evaluation.result import EpisodeResult
 
 _COLUMNS = (
     "result",
@@ -74,9 +87,6 @@ class VerdictsOptions(cli.Options):
 
 
 def _certify(options: VerdictsOptions) -> int:
-    from processors import draw
-
-    from fleet_tools.evaluation.result_folder import load_evaluation
 
     names = folders_within(options.certify, options.results) if options.certify else {}
     print_now(options, table_head(_COLUMNS))
@@ -110,8 +120,6 @@ def folders_within(root: Path, results: Sequence[Path]) -> dict[Path, str]:
     Raises:
         FleetToolsError: One is not below the root.
     """
-    from fleet_tools.errors import FleetToolsError
-
     for folder in results:
         if not folder.resolve().is_relative_to(root.resolve()):
             raise FleetToolsError(
@@ -120,18 +128,8 @@ def folders_within(root: Path, results: Sequence[Path]) -> dict[Path, str]:
     return {each: each.resolve().relative_to(root.resolve()).as_posix() for each in results}
 
 
-def _keep(root: Path, folder: str, again: dict[int, list["EpisodeResult"]]) -> None:
+def _keep(root: Path, folder: str, again: dict[int, list[EpisodeResult]]) -> None:
     """Keeps the verdicts of a result's episodes by the number of time steps."""
-    from fleet_tools.config.control import TIME_STEP
-    from fleet_tools.leaderboard.records import (
-        Certificate,
-        StepVerdicts,
-        content_digest,
-        read_certificates,
-        write_certificates,
-    )
-    from fleet_tools.storage.provenance import Machine, installed_packages
-
     certificate = Certificate(
         folder=folder,
         content_digest=content_digest(root / folder),
@@ -152,14 +150,9 @@ def _keep(root: Path, folder: str, again: dict[int, list["EpisodeResult"]]) -> N
 
 
 def _ends(
-    protocol: "Protocol", episodes: Sequence["EpisodeResult"], substeps: int
-) -> list["EpisodeResult"]:
+    protocol: Protocol, episodes: Sequence[EpisodeResult], substeps: int
+) -> list[EpisodeResult]:
     """Runs episodes of one task again, each period of the controller in so many time steps."""
-    import numpy as np
-
-    from fleet_tools.envs.tool_use_env import unwrap
-    from fleet_tools.evaluation.result import decode_actions
-    from fleet_tools.evaluation.trial import present_env, run_trial
 
     class Again:
         """Repeats actions, then holds still."""
@@ -181,13 +174,11 @@ def _ends(
 
 
 def compared(
-    reference: Sequence["EpisodeResult"],
-    ends: Sequence["EpisodeResult"],
+    reference: Sequence[EpisodeResult],
+    ends: Sequence[EpisodeResult],
     limits: "GentleLimits | None",
 ) -> dict[str, Any]:
     """Returns how episodes end in comparison with the same ones at the protocol's step."""
-    from fleet_tools.rollouts.agreement import distance_of_points
-
     pairs = list(zip(reference, ends, strict=True))
     distances = [distance_of_points(one.final_points_m, two.final_points_m) for one, two in pairs]
     near = [f"{one.split} {one.index}" for one, two in pairs if one.success != two.success]
@@ -217,7 +208,6 @@ def _middle_and_largest(values: list[float]) -> list[float] | None:
 
 
 def _as_text(row: dict[str, Any]) -> str:
-    from fleet_tools.config.control import TIME_STEP
 
     moved, near = row["moved_m"], ", ".join(row["near_the_edge"])
     changes = row["force_changes"].values()
