@@ -74,7 +74,6 @@ def _measure(options: GentleLimitsOptions) -> int:
 
 
 def _errors(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
-
     seeds, usual = _seeds(options), part_motion.READING_STEPS
     for task in options.tasks.names_or_paths():
         found = []
@@ -103,7 +102,6 @@ def _seeds(options: GentleLimitsOptions) -> range:
 
 
 def _rows(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
-
     seeds = _seeds(options)
     for task in options.tasks.names_or_paths():
         episodes = [each for each in _episodes(task, seeds, options) if each is not None]

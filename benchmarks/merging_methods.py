@@ -4,12 +4,12 @@
 """
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from scaffold import main_of, print_now, table_head, table_row
+from scaffold import main_of, report_rows
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -52,8 +52,6 @@ class MergingMethodsOptions(cli.Options):
 
     seeds: Count = 3
     """Number of seeds of weights, assignments and order of images."""
-    first_seed: int = 0
-    """The first of them."""
     epochs: Count = 60
     """Epochs of each robot."""
     method: tuple[str, ...] = ()
@@ -64,21 +62,20 @@ class MergingMethodsOptions(cli.Options):
 class Digits:
     """Images (n, 64) and labels (n,) for training and test."""
 
-    images: "torch.Tensor"
-    labels: "torch.Tensor"
-    test_images: "torch.Tensor"
-    test_labels: "torch.Tensor"
+    images: torch.Tensor
+    labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
 
 
 def _measure(options: MergingMethodsOptions) -> int:
-
     torch.set_num_threads(1)
     names = options.method or [
         name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES
     ]
     data = _digits()
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
-    for seed in range(options.first_seed, options.first_seed + options.seeds):
+    for seed in range(options.seeds):
         for start in ("common", "own"):
             problem = _problem(data, seed, start == "common", options.epochs)
             for name in names:
@@ -86,27 +83,22 @@ def _measure(options: MergingMethodsOptions) -> int:
                     merged = _merged(name, problem, start, data)
                     found.setdefault((name, start), []).append(merged)
             found.setdefault(("", start), []).append(_references(data, problem, seed, options))
-    rows = []
-    print_now(options, table_head(COLUMNS))
+    rows: list[dict[str, Any]] = []
     for name in names:
         facts = FACTS[name]
         cells = {start: found.get((name, start), []) for start in ("common", "own")}
-        sent = np.mean([each["kilobytes"] for each in cells["common"]])
-        given = {start: [each["accuracy"] for each in of] for start, of in cells.items()}
-        rows.append({"method": name, **asdict(facts), "kilobytes": float(sent), **given})
-        texts = (f"`{name}`", facts.source, facts.start, facts.asks, facts.returns, f"{sent:.0f}")
-        print_now(options, table_row([*texts, *map(_range, given.values())]))
+        row = [f"`{name}`", facts.source, facts.start, facts.asks, facts.returns]
+        row.append(f"{np.mean([each['kilobytes'] for each in cells['common']]):.0f}")
+        row += [_range([each["accuracy"] for each in of]) for of in cells.values()]
+        rows.append(dict(zip(COLUMNS, row, strict=True)))
     for key, title in (("joint", "joint training"), ("single", "the best single robot")):
-        given = {start: [each[key] for each in found["", start]] for start in ("common", "own")}
-        rows.append({"method": title, **given})
-        empty = ["" for _ in COLUMNS[1:6]]
-        print_now(options, table_row([title, *empty, *map(_range, given.values())]))
-    options.report({"rows": rows}, lambda: "")
+        given = [_range([each[key] for each in found["", start]]) for start in ("common", "own")]
+        rows.append(dict(zip(COLUMNS, [title, *[""] * 5, *given], strict=True)))
+    report_rows(options, COLUMNS, rows)
     return cli.OK
 
 
 def _digits() -> Digits:
-
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     x = torch.tensor(images[order] / 16.0, dtype=torch.float32)
@@ -115,7 +107,6 @@ def _digits() -> Digits:
 
 
 def _network(seed: int) -> Any:
-
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Linear(64, WIDTH),
@@ -127,12 +118,10 @@ def _network(seed: int) -> Any:
 
 
 def _targets(labels: torch.Tensor) -> torch.Tensor:
-
     return torch.nn.functional.one_hot(labels, CLASSES).float()
 
 
 def _trained(network: Any, images: Any, labels: Any, epochs: int, seed: int) -> Any:
-
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(network.parameters(), 1e-3)
     targets = _targets(labels)
@@ -160,7 +149,6 @@ def _assigned(data: Digits, seed: int) -> list[torch.Tensor]:
 
 
 def _problem(data: Digits, seed: int, common: bool, epochs: int) -> MergeProblem:
-
     def holder(x: torch.Tensor, y: torch.Tensor) -> LocalDataHolder:
         def loss(policy: Any, draw: int | None) -> torch.Tensor:
             rows = torch.arange(len(x))
@@ -192,7 +180,6 @@ def _problem(data: Digits, seed: int, common: bool, epochs: int) -> MergeProblem
 
 
 def _merged(name: str, problem: MergeProblem, start: str, data: Digits) -> dict[str, float]:
-
     aligned = start == "own" and "alignment" in describe(name).options
     result = merge(name, problem, **({"alignment": "activations"} if aligned else {}))
     return {
@@ -202,7 +189,6 @@ def _merged(name: str, problem: MergeProblem, start: str, data: Digits) -> dict[
 
 
 def _accuracy(network: Any, data: Digits) -> float:
-
     with torch.no_grad():
         found = network(data.test_images).argmax(-1)
     return float((found == data.test_labels).double().mean())
@@ -211,7 +197,6 @@ def _accuracy(network: Any, data: Digits) -> float:
 def _references(
     data: Digits, problem: MergeProblem, seed: int, options: MergingMethodsOptions
 ) -> dict[str, float]:
-
     singles = []
     for state in problem.models:
         network = _network(0)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from scaffold import main_of, print_now, table_head, table_row
+from scaffold import main_of, report_rows
 from scipy.stats import rankdata
 from tyro.conf import Positional, arg
 
@@ -47,7 +47,6 @@ class PrivacyOptions(cli.Options):
 
 
 def _measure(options: PrivacyOptions) -> int:
-
     plan = FleetPlan.of(read_spec(options.fleet, FleetRunSpec, TrainingError).config)
     attacked: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]] = []
     for robot, weights in load_progress(options.fleet).robot_weights.items():
@@ -57,17 +56,18 @@ def _measure(options: PrivacyOptions) -> int:
         tasks = {episode["task"] for episode in members}
         others = [each for each in _episodes(plan, plan.held_out, weights) if each["task"] in tasks]
         attacked.append((members, others))
-    rows = []
-    print_now(options, table_head(COLUMNS))
-    for count in (*options.episodes, None):
-        for noise in NOISES:
-            found = [_attack(*pair, count, noise) for pair in attacked]
-            row = {"episodes": count, "noise": noise}
-            row |= {name: float(np.mean([each[name] for each in found])) for name in found[0]}
-            rows.append(row)
-            print_now(options, _as_row(row))
-    options.report({"robots": len(attacked), "rows": rows}, lambda: "")
+    found = (
+        {"episodes": count, "noise": noise}
+        | _means([_attack(*pair, count, noise) for pair in attacked])
+        for count in (*options.episodes, None)
+        for noise in NOISES
+    )
+    report_rows(options, COLUMNS, found, _cells, robots=len(attacked))
     return cli.OK
+
+
+def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
 def _episodes(plan: FleetPlan, samples: Samples, weights: Any) -> list[dict[str, Any]]:
@@ -147,16 +147,9 @@ def _auc(members: Sequence[float], others: Sequence[float]) -> float:
     return float(above / (len(members) * len(others)))
 
 
-def _as_row(row: dict[str, Any]) -> str:
-    return table_row(
-        [
-            str(row["episodes"] or "all"),
-            f"{row['noise']:g}",
-            f"{row['by_moments']:.2f}",
-            f"{row['by_weights']:.2f}",
-            f"{row['error']:.2g}",
-        ]
-    )
+def _cells(row: dict[str, Any]) -> list[str]:
+    shares = (f"{row[name]:.2f}" for name in ("by_moments", "by_weights"))
+    return [str(row["episodes"] or "all"), f"{row['noise']:g}", *shares, f"{row['error']:.2g}"]
 
 
 main = main_of(__file__, PrivacyOptions, _measure)

@@ -41,7 +41,6 @@ class ExamOptions(cli.Options):
 
 
 def _measure(options: ExamOptions) -> int:
-
     known = {
         name for t in task_names() for name in model_names("object", load_task(t).object_family)
     }
@@ -63,17 +62,14 @@ def _measure(options: ExamOptions) -> int:
 
 
 def _answers(options: ExamOptions) -> Iterator[Answer]:
-
     return itertools.chain(_of_bodies(options), answers(options.objects))
 
 
 def _of_bodies(options: ExamOptions) -> Iterator[Answer]:
-
     return (law(body) for body in free_bodies(options.objects) for law in LAWS)
 
 
 def _compare(options: ExamOptions) -> int:
-
     usual, found = world.CONTACT_APPROXIMATION, {}
     try:
         for name in options.approximations:

@@ -141,7 +141,6 @@ class ProcessorsOptions(cli.Options):
 
 
 def _compare(options: ProcessorsOptions) -> int:
-
     if options.emulated and shutil.which("qemu-x86_64") is None:
         raise FleetToolsError("There is no qemu-x86_64. Install it (Debian: qemu-user).")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from pydrake.systems.framework import Context, EventStatus
-from scaffold import TaskSelection, main_of, print_now, table_head, table_row
+from scaffold import TaskSelection, main_of, print_now, report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import (
@@ -99,31 +99,30 @@ class Ending:
 
 
 def _attack(options: RandomActionsOptions) -> int:
-    print_now(options, table_head(["task", "actions", "episodes", *_OUTCOMES, *_PEAKS.values()]))
-    rows: list[dict[str, Any]] = []
     endings: list[Ending] = []
     jobs = (
         RandomEpisode(task, list(KINDS)[k % len(KINDS)], options.first_seed + k)
         for task in options.tasks.names_or_paths()
         for k in range(options.episodes)
     )
-    for job, result in options.workers.run(jobs, _make_run):
-        if isinstance(result, LostJob):
-            result = Ending(job, "unknown models", WORKER_ERROR, 0, result.reason, {})
-        endings.append(result)
-        of_task = [ending for ending in endings if ending.job.task == job.task]
-        if len(of_task) == options.episodes:
-            for row in _rows(of_task):
-                rows.append(row)
-                print_now(options, _as_text(row))
-    errors = [
-        asdict(ending) for ending in endings if ending.outcome in (SIMULATION_ERROR, WORKER_ERROR)
-    ]
+    errors: list[dict[str, Any]] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for job, result in options.workers.run(jobs, _make_run):
+            if isinstance(result, LostJob):
+                result = Ending(job, "unknown models", WORKER_ERROR, 0, result.reason, {})
+            endings.append(result)
+            if result.outcome in (SIMULATION_ERROR, WORKER_ERROR):
+                errors.append(asdict(result))
+            of_task = [ending for ending in endings if ending.job.task == job.task]
+            if len(of_task) == options.episodes:
+                yield from _rows(of_task)
+
+    columns = ["task", "actions", "episodes", *_OUTCOMES, *_PEAKS.values()]
+    report_rows(options, columns, rows(), _cells, errors=errors)
     for error in errors:
         text = "{outcome} of {models} in step {steps}, {job}: {error}"
         print_now(options, text.format(**error))
-    if options.json_output:
-        options.report({"rows": rows, "errors": errors}, str)
     return cli.FAILED if errors else cli.OK
 
 
@@ -228,10 +227,10 @@ def _rows(endings: list[Ending]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _as_text(row: dict[str, Any]) -> str:
+def _cells(row: dict[str, Any]) -> list[str]:
     counts = (str(row["outcomes"].get(outcome, 0)) for outcome in _OUTCOMES)
     peaks = (f"{row['peaks'][name]:.3f}" for name in _PEAKS)
-    return table_row([row["task"], row["actions"], str(row["episodes"]), *counts, *peaks])
+    return [row["task"], row["actions"], str(row["episodes"]), *counts, *peaks]
 
 
 main = main_of(__file__, RandomActionsOptions, _attack)

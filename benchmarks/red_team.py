@@ -131,7 +131,6 @@ def _attack_all(options: RedTeamOptions) -> int:
 
 
 def _jobs(options: RedTeamOptions) -> Iterator[AttackJob]:
-
     def seeds(count: int) -> range:
         return range(options.first_seed, options.first_seed + count)
 
@@ -158,7 +157,6 @@ def _make_run() -> Callable[[AttackJob], list[Attacked]]:
     environments: dict[str, ToolUseEnv] = {}
 
     def run(job: AttackJob) -> list[Attacked]:
-
         if job.task not in environments:
             environments.clear()
             environments[job.task] = EnvSpec.of(

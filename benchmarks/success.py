@@ -10,11 +10,11 @@ Every attempt counts, all randomization is on, and seeds are fixed.
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scaffold import TaskSelection, main_of, print_now, table_row
+from scaffold import TaskSelection, main_of, report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
@@ -40,9 +40,8 @@ EXPERT_VARIANTS: dict[str, dict[str, Any]] = {
 Episode = dict[str, Any]
 """Facts of an episode: seed, models, outcome, cause, steps, info."""
 
-_HEADER = (
-    "| task | split | policy | success | 95% interval | planning, ms | steps | failures |\n"
-    f"|{'---|' * 8}"
+_COLUMNS = (
+    *("task", "split", "policy", "success", "95% interval", "planning, ms", "steps", "failures"),
 )
 _FAILURES_LISTED = 5
 _CAUSES_LISTED = 4
@@ -115,21 +114,11 @@ def _measure_all(options: SuccessOptions) -> int:
     first = options.first_seed + (VALIDATION[0] if options.validation else 0)
     seeds = range(first, first + options.episodes)
     jobs = (ScoredEpisode(row, seed, options.push, options.robot) for row in rows for seed in seeds)
-    print_now(options, _HEADER)
-    summaries: list[dict[str, Any]] = []
-    for row, episodes in _complete_rows(options, jobs):
-        summary = {
-            "task": row.task,
-            "split": row.split,
-            "policy": row.policy,
-            "push": options.push,
-            "robot": options.robot,
-            **summarize(episodes),
-        }
-        summaries.append(summary)
-        print_now(options, _as_text(summary))
-    if options.json_output:
-        options.report({"rows": summaries}, str)
+    facts = {"push": options.push, "robot": options.robot}
+    summaries = (
+        asdict(row) | facts | summarize(episodes) for row, episodes in _complete_rows(options, jobs)
+    )
+    report_rows(options, _COLUMNS, summaries, _cells)
     return cli.OK
 
 
@@ -152,7 +141,6 @@ def _make_run() -> Callable[[ScoredEpisode], Episode]:
     environments: dict[Row, ToolUseEnv] = {}
 
     def run(job: ScoredEpisode) -> Episode:
-
         if job.row not in environments:
             for env in environments.values():
                 env.close()
@@ -194,7 +182,6 @@ def _lost(job: ScoredEpisode, lost: LostJob) -> Episode:
 
 
 def _policy(env: ToolUseEnv, job: ScoredEpisode) -> Policy:
-
     name = job.row.policy
     if name in EXPERT_VARIANTS:
         return ExpertPolicy(env, **EXPERT_VARIANTS[name])
@@ -230,10 +217,10 @@ def summarize(episodes: list[Episode]) -> dict[str, Any]:
     }
 
 
-def _as_text(summary: Mapping[str, Any]) -> str:
+def _cells(summary: Mapping[str, Any]) -> list[str]:
     low, high = summary["interval_95"]
     planning = summary["planning_ms_median_p95"]
-    cells = [
+    return [
         summary["task"],
         summary["split"],
         summary["policy"] + (", pushed" if summary["push"] else ""),
@@ -243,7 +230,6 @@ def _as_text(summary: Mapping[str, Any]) -> str:
         f"{summary['steps_median']:g}",
         "; ".join(_causes(summary)),
     ]
-    return table_row(cells)
 
 
 def _causes(summary: Mapping[str, Any]) -> list[str]:

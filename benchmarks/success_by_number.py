@@ -66,7 +66,6 @@ def number_of(scene: Scene, path: str) -> float:
 
 
 def _count(options: SuccessByNumberOptions) -> int:
-
     evaluations = [load_evaluation(folder) for folder in options.results]
     report_rows(options, _COLUMNS, list(_rows(options, evaluations)))
     return cli.OK
@@ -75,7 +74,6 @@ def _count(options: SuccessByNumberOptions) -> int:
 def _rows(
     options: SuccessByNumberOptions, evaluations: "list[Evaluation]"
 ) -> Iterator[dict[str, Any]]:
-
     first, last = options.within
     for evaluation in evaluations:
         protocol = evaluation.result.local_protocol()

@@ -87,7 +87,6 @@ class VerdictsOptions(cli.Options):
 
 
 def _certify(options: VerdictsOptions) -> int:
-
     names = folders_within(options.certify, options.results) if options.certify else {}
     print_now(options, table_head(_COLUMNS))
     rows: list[dict[str, Any]] = []
@@ -208,7 +207,6 @@ def _middle_and_largest(values: list[float]) -> list[float] | None:
 
 
 def _as_text(row: dict[str, Any]) -> str:
-
     moved, near = row["moved_m"], ", ".join(row["near_the_edge"])
     changes = row["force_changes"].values()
     return table_row(

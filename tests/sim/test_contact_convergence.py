@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drake_sap_rebuilt import STICTION, SapProblem, polygons
+from support.sap_problem import STICTION, SapProblem, polygons
 from exam.recording import Step, note
 from scaffold import expert_steps
 

@@ -175,7 +175,7 @@ def spinning(simulation: Simulation, speed: float) -> Snapshot:
 def momentum(simulation: Simulation, body: RigidBody | None = None) -> tuple[np.ndarray, float]:
     """Returns a body's angular momentum about its centre of mass, and its energy of rotation."""
     world, context = simulation.world, simulation._context
-    body = body or world.bodies(world.object)[0]
+    body = body or next(iter(world.bodies(world.object)))
     X_WB = body.EvalPoseInWorld(context)
     V_WB = body.EvalSpatialVelocityInWorld(context)
     M_BBo_W = body.CalcSpatialInertiaInBodyFrame(context).ReExpress(X_WB.rotation())
@@ -301,7 +301,8 @@ def test_every_free_object_keeps_its_momentum_and_gains_no_energy_in_falls(task,
     models = find_task_model(config, "tool", tool), find_task_model(config, "object", name)
     world = build_world(config, load_robot(), *models)
     scene = sample_scene(config, 0, tool=tool, object=name)
-    simulation, body = Simulation(world, *models, scene), world.bodies(world.object)[0]
+    simulation = Simulation(world, *models, scene)
+    body = next(iter(world.bodies(world.object)))
     plant, context, generator = world.plant, simulation._context, np.random.default_rng(0)
 
     def place(p_W: Sequence[float], speed: float) -> None:

@@ -6,7 +6,7 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
-from drake_sap_rebuilt import polygons
+from support.sap_problem import polygons
 from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.geometry import (
