@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 import yaml
-from scaffold import main_of, report_rows
+from scaffold import ROOT, main_of, report_rows
 
 from fleet_tools.config.values import Count
 from fleet_tools.dataset.samples import Samples
@@ -38,6 +38,8 @@ COLUMNS = (
     "loss",
     "success",
 )
+FLEET = ROOT / "experiments" / "large_fleets" / "fleet.yaml"
+"""Configuration of all fleets, without data and number of robots."""
 MEASURED = "measured.json"
 ROBOT_MEMORY = "32"
 """MB that each process holds for robots."""
@@ -52,40 +54,8 @@ class LargeFleetsOptions(cli.Options):
     """Folder of the fleets."""
     robots: tuple[Count, ...] = (10, 100, 1000, 10_000)
     """Numbers of robots."""
-    rounds: Count = 10
-    """Number of rounds."""
-    epochs: Count = 5
-    """Number of epochs of a robot in a round."""
-    participation: float = 0.05
-    """Fraction of the robots that take part in a round."""
-    rollouts: Count = 10
-    """Number of scenes of each task in which the last policy is tried."""
     workers: Count = 2
     """Number of processes that serve robots."""
-
-
-def settings(options: LargeFleetsOptions, robots: int) -> dict[str, Any]:
-    """Returns the configuration of a fleet."""
-    return {
-        "data": [str(folder) for folder in options.data],
-        "policy": {"body": {"type": "mlp", "layers": 3, "width": 128}},
-        "method": "common_init",
-        "initialization": "common",
-        "robots": robots,
-        "participation": options.participation,
-        "split": {"by": "task", "alpha": 0.1},
-        "held_out": 0.02,
-        "training": {
-            "epochs": options.rounds * options.epochs,
-            "batch_size": 64,
-            "learning_rate": 1e-3,
-            "schedule": "cosine",
-        },
-        "merge_every": options.epochs,
-        "rollouts": options.rollouts,
-        "rollout_every": options.rounds,
-        "streaming": {"bits": 8},
-    }
 
 
 def _measure(options: LargeFleetsOptions) -> int:
@@ -100,7 +70,9 @@ def _used(options: LargeFleetsOptions, robots: int) -> dict[str, float]:
     folder = options.output / str(robots)
     if not (folder / MEASURED).exists():
         config = options.output / f"{robots}.yaml"
-        config.write_text(yaml.safe_dump(settings(options, robots), sort_keys=False))
+        settings = yaml.safe_load(FLEET.read_text()) | {"robots": robots}
+        settings["data"] = [str(each) for each in options.data]
+        config.write_text(yaml.safe_dump(settings, sort_keys=False))
         command = ["-m", "fleet_tools.baselines.fleet", str(config), "--output", str(folder)]
         hosts = ["--workers", str(options.workers), "--robot-memory", ROBOT_MEMORY]
         used = _watched([sys.executable, *command, *hosts])

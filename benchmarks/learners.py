@@ -1,11 +1,10 @@
 """A table of finished trainings: `python benchmarks/learners.py RUN [RUN ...]`."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from scaffold import main_of, table_head, table_row
+from scaffold import main_of, report_rows
 from tyro.conf import Positional, arg
 
 from fleet_tools.baselines.policies.config import PolicyConfig
@@ -28,7 +27,16 @@ class LearnersOptions(cli.Options):
 
 def _table(options: LearnersOptions) -> int:
     rows = [_row(folder) for folder in options.runs]
-    options.report({"runs": rows}, lambda: _as_text(rows))
+    tasks = sorted({task for row in rows for task in row["solved"]})
+
+    def cells(row: dict[str, Any]) -> list[str]:
+        *facts, loss, solved = row.values()
+        shown = [solved.get(task) for task in tasks]
+        counts = ("" if each is None else f"{each[0]} of {each[1]}" for each in shown)
+        return [*map(str, facts), "" if loss is None else f"{loss:.4f}", *counts]
+
+    columns = ["run", "policy", "training", "episodes", "validation loss", *tasks]
+    report_rows(options, columns, rows, cells)
     return cli.OK
 
 
@@ -71,25 +79,6 @@ def _training(spec: TrainingRunSpec) -> str:
     training = spec.training
     average = f", EMA {training.ema_decay:g}" if training.ema_decay else ""
     return f"{training.epochs} epochs of batches of {training.batch_size}{average}"
-
-
-def _as_text(rows: Sequence[dict[str, Any]]) -> str:
-    tasks = sorted({task for row in rows for task in row["solved"]})
-    columns = ["run", "policy", "training", "episodes", "validation loss", *tasks]
-    lines = [table_head(columns)]
-    for row in rows:
-        solved = [row["solved"].get(task) for task in tasks]
-        loss = row["validation_loss"]
-        cells = [
-            row["run"],
-            row["policy"],
-            row["training"],
-            str(row["episodes"]),
-            "" if loss is None else f"{loss:.4f}",
-            *("" if each is None else f"{each[0]} of {each[1]}" for each in solved),
-        ]
-        lines.append(table_row(cells))
-    return "\n".join(lines)
 
 
 main = main_of(__file__, LearnersOptions, _table)

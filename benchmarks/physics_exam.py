@@ -109,19 +109,10 @@ def summary(answers: Iterable[Answer]) -> list[str]:
         if not of_law:
             continue
         worst = max(of_law, key=lambda answer: abs(answer.error))
-        rows.append(
-            table_row(
-                [
-                    law,
-                    closed_form,
-                    str(len(of_law)),
-                    str(sum(answer.passes for answer in of_law)),
-                    _range_of_errors(of_law),
-                    worst.case,
-                    f"{worst.expected:.3g}; {worst.measured:.3g} {worst.unit}",
-                ]
-            )
-        )
+        counts = (str(len(of_law)), str(sum(answer.passes for answer in of_law)))
+        values = f"{worst.expected:.3g}; {worst.measured:.3g} {worst.unit}"
+        cells = (law, closed_form, *counts, _range_of_errors(of_law), worst.case, values)
+        rows.append(table_row(cells))
     return rows
 
 

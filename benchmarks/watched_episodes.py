@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from cheats import CHEATS, PUSHES
@@ -33,6 +33,7 @@ from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.perception.camera_view import CameraView, Pinhole
 from fleet_tools.perception.display import DEPTH_RANGE_M, look_at
+from fleet_tools.policies.policy import Policy, RandomPolicy
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.utils import cli
 
@@ -177,7 +178,7 @@ def policy_and_scene(env: ToolUseEnv, job: WatchJob) -> tuple[Attack, Scene]:
             return _Endless(ExpertPolicy(env)), scene
         case "noisy":
             return _Endless(NoisyExpert(env)), scene
-    return _Endless(_Random(job.seed)), scene
+    return _Endless(RandomPolicy(env, job.seed)), scene
 
 
 def _stops_early(arm: DrivenArm) -> Actions:
@@ -186,32 +187,13 @@ def _stops_early(arm: DrivenArm) -> Actions:
     yield from arm.follow_expert(until=arm.done(fraction))
 
 
-class _Acting(Protocol):
-    def reset(self) -> None: ...
-
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray: ...
-
-
 class _Endless:
     """A policy as an attack that never gives up."""
 
     ended = False
 
-    def __init__(self, policy: _Acting) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.reset, self.act = policy.reset, policy.act
-
-
-class _Random:
-    """Uniform actions."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed, self._generator = seed, np.random.default_rng(seed)
-
-    def reset(self) -> None:
-        self._generator = np.random.default_rng(self._seed)
-
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        return self._generator.uniform(-1.0, 1.0, 6).astype(np.float32)
 
 
 def _view(env: ToolUseEnv) -> CameraView:

@@ -4,12 +4,7 @@ import numpy as np
 from cheats.motion import Actions, DrivenArm, Target
 
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import follow_edited, slowed, translate
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's blow at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
+from honest_ways.edits import follow_edited, translate
 
 
 def soft_blows(arm: DrivenArm) -> Actions:

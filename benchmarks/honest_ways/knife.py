@@ -2,15 +2,10 @@
 
 from cheats.motion import Actions, DrivenArm
 
-from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
+from honest_ways.edits import follow_edited, rotate, stay, translate
 
 _SEAM = ("left_foot", "left")
 """Axis upwards, at the left block."""
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's cut at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def other_block(arm: DrivenArm) -> Actions:

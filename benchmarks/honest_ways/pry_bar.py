@@ -3,14 +3,9 @@
 from cheats.motion import Actions, DrivenArm
 
 from fleet_tools.config.expert import Keyframe
-from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
+from honest_ways.edits import follow_edited, rotate, stay, translate
 
 _DOWN = translate(0, 0, -0.003)
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's stroke at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def quick(arm: DrivenArm) -> Actions:

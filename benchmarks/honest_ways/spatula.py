@@ -5,15 +5,10 @@ from cheats.motion import Actions, DrivenArm, Target
 from pydrake.math import RotationMatrix
 
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import advance, edited, follow_edited, slowed, stay, translate
+from honest_ways.edits import advance, edited, follow_edited, stay, translate
 
 _AXIS = ("heel", "edge")
 _LIFT = [translate(0, 0, 0.09, frame="world"), stay(1.7)]
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's lift at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def by_the_side(arm: DrivenArm) -> Actions:

@@ -6,15 +6,10 @@ from pydrake.math import RotationMatrix
 
 from fleet_tools.config.expert import Keyframe
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
+from honest_ways.edits import follow_edited, rotate, stay, translate
 
 _DOWN = ("top", "base")
 _UP_M = 0.06
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's turn at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def two_strokes(arm: DrivenArm) -> Actions:

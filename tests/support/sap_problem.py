@@ -1,8 +1,8 @@
 """SAP's problem of a step, built from Drake's contact surfaces and solved again in numpy.
 
-`wrong_step` takes the step of `benchmarks/drake_sap_early_stop.py` with the largest difference (slab `Box`, approximation
-`lagged`), makes its constraints of Drake's contact surfaces, and runs Newton's method with both
-stopping criteria: as Drake does, and with two proposed changes.
+`wrong_step` takes the step of `benchmarks/drake_sap_early_stop.py` with the largest difference
+(slab `Box`, approximation `lagged`), and `solve` runs Newton's method with both stopping criteria:
+on the problem as Drake poses it, and with two proposed changes.
 """
 # pyright: reportArgumentType=false
 
