@@ -132,11 +132,7 @@ class Resources(NamedTuple):
 
     def largest(self, other: "Resources") -> "Resources":
         """Returns the larger one of each."""
-        return Resources(
-            max(self.memory_mb, other.memory_mb),
-            max(self.descriptors, other.descriptors),
-            max(self.threads, other.threads),
-        )
+        return Resources(*map(max, self, other))
 
 
 @dataclass(frozen=True)

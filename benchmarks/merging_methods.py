@@ -54,8 +54,6 @@ class MergingMethodsOptions(cli.Options):
     """Number of seeds of weights, assignments and order of images."""
     epochs: Count = 60
     """Epochs of each robot."""
-    method: tuple[str, ...] = ()
-    """Methods of the table; all if none is given."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,7 @@ class Digits:
 
 def _measure(options: MergingMethodsOptions) -> int:
     torch.set_num_threads(1)
-    names = options.method or [
-        name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES
-    ]
+    names = [name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES]
     data = _digits()
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     for seed in range(options.seeds):

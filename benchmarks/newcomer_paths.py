@@ -150,8 +150,6 @@ class NewcomerOptions(cli.Options):
     Exit codes:
     0: every path was walked, in the minutes that are stated.
     1: one failed or took longer.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     wheel: Path

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from scaffold import TaskSelection, main_of, report_rows
 
-from fleet_tools.config.values import Count, NonNegative, Seed
+from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.perception.finding import Candidates
@@ -41,10 +41,6 @@ class PerceptionOptions(cli.Options):
     """Number of scenes of each row."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
-    points: Count = 2048
-    """Largest number of points of the tool, and of the object."""
-    noise_mm: NonNegative = 0.0
-    """Standard deviation of noise that is added to the points in which keypoints are found, mm."""
 
 
 def _measure_all(options: PerceptionOptions) -> int:
@@ -54,10 +50,9 @@ def _measure_all(options: PerceptionOptions) -> int:
 
 def _rows(options: PerceptionOptions) -> Iterator[dict[str, Any]]:
     source = find_policy(options.policy)
-    kwargs = source.env_kwargs | {"cloud_size": [options.points, options.points]}
     for task in options.tasks.names_or_paths():
         for split in SPLITS:
-            env = EnvSpec.of(task=task, split=split, **kwargs).make_tool_use()
+            env = EnvSpec.of(task=task, split=split, **source.env_kwargs).make_tool_use()
             seeds = range(options.first_seed, options.first_seed + options.episodes)
             scenes = [_measure(env, seed, options) for seed in seeds]
             env.close()
@@ -76,9 +71,6 @@ def _measure(env: ToolUseEnv, seed: int, options: PerceptionOptions) -> dict[str
     if options.policy == "perceived_expert_category":
         candidates = Candidates.of_training(env.task)
     source = PerceivedState(env.task, lambda: candidates)
-    cloud = observation["point_cloud"].copy()
-    cloud[:, :3] += np.random.default_rng(seed).normal(0, options.noise_mm / MM, cloud[:, :3].shape)
-    observation = {**observation, "point_cloud": cloud}
     source.begin()
     source.look(observation)  # reads the models
     source.begin()

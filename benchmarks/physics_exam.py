@@ -1,6 +1,6 @@
 """Measures what the simulation should do by law: `python benchmarks/physics_exam.py`.
 
-    python benchmarks/physics_exam.py --objects brownie hex_nut --cases
+    python benchmarks/physics_exam.py --objects brownie hex_nut
     python benchmarks/physics_exam.py --approximations lagged similar sap
 
 Slabs and blocks fall, lie, slide and tip over on the table; the expert drives nails, turns nuts,
@@ -8,7 +8,6 @@ lifts slabs and parts blocks, while all forces are recorded. Each quantity is co
 closed form (`benchmarks/exam`).
 """
 
-import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -26,7 +25,6 @@ from fleet_tools.sim.catalog import model_names
 from fleet_tools.utils import cli
 
 _COLUMNS = ("law", "expected; measured", "cases", "within 5%", "errors", "worst case", "there")
-_CASE_COLUMNS = ("law", "case", "expected", "measured", "error")
 
 
 class ExamOptions(cli.Options):
@@ -34,8 +32,6 @@ class ExamOptions(cli.Options):
 
     objects: tuple[str, ...] = ()
     """Names of objects (default: all of the package)."""
-    cases: bool = False
-    """Print every case, and not each law with its worst one."""
     approximations: tuple[Literal["lagged", "similar", "sap"], ...] = ()
     """Print the laws of free bodies, with a column for each of these approximations by Drake."""
 
@@ -48,21 +44,11 @@ def _measure(options: ExamOptions) -> int:
         require_name("object", name, sorted(known))
     if options.approximations:
         return _compare(options)
-    found: list[Answer] = []
-    print_now(options, table_head(_CASE_COLUMNS if options.cases else _COLUMNS))
-    for answer in _answers(options):
-        found.append(answer)
-        _print_case(options, answer)
-    if not options.cases:
-        for row in summary(found):
-            print_now(options, row)
+    found = [*_of_bodies(options), *answers(options.objects)]
+    print_now(options, "\n".join([table_head(_COLUMNS), *summary(found)]))
     if options.json_output:
         options.report({"cases": _as_json(found)}, str)
     return cli.OK
-
-
-def _answers(options: ExamOptions) -> Iterator[Answer]:
-    return itertools.chain(_of_bodies(options), answers(options.objects))
 
 
 def _of_bodies(options: ExamOptions) -> Iterator[Answer]:
@@ -87,17 +73,17 @@ def _compare(options: ExamOptions) -> int:
     return cli.OK
 
 
-def _passed(answers: "Sequence[Answer]") -> str:
+def _passed(answers: Sequence[Answer]) -> str:
     passes = sum(answer.passes for answer in answers)
     return f"{passes} of {len(answers)}; {_range_of_errors(answers)}"
 
 
-def _range_of_errors(answers: "Sequence[Answer]") -> str:
+def _range_of_errors(answers: Sequence[Answer]) -> str:
     errors = [answer.error for answer in answers]
     return f"{min(errors):+.1%} to {max(errors):+.1%}"
 
 
-def _as_json(answers: "Iterable[Answer]") -> list[dict[str, Any]]:
+def _as_json(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     return [asdict(answer) | {"error": answer.error} for answer in answers]
 
 
@@ -114,12 +100,6 @@ def summary(answers: Iterable[Answer]) -> list[str]:
         cells = (law, closed_form, *counts, _range_of_errors(of_law), worst.case, values)
         rows.append(table_row(cells))
     return rows
-
-
-def _print_case(options: ExamOptions, answer: Answer) -> None:
-    if options.cases:
-        values = (f"{value:.4g} {answer.unit}" for value in (answer.expected, answer.measured))
-        print_now(options, table_row([answer.law, answer.case, *values, f"{answer.error:+.2%}"]))
 
 
 main = main_of(__file__, ExamOptions, _measure)

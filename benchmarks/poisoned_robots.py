@@ -8,11 +8,10 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -71,15 +70,8 @@ METHODS = (
 """In the order in which their policies are run."""
 
 
-@dataclass(frozen=True)
-class AttackedMerge:
-    """One merge.
-
-    Attributes:
-        method: One of `METHODS`.
-        rule: One of `RULES`.
-        attack: One of `ATTACKS`.
-    """
+class AttackedMerge(NamedTuple):
+    """One of `METHODS`, of `RULES` and of `ATTACKS`."""
 
     method: str
     rule: str
@@ -265,15 +257,12 @@ class PoisonedRobotsOptions(cli.Options):
     Exit codes:
     0: everything is measured.
     1: a merge failed; the table says which.
-    2: it cannot begin.
     """
 
     data: tuple[Path, ...]
     """Folders of the datasets, one of each tool."""
     output: Path
     """Folder of trained weights and of results, to which a run adds."""
-    seeds: Count = 1
-    """Number of fleets, each with other splits, initial weights and scenes."""
     scenes: CountOrZero = 2
     """Number of validation scenes of each tool; 0 measures losses alone."""
     epochs: Count = 60
@@ -282,29 +271,28 @@ class PoisonedRobotsOptions(cli.Options):
 
 def _measure(options: PoisonedRobotsOptions) -> int:
     torch.set_num_threads(1)  # so that bits do not depend on the machine
-    for seed in range(options.seeds):
-        folder = options.output / f"seed_{seed}"
-        folder.mkdir(parents=True, exist_ok=True)
-        fleet = PoisonedFleet(_config(options, seed), _keeper(folder))
-        known = _known(folder)
-        to_run: dict[str, tuple[Checkpoint, list[dict[str, Any]]]] = {}
-        for cell in cells():
-            entry, checkpoint = _merged(fleet, cell)
-            if _key(entry) not in known:
-                _append(options, folder, entry)
-            if checkpoint is not None and "solved" not in known.get(_key(entry), {}):
-                to_run.setdefault(entry["digest"], (checkpoint, []))[1].append(entry)
-        run = _runner(options, seed)
-        for checkpoint, entries in to_run.values() if options.scenes else ():
-            solved = run(checkpoint)
-            for entry in entries:
-                _append(options, folder, entry | {"solved": solved, "scenes": options.scenes})
-    results = [each for seed in options.output.glob("seed_*") for each in _known(seed).values()]
+    options.output.mkdir(parents=True, exist_ok=True)
+    fleet = PoisonedFleet(_config(options), _keeper(options.output))
+    known = _known(options.output)
+    to_run: dict[str, tuple[Checkpoint, list[dict[str, Any]]]] = {}
+    for cell in cells():
+        entry, checkpoint = _merged(fleet, cell)
+        if _key(entry) not in known:
+            _append(options, entry)
+        if checkpoint is not None and "solved" not in known.get(_key(entry), {}):
+            to_run.setdefault(entry["digest"], (checkpoint, []))[1].append(entry)
+    run = _runner(options)
+    for checkpoint, entries in to_run.values() if options.scenes else ():
+        solved = run(checkpoint)
+        for entry in entries:
+            _append(options, entry | {"solved": solved, "scenes": options.scenes})
+    results = [*_known(options.output).values()]
     options.report({"results": results}, lambda: table(results))
     return cli.FAILED if any("error" in each for each in results) else cli.OK
 
 
-def _config(options: PoisonedRobotsOptions, seed: int) -> FleetConfig:
+def _config(options: PoisonedRobotsOptions) -> FleetConfig:
+    training = {"epochs": options.epochs, "batch_size": 256, "schedule": "cosine", "seed": 0}
     return FleetConfig.model_validate(
         {
             "data": [str(each) for each in options.data],
@@ -312,19 +300,14 @@ def _config(options: PoisonedRobotsOptions, seed: int) -> FleetConfig:
             "method": "naive_average",
             "robots": 5,
             "split": {"by": "task", "alpha": 100},
-            "training": {
-                "epochs": options.epochs,
-                "batch_size": 256,
-                "schedule": "cosine",
-                "seed": seed,
-            },
+            "training": training,
         }
     )
 
 
 def _merged(fleet: PoisonedFleet, cell: AttackedMerge) -> tuple[dict[str, Any], Checkpoint | None]:
     """Returns what is known of a merge before its policy is run, and the policy."""
-    entry: dict[str, Any] = asdict(cell)
+    entry: dict[str, Any] = cell._asdict()
     try:
         checkpoint = merged_checkpoint(fleet.plan.blueprint, fleet.merge(cell))
     except FleetToolsError as error:
@@ -335,12 +318,10 @@ def _merged(fleet: PoisonedFleet, cell: AttackedMerge) -> tuple[dict[str, Any], 
     return entry | {"loss": fleet.losses(checkpoint), "digest": digest.hexdigest()[:16]}, checkpoint
 
 
-def _runner(
-    options: PoisonedRobotsOptions, seed: int
-) -> Callable[[Checkpoint], dict[str, list[int]]]:
+def _runner(options: PoisonedRobotsOptions) -> Callable[[Checkpoint], dict[str, list[int]]]:
     """Returns a function that runs a policy in the fleet's scenes, and returns the solved ones."""
     headers = [Dataset(folder).header for folder in options.data]
-    scenes = VALIDATION[seed * options.scenes : (seed + 1) * options.scenes]
+    scenes = VALIDATION[: options.scenes]
 
     def run(checkpoint: Checkpoint) -> dict[str, list[int]]:
         one = make_rollouts(headers, checkpoint)
@@ -376,44 +357,32 @@ def _known(folder: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
     return {_key(entry): entry for entry in map(json.loads, lines)}
 
 
-def _append(options: PoisonedRobotsOptions, folder: Path, entry: Mapping[str, Any]) -> None:
-    with (folder / RESULTS).open("a") as file:
+def _append(options: PoisonedRobotsOptions, entry: Mapping[str, Any]) -> None:
+    with (options.output / RESULTS).open("a") as file:
         file.write(json.dumps(entry) + "\n")
     print_now(options, json.dumps(entry))
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the table: solved scenes, and losses on held-out steps, both by tool.
-
-    Args:
-        results: Entries of all seeds.
-    """
+    """Returns the table: solved scenes, and losses on held-out steps, both by tool."""
+    by_key = {_key(entry): entry for entry in results}
     rows = [table_head(("method", "rule", *ATTACKS.values()))]
-    for method in METHODS:
-        for rule in RULES:
-            found = [e for e in results if (e["method"], e["rule"]) == (method, rule)]
-            if not found:
-                continue
-            cells = []
-            for attack in ATTACKS:
-                entries = [each for each in found if each["attack"] == attack]
-                losses = [each["loss"] for each in entries if each["loss"]]
-                text = _losses(losses) if losses else "fails" if entries else ""
-                ran = [each for each in entries if "solved" in each]
-                if ran:
-                    scenes = sum(each["scenes"] for each in ran)
-                    tools = ran[0]["solved"]
-                    solved = [sum(len(each["solved"][tool]) for each in ran) for tool in tools]
-                    text = f"**{' '.join(map(str, solved))}** of {scenes}; {text}"
-                cells.append(text)
-            rows.append(table_row((method, "none" if rule == "mean" else rule, *cells)))
+    for method, rule in dict.fromkeys((cell.method, cell.rule) for cell in cells()):
+        shown = [_shown(by_key.get((method, rule, attack))) for attack in ATTACKS]
+        rows.append(table_row((method, "none" if rule == "mean" else rule, *shown)))
     return "\n".join(rows)
 
 
-def _losses(losses: Sequence[Mapping[str, float]]) -> str:
-    """Returns median losses of the seeds by tool, in thousandths."""
-    medians = [1e3 * median(each[tool] for each in losses) for tool in losses[0]]
-    return " ".join(f"{each:.0f}" if each < _LARGEST else f">{_LARGEST}" for each in medians)
+def _shown(entry: Mapping[str, Any] | None) -> str:
+    """Returns the cell of a merge: solved scenes, and losses in thousandths, by tool."""
+    if entry is None or not entry["loss"]:
+        return "fails" if entry else ""
+    losses = (1e3 * each for each in entry["loss"].values())
+    text = " ".join(f"{each:.0f}" if each < _LARGEST else f">{_LARGEST}" for each in losses)
+    if "solved" in entry:
+        solved = " ".join(str(len(scenes)) for scenes in entry["solved"].values())
+        text = f"**{solved}** of {entry['scenes']}; {text}"
+    return text
 
 
 main = main_of(__file__, PoisonedRobotsOptions, _measure)

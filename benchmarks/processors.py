@@ -24,7 +24,7 @@ from pydrake.math import RotationMatrix
 from scaffold import Child, answering, main_of, report_rows
 from tyro.conf import Positional, arg
 
-from fleet_tools.config.values import Count, NonNegative
+from fleet_tools.config.values import Count
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol_file import load_protocol
@@ -126,16 +126,12 @@ class ProcessorsOptions(cli.Options):
     Exit codes:
     0: all episodes end alike.
     1: an episode ends otherwise.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     results: Annotated[tuple[Path, ...], Positional, arg(metavar="RESULT")]
     """Folders of results."""
     episodes: Count = 1
     """Number of episodes of each task from each result."""
-    within: NonNegative = 0.001
-    """Distance, m, up to which the last states of episodes that end alike count as the same."""
     emulated: bool = False
     """Also emulate processors, by qemu-x86_64 (Debian: qemu-user); 10 to 50 times slower."""
 
@@ -158,7 +154,7 @@ def _compare(options: ProcessorsOptions) -> int:
         for name, kind in kinds.items():
             others, again = replayed(kind)
             verdicts = [judge(*pair) for pair in zip(stored, again, strict=True)]
-            found = counts((verdict.agreement for verdict in verdicts), options.within)
+            found = counts(verdict.agreement for verdict in verdicts)
             other = [key for key, bits in kernels.items() if others[key] != bits]
             yield {"processor": name, "other_kernels": other, **found}
 

@@ -50,8 +50,6 @@ class RandomActionsOptions(cli.Options):
     Exit codes:
     0: no simulation error, and no worker was lost.
     1: there was one.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()

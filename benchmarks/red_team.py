@@ -61,8 +61,6 @@ class RedTeamOptions(cli.Options):
     Exit codes:
     0: no success is false; with `--honest`, nothing that was done is refused.
     1: some success is false, some deed is refused, or an episode was lost.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scaffold import (
+    ROOT,
     Child,
     TaskSelection,
     cpu_seconds,
@@ -30,7 +31,6 @@ from fleet_tools.utils import cli
 from fleet_tools.utils.libraries import ANY_RELEASE
 from fleet_tools.utils.machine import machine_name
 
-_ROOT = Path(__file__).resolve().parents[1]
 _COLUMNS = {
     "task": "{task}",
     "engine": "{engine}",
@@ -53,11 +53,6 @@ class SpeedOptions(cli.Options):
     that of robosuite's Lift, without images. *Mean reset* is of scenes of successive seeds, whose
     models mostly differ. Of this interpreter there are resets to the same models, whole episodes
     of the expert and its planning, too.
-
-    Exit codes:
-    0: everything is measured.
-    2: it cannot begin, or an interpreter does not run its environment.
-    130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()
@@ -92,7 +87,7 @@ def _take_turns(task: str, options: SpeedOptions) -> list[dict[str, Any]]:
     started = [(python, task) for python in (Path(sys.executable), *options.pythons)]
     if options.peer is not None:
         started.append((options.peer, PEER))
-    variables = ONE_THREAD | {"PYTHONPATH": str(_ROOT), ANY_RELEASE: "1"}
+    variables = ONE_THREAD | {"PYTHONPATH": str(ROOT), ANY_RELEASE: "1"}
     with contextlib.ExitStack() as stack:
         children = [
             stack.enter_context(

@@ -77,11 +77,13 @@ class SuccessOptions(cli.Options):
 
 @dataclass(frozen=True)
 class Row:
-    """The case of a row of the table."""
+    """The case of a row of the table: `push` moves the object of each scene."""
 
     task: str
     split: str
     policy: str
+    push: bool = False
+    robot: str = DEFAULT_ROBOT
 
 
 @dataclass(frozen=True)
@@ -91,14 +93,10 @@ class ScoredEpisode:
     Attributes:
         row: Row to which it belongs.
         seed: Seed of the scene.
-        push: Whether the object is moved.
-        robot: The arm.
     """
 
     row: Row
     seed: int
-    push: bool
-    robot: str = DEFAULT_ROBOT
 
 
 def _measure_all(options: SuccessOptions) -> int:
@@ -106,18 +104,16 @@ def _measure_all(options: SuccessOptions) -> int:
     each = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
     splits = each if options.split == "each" else (options.split,)
     rows = [
-        Row(task, split, policy)
+        Row(task, split, policy, options.push, options.robot)
         for task in tasks
         for split in splits
         for policy in options.policies
     ]
     first = options.first_seed + (VALIDATION[0] if options.validation else 0)
     seeds = range(first, first + options.episodes)
-    jobs = (ScoredEpisode(row, seed, options.push, options.robot) for row in rows for seed in seeds)
-    facts = {"push": options.push, "robot": options.robot}
-    summaries = (
-        asdict(row) | facts | summarize(episodes) for row, episodes in _complete_rows(options, jobs)
-    )
+    jobs = (ScoredEpisode(row, seed) for row in rows for seed in seeds)
+    complete = _complete_rows(options, jobs)
+    summaries = (asdict(row) | summarize(episodes) for row, episodes in complete)
     report_rows(options, _COLUMNS, summaries, _cells)
     return cli.OK
 
@@ -147,7 +143,7 @@ def _make_run() -> Callable[[ScoredEpisode], Episode]:
             environments.clear()
             row = job.row
             kwargs = {} if row.policy in EXPERT_VARIANTS else find_policy(row.policy).env_kwargs
-            spec = EnvSpec.of(row.task, split=row.split, robot=job.robot, **kwargs)
+            spec = EnvSpec.of(row.task, split=row.split, robot=row.robot, **kwargs)
             environments[row] = spec.make_tool_use()
         return run_episode(environments[job.row], job)
 
@@ -157,7 +153,7 @@ def _make_run() -> Callable[[ScoredEpisode], Episode]:
 def run_episode(env: ToolUseEnv, job: ScoredEpisode) -> Episode:
     """Runs an episode, and returns its facts."""
     scene = sample_scene(env.task, job.seed, split=env.split)
-    scene = pushed(scene) if job.push else scene
+    scene = pushed(scene) if job.row.push else scene
     episode = rollout(env, _policy(env, job), scene=scene)
     unmet = [name for name, verdict in env.verdicts().items() if not verdict.holds]
     return {

@@ -72,7 +72,7 @@ def _count(options: SuccessByNumberOptions) -> int:
 
 
 def _rows(
-    options: SuccessByNumberOptions, evaluations: "list[Evaluation]"
+    options: SuccessByNumberOptions, evaluations: list[Evaluation]
 ) -> Iterator[dict[str, Any]]:
     first, last = options.within
     for evaluation in evaluations:

@@ -8,14 +8,14 @@ can be kept for the leaderboard, which shows it.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
 from processors import draw
-from scaffold import main_of, print_now, table_head, table_row
+from scaffold import main_of, report_rows
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.control import TIME_STEP
@@ -34,6 +34,7 @@ from fleet_tools.leaderboard.records import (
     read_certificates,
     write_certificates,
 )
+from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.agreement import distance_of_points
 from fleet_tools.storage.provenance import Machine, installed_packages
 from fleet_tools.utils import cli
@@ -71,8 +72,6 @@ class VerdictsOptions(cli.Options):
     Exit codes:
     0: every verdict is the same at every step.
     1: one is not.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     results: Annotated[tuple[Path, ...], Positional, arg(metavar="RESULT")]
@@ -88,29 +87,26 @@ class VerdictsOptions(cli.Options):
 
 def _certify(options: VerdictsOptions) -> int:
     names = folders_within(options.certify, options.results) if options.certify else {}
-    print_now(options, table_head(_COLUMNS))
-    rows: list[dict[str, Any]] = []
     every = (1, *sorted({*options.substeps} - {1}))
-    for folder in options.results:
-        protocol = load_evaluation(folder).result.local_protocol()
-        drawn = draw([folder], options.episodes)
-        again: dict[int, list[EpisodeResult]] = {substeps: [] for substeps in every}
-        for task in dict.fromkeys(episode.task for episode in drawn):
-            of_task = [episode for episode in drawn if episode.task == task]
-            reference = _ends(protocol, of_task, 1)
-            for substeps in every:
-                ends = reference if substeps == 1 else _ends(protocol, of_task, substeps)
-                again[substeps] += ends
-                rows.append(
-                    {"result": str(folder), "task": task, "substeps": substeps}
-                    | compared(reference, ends, protocol.gentle_limits(task))
-                )
-                print_now(options, _as_text(rows[-1]))
-        if options.certify is not None:
-            _keep(options.certify, names[folder], again)
-    if options.json_output:
-        options.report({"rows": rows}, str)
-    return cli.FAILED if any(row["other_verdict"] for row in rows) else cli.OK
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for folder in options.results:
+            protocol = load_evaluation(folder).result.local_protocol()
+            drawn = draw([folder], options.episodes)
+            again: dict[int, list[EpisodeResult]] = {substeps: [] for substeps in every}
+            for task in dict.fromkeys(episode.task for episode in drawn):
+                of_task = [episode for episode in drawn if episode.task == task]
+                reference = _ends(protocol, of_task, 1)
+                for substeps in every:
+                    ends = reference if substeps == 1 else _ends(protocol, of_task, substeps)
+                    again[substeps] += ends
+                    facts = {"result": str(folder), "task": task, "substeps": substeps}
+                    yield facts | compared(reference, ends, protocol.gentle_limits(task))
+            if options.certify is not None:
+                _keep(options.certify, names[folder], again)
+
+    found = report_rows(options, _COLUMNS, rows(), _cells)
+    return cli.FAILED if any(row["other_verdict"] for row in found) else cli.OK
 
 
 def folders_within(root: Path, results: Sequence[Path]) -> dict[Path, str]:
@@ -152,22 +148,14 @@ def _ends(
     protocol: Protocol, episodes: Sequence[EpisodeResult], substeps: int
 ) -> list[EpisodeResult]:
     """Runs episodes of one task again, each period of the controller in so many time steps."""
-
-    class Again:
-        """Repeats actions, then holds still."""
-
-        def __init__(self, actions: np.ndarray) -> None:
-            self._actions = actions
-
-        def reset(self) -> None:
-            self._remaining = iter(self._actions)
-
-        def act(self, observation: object) -> np.ndarray:
-            return next(self._remaining, np.zeros_like(self._actions[0]))
-
     env = present_env(protocol)(episodes[0].task)
     unwrap(env)._stage.substeps = substeps  # no argument: no policy is to be trained or ranked so
-    ends = [run_trial(env, Again(decode_actions(e.actions)), protocol, e) for e in episodes]
+    ends = []
+    for episode in episodes:
+        actions = decode_actions(episode.actions)
+        rest = np.zeros((env.task.max_episode_steps, *actions.shape[1:]), actions.dtype)
+        policy = StoredActions(np.concatenate([actions, rest]))  # then it holds still
+        ends.append(run_trial(env, policy, protocol, episode))
     env.close()
     return ends
 
@@ -175,7 +163,7 @@ def _ends(
 def compared(
     reference: Sequence[EpisodeResult],
     ends: Sequence[EpisodeResult],
-    limits: "GentleLimits | None",
+    limits: GentleLimits | None,
 ) -> dict[str, Any]:
     """Returns how episodes end in comparison with the same ones at the protocol's step."""
     pairs = list(zip(reference, ends, strict=True))
@@ -193,7 +181,7 @@ def compared(
     }
 
 
-def _changes(force: str, pairs: "Sequence[tuple[EpisodeResult, EpisodeResult]]") -> list[float]:
+def _changes(force: str, pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> list[float]:
     """Returns relative changes of a force of `Handling.numbers`, where both are large enough."""
     handled = [
         (a.handling.numbers(), b.handling.numbers()) for a, b in pairs if a.handling and b.handling
@@ -206,21 +194,19 @@ def _middle_and_largest(values: list[float]) -> list[float] | None:
     return [median(values), max(values, key=abs)] if values else None
 
 
-def _as_text(row: dict[str, Any]) -> str:
+def _cells(row: dict[str, Any]) -> list[str]:
     moved, near = row["moved_m"], ", ".join(row["near_the_edge"])
     changes = row["force_changes"].values()
-    return table_row(
-        [
-            row["result"],
-            row["task"],
-            f"{1e3 * TIME_STEP / row['substeps']:g} ms",
-            *(str(row[name]) for name in ("episodes", "successes")),
-            f"{row['other_verdict']} ({near})" if near else "0",
-            *(str(row[name]) for name in ("other_steps", "other_gentleness")),
-            "unknown" if moved is None else " and ".join(f"{1e3 * m:.2f}" for m in moved) + " mm",
-            *("" if each is None else " and ".join(f"{c:+.1%}" for c in each) for each in changes),
-        ]
-    )
+    return [
+        row["result"],
+        row["task"],
+        f"{1e3 * TIME_STEP / row['substeps']:g} ms",
+        *(str(row[name]) for name in ("episodes", "successes")),
+        f"{row['other_verdict']} ({near})" if near else "0",
+        *(str(row[name]) for name in ("other_steps", "other_gentleness")),
+        "unknown" if moved is None else " and ".join(f"{1e3 * m:.2f}" for m in moved) + " mm",
+        *("" if each is None else " and ".join(f"{c:+.1%}" for c in each) for each in changes),
+    ]
 
 
 main = main_of(__file__, VerdictsOptions, _certify)

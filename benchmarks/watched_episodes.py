@@ -22,7 +22,7 @@ from cheats.motion import Actions, DrivenArm, ScriptPolicy
 from cheats.trial import Attack, attacked_scene, run_trial
 from honest_ways import HONEST
 from PIL import Image, ImageDraw
-from scaffold import TaskSelection, print_now, table_head, table_row
+from scaffold import TaskSelection, print_now, report_rows
 
 from fleet_tools.config.values import Seed
 from fleet_tools.envs.spec import EnvSpec
@@ -52,8 +52,6 @@ class FilmOptions(cli.Options):
     Exit codes:
     0: all episodes were run.
     1: an episode was lost.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     out: Path
@@ -265,20 +263,14 @@ def _make_run() -> Callable[[WatchJob], tuple[np.ndarray, dict[str, Any]]]:
 def _agreement(options: AgreementOptions) -> int:
     verdicts, labels = _read(options.folder)
     rows = list(agreement_rows(verdicts, labels))
-    columns = list(rows[0])
-    print_now(options, table_head(columns))
-    for row in rows:
-        print_now(options, table_row(map(str, row.values())))
     differing = [
         verdict | {"label": labels[verdict["number"]]}
         for verdict in verdicts
         if labels.get(verdict["number"], "unsure") not in ("unsure", _word(verdict))
     ]
-    print_now(options, "")
+    report_rows(options, list(rows[0]), rows, differing=differing)
     for each in differing:
         print_now(options, json.dumps(each))
-    if options.json_output:
-        options.report({"rows": rows, "differing": differing}, str)
     return cli.OK
 
 
