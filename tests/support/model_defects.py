@@ -104,11 +104,6 @@ def held_in(grasp: Pose) -> Change:
     return lambda model: replace(model, grasp=grasp)
 
 
-def held_rolled(degrees: float) -> Change:
-    """Returns a change that rolls the hand about the handle: at 180 its palm is on the far side."""
-    return held_in(Pose(rpy_deg=(degrees, 0.0, 0.0)))
-
-
 def without(keypoint: str) -> Change:
     """Returns a change that removes a keypoint."""
 
