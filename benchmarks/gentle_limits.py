@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from console import print_now, report_rows
-from task_selection import TaskSelection
+import numpy as np
+from scaffold import TaskSelection, expert_steps, main_of, print_now, report_rows
 
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.envs.outcomes import SUCCESS
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.sim import part_motion, world
 from fleet_tools.utils import cli
 
 FACTOR = 1.5
@@ -71,10 +74,6 @@ def _measure(options: GentleLimitsOptions) -> int:
 
 
 def _errors(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
-    import numpy as np
-
-    from fleet_tools.sim import part_motion
-
     seeds, usual = _seeds(options), part_motion.READING_STEPS
     for task in options.tasks.names_or_paths():
         found = []
@@ -103,8 +102,6 @@ def _seeds(options: GentleLimitsOptions) -> range:
 
 
 def _rows(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
-    import numpy as np
-
     seeds = _seeds(options)
     for task in options.tasks.names_or_paths():
         episodes = [each for each in _episodes(task, seeds, options) if each is not None]
@@ -122,12 +119,6 @@ def _episodes(
     task: str, seeds: Sequence[int], options: GentleLimitsOptions
 ) -> Iterator[dict[str, float] | None]:
     """Yields the handling of each episode of the expert; None without success."""
-    from expert_steps import expert_steps
-
-    from fleet_tools.envs.outcomes import SUCCESS
-    from fleet_tools.envs.spec import EnvSpec
-    from fleet_tools.sim import world
-
     world.CONTACT_APPROXIMATION = options.approximation or world.CONTACT_APPROXIMATION
     env = EnvSpec.of(task=task, split="all").make_tool_use()
     env._stage.substeps = options.substeps  # a benchmark looks inside
@@ -144,10 +135,7 @@ def rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}")
 
 
-PROGRAM = cli.Program(
-    "gentle_limits.py", cli.Command(GentleLimitsOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, GentleLimitsOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,29 +1,24 @@
 """A table of finished trainings: `python benchmarks/learners.py RUN [RUN ...]`."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from console import table_head, table_row
+from scaffold import main_of, report_rows
 from tyro.conf import Positional, arg
 
+from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.training.record import load_progress
+from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.state import TrainingError
+from fleet_tools.storage.run_folder import read_spec
 from fleet_tools.utils import cli
-
-# PyTorch is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.baselines.policies.config import PolicyConfig
-    from fleet_tools.baselines.training.run import TrainingRunSpec
 
 
 class LearnersOptions(cli.Options):
     """Prints a row for each training run: its policy, its data, and what its last rollouts solved.
 
     Rollouts are those of `train --rollouts`, by the last weights, in validation scenes.
-
-    Exit codes:
-    0: all runs are in the table.
-    2: it cannot begin.
     """
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
@@ -32,17 +27,21 @@ class LearnersOptions(cli.Options):
 
 def _table(options: LearnersOptions) -> int:
     rows = [_row(folder) for folder in options.runs]
-    options.report({"runs": rows}, lambda: _as_text(rows))
+    tasks = sorted({task for row in rows for task in row["solved"]})
+
+    def cells(row: dict[str, Any]) -> list[str]:
+        *facts, loss, solved = row.values()
+        shown = [solved.get(task) for task in tasks]
+        counts = ("" if each is None else f"{each[0]} of {each[1]}" for each in shown)
+        return [*map(str, facts), "" if loss is None else f"{loss:.4f}", *counts]
+
+    columns = ["run", "policy", "training", "episodes", "validation loss", *tasks]
+    report_rows(options, columns, rows, cells)
     return cli.OK
 
 
 def _row(folder: Path) -> dict[str, Any]:
     """Returns the facts of a run."""
-    from fleet_tools.baselines.training.record import load_progress
-    from fleet_tools.baselines.training.run import TrainingRunSpec
-    from fleet_tools.baselines.training.state import TrainingError
-    from fleet_tools.storage.run_folder import read_spec
-
     spec = read_spec(folder, TrainingRunSpec, TrainingError)
     metrics = load_progress(folder).metrics
     rollouts = [each.rollouts for each in metrics if each.rollouts]
@@ -60,7 +59,7 @@ def _row(folder: Path) -> dict[str, Any]:
     }
 
 
-def _policy(config: "PolicyConfig") -> str:
+def _policy(config: PolicyConfig) -> str:
     """Returns the policy's parts in words."""
     body, head = config.body, config.head
     encoders = {"PointNet": config.clouds, "ResNet": config.images}
@@ -75,36 +74,14 @@ def _policy(config: "PolicyConfig") -> str:
     return ", ".join(words)
 
 
-def _training(spec: "TrainingRunSpec") -> str:
+def _training(spec: TrainingRunSpec) -> str:
     """Returns how it learned in words."""
     training = spec.training
     average = f", EMA {training.ema_decay:g}" if training.ema_decay else ""
     return f"{training.epochs} epochs of batches of {training.batch_size}{average}"
 
 
-def _as_text(rows: Sequence[dict[str, Any]]) -> str:
-    tasks = sorted({task for row in rows for task in row["solved"]})
-    columns = ["run", "policy", "training", "episodes", "validation loss", *tasks]
-    lines = [table_head(columns)]
-    for row in rows:
-        solved = [row["solved"].get(task) for task in tasks]
-        loss = row["validation_loss"]
-        cells = [
-            row["run"],
-            row["policy"],
-            row["training"],
-            str(row["episodes"]),
-            "" if loss is None else f"{loss:.4f}",
-            *("" if each is None else f"{each[0]} of {each[1]}" for each in solved),
-        ]
-        lines.append(table_row(cells))
-    return "\n".join(lines)
-
-
-PROGRAM = cli.Program(
-    "learners.py", cli.Command(LearnersOptions, _table), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, LearnersOptions, _table)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,20 +4,26 @@
 """
 
 import sys
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from console import print_now, table_head, table_row
+import torch
+from scaffold import main_of, report_rows
+from sklearn.datasets import load_digits
+from torch import nn
 
+from fleet_merging.methods.registry import FACTS, describe, merge
+from fleet_merging.modules import load_tensors
+from fleet_merging.moments.measurement import LabelledBatch
+from fleet_merging.moments.rows import applied_maps
+from fleet_merging.problem import MergeProblem
+from fleet_merging.queries.data_holder import LocalDataHolder
+from fleet_merging.robust import RULES
+from fleet_merging.symmetry.layers import mlp
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
-
-# PyTorch is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    import torch
-
-    from fleet_merging.problem import MergeProblem
 
 LEFT_OUT = ("fleet_merge", "sinkhorn", "git_rebasin_", "naive", "partition", "distillation", "lora")
 """Beginnings of names that are not in the table: what asks for hundreds of gradients, variants of
@@ -42,45 +48,30 @@ class MergingMethodsOptions(cli.Options):
     methods with their default options; with own starts, `alignment: activations` where a method
     has it. A cell is empty where a method needs a common start. Methods that ask for hundreds of
     gradients are compared in `docs/results/fleets.md` alone.
-
-    Exit codes:
-    0: the table is printed.
-    2: it cannot begin.
     """
 
     seeds: Count = 3
     """Number of seeds of weights, assignments and order of images."""
-    first_seed: int = 0
-    """The first of them."""
     epochs: Count = 60
     """Epochs of each robot."""
-    method: tuple[str, ...] = ()
-    """Methods of the table; all if none is given."""
 
 
 @dataclass(frozen=True)
 class Digits:
     """Images (n, 64) and labels (n,) for training and test."""
 
-    images: "torch.Tensor"
-    labels: "torch.Tensor"
-    test_images: "torch.Tensor"
-    test_labels: "torch.Tensor"
+    images: torch.Tensor
+    labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
 
 
 def _measure(options: MergingMethodsOptions) -> int:
-    import torch
-
-    from fleet_merging.methods.registry import FACTS
-    from fleet_merging.robust import RULES
-
     torch.set_num_threads(1)
-    names = options.method or [
-        name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES
-    ]
+    names = [name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES]
     data = _digits()
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
-    for seed in range(options.first_seed, options.first_seed + options.seeds):
+    for seed in range(options.seeds):
         for start in ("common", "own"):
             problem = _problem(data, seed, start == "common", options.epochs)
             for name in names:
@@ -88,29 +79,22 @@ def _measure(options: MergingMethodsOptions) -> int:
                     merged = _merged(name, problem, start, data)
                     found.setdefault((name, start), []).append(merged)
             found.setdefault(("", start), []).append(_references(data, problem, seed, options))
-    rows = []
-    print_now(options, table_head(COLUMNS))
+    rows: list[dict[str, Any]] = []
     for name in names:
         facts = FACTS[name]
         cells = {start: found.get((name, start), []) for start in ("common", "own")}
-        sent = np.mean([each["kilobytes"] for each in cells["common"]])
-        given = {start: [each["accuracy"] for each in of] for start, of in cells.items()}
-        rows.append({"method": name, **asdict(facts), "kilobytes": float(sent), **given})
-        texts = (f"`{name}`", facts.source, facts.start, facts.asks, facts.returns, f"{sent:.0f}")
-        print_now(options, table_row([*texts, *map(_range, given.values())]))
+        row = [f"`{name}`", facts.source, facts.start, facts.asks, facts.returns]
+        row.append(f"{np.mean([each['kilobytes'] for each in cells['common']]):.0f}")
+        row += [_range([each["accuracy"] for each in of]) for of in cells.values()]
+        rows.append(dict(zip(COLUMNS, row, strict=True)))
     for key, title in (("joint", "joint training"), ("single", "the best single robot")):
-        given = {start: [each[key] for each in found["", start]] for start in ("common", "own")}
-        rows.append({"method": title, **given})
-        empty = ["" for _ in COLUMNS[1:6]]
-        print_now(options, table_row([title, *empty, *map(_range, given.values())]))
-    options.report({"rows": rows}, lambda: "")
+        given = [_range([each[key] for each in found["", start]]) for start in ("common", "own")]
+        rows.append(dict(zip(COLUMNS, [title, *[""] * 5, *given], strict=True)))
+    report_rows(options, COLUMNS, rows)
     return cli.OK
 
 
 def _digits() -> Digits:
-    import torch
-    from sklearn.datasets import load_digits
-
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     x = torch.tensor(images[order] / 16.0, dtype=torch.float32)
@@ -119,9 +103,6 @@ def _digits() -> Digits:
 
 
 def _network(seed: int) -> Any:
-    import torch
-    from torch import nn
-
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Linear(64, WIDTH),
@@ -132,15 +113,11 @@ def _network(seed: int) -> Any:
     )
 
 
-def _targets(labels: "torch.Tensor") -> "torch.Tensor":
-    import torch
-
+def _targets(labels: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.one_hot(labels, CLASSES).float()
 
 
 def _trained(network: Any, images: Any, labels: Any, epochs: int, seed: int) -> Any:
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(network.parameters(), 1e-3)
     targets = _targets(labels)
@@ -152,10 +129,8 @@ def _trained(network: Any, images: Any, labels: Any, epochs: int, seed: int) -> 
     return network
 
 
-def _assigned(data: Digits, seed: int) -> list["torch.Tensor"]:
+def _assigned(data: Digits, seed: int) -> list[torch.Tensor]:
     """Returns the indices of each robot's images."""
-    import torch
-
     generator = np.random.default_rng(seed)
     parts: list[list[int]] = [[] for _ in range(ROBOTS)]
     for label in range(CLASSES):
@@ -169,16 +144,7 @@ def _assigned(data: Digits, seed: int) -> list["torch.Tensor"]:
     return [torch.tensor(part) for part in parts]
 
 
-def _problem(data: Digits, seed: int, common: bool, epochs: int) -> "MergeProblem":
-    import torch
-
-    from fleet_merging.moments.measurement import LabelledBatch
-    from fleet_merging.moments.rows import applied_maps
-    from fleet_merging.problem import MergeProblem
-    from fleet_merging.queries.data_holder import LocalDataHolder
-    from fleet_merging.symmetry.layers import mlp
-    from fleet_merging.symmetry.table import Symmetry
-
+def _problem(data: Digits, seed: int, common: bool, epochs: int) -> MergeProblem:
     def holder(x: torch.Tensor, y: torch.Tensor) -> LocalDataHolder:
         def loss(policy: Any, draw: int | None) -> torch.Tensor:
             rows = torch.arange(len(x))
@@ -209,9 +175,7 @@ def _problem(data: Digits, seed: int, common: bool, epochs: int) -> "MergeProble
     )
 
 
-def _merged(name: str, problem: "MergeProblem", start: str, data: Digits) -> dict[str, float]:
-    from fleet_merging.methods.registry import describe, merge
-
+def _merged(name: str, problem: MergeProblem, start: str, data: Digits) -> dict[str, float]:
     aligned = start == "own" and "alignment" in describe(name).options
     result = merge(name, problem, **({"alignment": "activations"} if aligned else {}))
     return {
@@ -221,18 +185,14 @@ def _merged(name: str, problem: "MergeProblem", start: str, data: Digits) -> dic
 
 
 def _accuracy(network: Any, data: Digits) -> float:
-    import torch
-
     with torch.no_grad():
         found = network(data.test_images).argmax(-1)
     return float((found == data.test_labels).double().mean())
 
 
 def _references(
-    data: Digits, problem: "MergeProblem", seed: int, options: MergingMethodsOptions
+    data: Digits, problem: MergeProblem, seed: int, options: MergingMethodsOptions
 ) -> dict[str, float]:
-    from fleet_merging.modules import load_tensors
-
     singles = []
     for state in problem.models:
         network = _network(0)
@@ -248,12 +208,7 @@ def _range(values: list[float]) -> str:
     return f"{np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-PROGRAM = cli.Program(
-    "merging_methods.py",
-    cli.Command(MergingMethodsOptions, _measure),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, MergingMethodsOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,19 +9,23 @@ the weights that the robot sends anyway, by the loss of its network.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
-from console import print_now, table_head, table_row
+import torch
+from scaffold import main_of, report_rows
+from scipy.stats import rankdata
 from tyro.conf import Positional, arg
 
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.record import FleetRunSpec, load_progress
+from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.training.demonstrations import Trajectories
+from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.config.values import Count
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.storage.run_folder import read_spec
 from fleet_tools.utils import cli
-
-# PyTorch is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.baselines.federated.plan import FleetPlan
-    from fleet_tools.dataset.samples import Samples
 
 NOISES = (0.0, 1e-3, 1e-2, 1e-1)
 COLUMNS = ("episodes", "noise", "membership by moments", "by weights", "error of a step")
@@ -34,10 +38,6 @@ class PrivacyOptions(cli.Options):
     nothing is revealed. The error is the distance of an observation from what an adversary guesses
     who knows all other steps of the robot, relative to its distance from the mean.
     Figures are means over robots.
-
-    Exit codes:
-    0: the table is printed.
-    2: it cannot begin.
     """
 
     fleet: Annotated[Path, Positional, arg(metavar="FLEET")]
@@ -47,12 +47,6 @@ class PrivacyOptions(cli.Options):
 
 
 def _measure(options: PrivacyOptions) -> int:
-    from fleet_tools.baselines.federated.plan import FleetPlan
-    from fleet_tools.baselines.federated.record import FleetRunSpec, load_progress
-    from fleet_tools.baselines.training.state import TrainingError
-    from fleet_tools.dataset.samples import Samples
-    from fleet_tools.storage.run_folder import read_spec
-
     plan = FleetPlan.of(read_spec(options.fleet, FleetRunSpec, TrainingError).config)
     attacked: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]] = []
     for robot, weights in load_progress(options.fleet).robot_weights.items():
@@ -62,26 +56,22 @@ def _measure(options: PrivacyOptions) -> int:
         tasks = {episode["task"] for episode in members}
         others = [each for each in _episodes(plan, plan.held_out, weights) if each["task"] in tasks]
         attacked.append((members, others))
-    rows = []
-    print_now(options, table_head(COLUMNS))
-    for count in (*options.episodes, None):
-        for noise in NOISES:
-            found = [_attack(*pair, count, noise) for pair in attacked]
-            row = {"episodes": count, "noise": noise}
-            row |= {name: float(np.mean([each[name] for each in found])) for name in found[0]}
-            rows.append(row)
-            print_now(options, _as_row(row))
-    options.report({"robots": len(attacked), "rows": rows}, lambda: "")
+    found = (
+        {"episodes": count, "noise": noise}
+        | _means([_attack(*pair, count, noise) for pair in attacked])
+        for count in (*options.episodes, None)
+        for noise in NOISES
+    )
+    report_rows(options, COLUMNS, found, _cells, robots=len(attacked))
     return cli.OK
 
 
-def _episodes(plan: "FleetPlan", samples: "Samples", weights: Any) -> list[dict[str, Any]]:
+def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+
+def _episodes(plan: FleetPlan, samples: Samples, weights: Any) -> list[dict[str, Any]]:
     """Returns the scaled states and the network's loss of each episode."""
-    import torch
-
-    from fleet_tools.baselines.policies.network import PolicyNetwork
-    from fleet_tools.baselines.training.demonstrations import Trajectories
-
     network = plan.blueprint.create().eval()
     assert isinstance(network, PolicyNetwork)
     network.load_state_dict(weights)
@@ -152,29 +142,17 @@ def _symmetric(generator: np.random.Generator, size: int) -> np.ndarray:
 
 def _auc(members: Sequence[float], others: Sequence[float]) -> float:
     """Returns the probability that a member scores higher than another one."""
-    from scipy.stats import rankdata
-
     ranks = rankdata([*members, *others])[: len(members)]
     above = ranks.sum() - len(members) * (len(members) + 1) / 2
     return float(above / (len(members) * len(others)))
 
 
-def _as_row(row: dict[str, Any]) -> str:
-    return table_row(
-        [
-            str(row["episodes"] or "all"),
-            f"{row['noise']:g}",
-            f"{row['by_moments']:.2f}",
-            f"{row['by_weights']:.2f}",
-            f"{row['error']:.2g}",
-        ]
-    )
+def _cells(row: dict[str, Any]) -> list[str]:
+    shares = (f"{row[name]:.2f}" for name in ("by_moments", "by_weights"))
+    return [str(row["episodes"] or "all"), f"{row['noise']:g}", *shares, f"{row['error']:.2g}"]
 
 
-PROGRAM = cli.Program(
-    "moment_privacy.py", cli.Command(PrivacyOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, PrivacyOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

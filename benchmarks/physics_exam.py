@@ -1,6 +1,6 @@
 """Measures what the simulation should do by law: `python benchmarks/physics_exam.py`.
 
-    python benchmarks/physics_exam.py --objects brownie hex_nut --cases
+    python benchmarks/physics_exam.py --objects brownie hex_nut
     python benchmarks/physics_exam.py --approximations lagged similar sap
 
 Slabs and blocks fall, lie, slide and tip over on the table; the expert drives nails, turns nuts,
@@ -8,46 +8,35 @@ lifts slabs and parts blocks, while all forces are recorded. Each quantity is co
 closed form (`benchmarks/exam`).
 """
 
-import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from console import print_now, table_head, table_row
+from exam import CLOSED_FORMS, Answer
+from exam.episodes import answers
+from exam.free_bodies import LAWS, free_bodies
+from scaffold import main_of, print_now, table_head, table_row
 
+from fleet_tools.config.tasks import load_task, task_names
+from fleet_tools.errors import require_name
+from fleet_tools.sim import world
+from fleet_tools.sim.catalog import model_names
 from fleet_tools.utils import cli
 
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from exam import Answer
-
 _COLUMNS = ("law", "expected; measured", "cases", "within 5%", "errors", "worst case", "there")
-_CASE_COLUMNS = ("law", "case", "expected", "measured", "error")
 
 
 class ExamOptions(cli.Options):
-    """Measures forces, motions and energies, and compares them with their closed forms.
-
-    Exit codes:
-    0: everything is measured.
-    2: it cannot begin.
-    130: Ctrl-C.
-    """
+    """Measures forces, motions and energies, and compares them with their closed forms."""
 
     objects: tuple[str, ...] = ()
     """Names of objects (default: all of the package)."""
-    cases: bool = False
-    """Print every case, and not each law with its worst one."""
     approximations: tuple[Literal["lagged", "similar", "sap"], ...] = ()
     """Print the laws of free bodies, with a column for each of these approximations by Drake."""
 
 
 def _measure(options: ExamOptions) -> int:
-    from fleet_tools.config.tasks import load_task, task_names
-    from fleet_tools.errors import require_name
-    from fleet_tools.sim.catalog import model_names
-
     known = {
         name for t in task_names() for name in model_names("object", load_task(t).object_family)
     }
@@ -55,36 +44,18 @@ def _measure(options: ExamOptions) -> int:
         require_name("object", name, sorted(known))
     if options.approximations:
         return _compare(options)
-    found: list[Answer] = []
-    print_now(options, table_head(_CASE_COLUMNS if options.cases else _COLUMNS))
-    for answer in _answers(options):
-        found.append(answer)
-        _print_case(options, answer)
-    if not options.cases:
-        for row in summary(found):
-            print_now(options, row)
+    found = [*_of_bodies(options), *answers(options.objects)]
+    print_now(options, "\n".join([table_head(_COLUMNS), *summary(found)]))
     if options.json_output:
         options.report({"cases": _as_json(found)}, str)
     return cli.OK
 
 
-def _answers(options: ExamOptions) -> "Iterator[Answer]":
-    from exam.episodes import answers
-
-    return itertools.chain(_of_bodies(options), answers(options.objects))
-
-
-def _of_bodies(options: ExamOptions) -> "Iterator[Answer]":
-    from exam.free_bodies import LAWS, free_bodies
-
+def _of_bodies(options: ExamOptions) -> Iterator[Answer]:
     return (law(body) for body in free_bodies(options.objects) for law in LAWS)
 
 
 def _compare(options: ExamOptions) -> int:
-    from exam import CLOSED_FORMS
-
-    from fleet_tools.sim import world
-
     usual, found = world.CONTACT_APPROXIMATION, {}
     try:
         for name in options.approximations:
@@ -102,56 +73,36 @@ def _compare(options: ExamOptions) -> int:
     return cli.OK
 
 
-def _passed(answers: "Sequence[Answer]") -> str:
+def _passed(answers: Sequence[Answer]) -> str:
     passes = sum(answer.passes for answer in answers)
     return f"{passes} of {len(answers)}; {_range_of_errors(answers)}"
 
 
-def _range_of_errors(answers: "Sequence[Answer]") -> str:
+def _range_of_errors(answers: Sequence[Answer]) -> str:
     errors = [answer.error for answer in answers]
     return f"{min(errors):+.1%} to {max(errors):+.1%}"
 
 
-def _as_json(answers: "Iterable[Answer]") -> list[dict[str, Any]]:
+def _as_json(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     return [asdict(answer) | {"error": answer.error} for answer in answers]
 
 
-def summary(answers: Iterable["Answer"]) -> list[str]:
+def summary(answers: Iterable[Answer]) -> list[str]:
     """Returns a row for each law: its cases, and the worst one."""
-    from exam import CLOSED_FORMS
-
     rows = []
     for law, closed_form in CLOSED_FORMS.items():
         of_law = [answer for answer in answers if answer.law == law]
         if not of_law:
             continue
         worst = max(of_law, key=lambda answer: abs(answer.error))
-        rows.append(
-            table_row(
-                [
-                    law,
-                    closed_form,
-                    str(len(of_law)),
-                    str(sum(answer.passes for answer in of_law)),
-                    _range_of_errors(of_law),
-                    worst.case,
-                    f"{worst.expected:.3g}; {worst.measured:.3g} {worst.unit}",
-                ]
-            )
-        )
+        counts = (str(len(of_law)), str(sum(answer.passes for answer in of_law)))
+        values = f"{worst.expected:.3g}; {worst.measured:.3g} {worst.unit}"
+        cells = (law, closed_form, *counts, _range_of_errors(of_law), worst.case, values)
+        rows.append(table_row(cells))
     return rows
 
 
-def _print_case(options: ExamOptions, answer: "Answer") -> None:
-    if options.cases:
-        values = (f"{value:.4g} {answer.unit}" for value in (answer.expected, answer.measured))
-        print_now(options, table_row([answer.law, answer.case, *values, f"{answer.error:+.2%}"]))
-
-
-PROGRAM = cli.Program(
-    "physics_exam.py", cli.Command(ExamOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, ExamOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

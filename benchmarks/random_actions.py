@@ -9,10 +9,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from console import print_now, table_head, table_row
-from task_selection import TaskSelection
+import numpy as np
+from pydrake.systems.framework import Context, EventStatus
+from scaffold import TaskSelection, main_of, print_now, report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import (
@@ -22,17 +23,19 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
+from fleet_tools.sim.simulation import Simulation
 from fleet_tools.utils import cli
 
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    import numpy as np
-
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
-
-_COLUMNS = (TIME_LIMIT, OBJECT_LOST, SUCCESS, SIMULATION_ERROR, WORKER_ERROR)
-_HEADER = table_head(["task", "actions", "episodes", *_COLUMNS])
+_OUTCOMES = (TIME_LIMIT, OBJECT_LOST, SUCCESS, SIMULATION_ERROR, WORKER_ERROR)
+_PEAKS = {
+    "speed": "speed, peak",
+    "speed_untouched": "untouched",
+    "torque": "torque, peak",
+    "beyond_range_rad": "beyond range, rad",
+}
 
 
 class RandomActionsOptions(cli.Options):
@@ -40,13 +43,13 @@ class RandomActionsOptions(cli.Options):
 
     Actions are drawn anew in every step ("uniform"); of entries -1 and 1, drawn once ("corner") or
     held for 2 to 12 steps ("corners"); or sinusoids of amplitude 1 with drawn periods and phases
-    ("sinusoids"). The kinds come in turn.
+    ("sinusoids"). The kinds come in turn. The last columns have the largest speed of any joint in
+    any simulation step over its declared limit, the same while nothing touches arm, hand or tool,
+    the largest torque over its limit, and how far a joint is beyond its range, negative within it.
 
     Exit codes:
     0: no simulation error, and no worker was lost.
     1: there was one.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()
@@ -82,6 +85,7 @@ class Ending:
         outcome: Its outcome.
         steps: Number of its steps.
         error: Error of the simulation or of the worker.
+        peaks: Largest values of `_PEAKS` over its simulation steps.
     """
 
     job: RandomEpisode
@@ -89,42 +93,39 @@ class Ending:
     outcome: str
     steps: int
     error: str | None
+    peaks: dict[str, float]
 
 
 def _attack(options: RandomActionsOptions) -> int:
-    tasks = options.tasks.names_or_paths()
-    print_now(options, _HEADER)
-    rows: list[dict[str, Any]] = []
     endings: list[Ending] = []
     jobs = (
         RandomEpisode(task, list(KINDS)[k % len(KINDS)], options.first_seed + k)
-        for task in tasks
+        for task in options.tasks.names_or_paths()
         for k in range(options.episodes)
     )
-    for job, result in options.workers.run(jobs, _make_run):
-        if isinstance(result, LostJob):
-            result = Ending(job, "unknown models", WORKER_ERROR, 0, result.reason)
-        endings.append(result)
-        of_task = [ending for ending in endings if ending.job.task == job.task]
-        if len(of_task) == options.episodes:
-            for row in _rows(of_task):
-                rows.append(row)
-                print_now(options, _as_text(row))
-    errors = [
-        asdict(ending) for ending in endings if ending.outcome in (SIMULATION_ERROR, WORKER_ERROR)
-    ]
+    errors: list[dict[str, Any]] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for job, result in options.workers.run(jobs, _make_run):
+            if isinstance(result, LostJob):
+                result = Ending(job, "unknown models", WORKER_ERROR, 0, result.reason, {})
+            endings.append(result)
+            if result.outcome in (SIMULATION_ERROR, WORKER_ERROR):
+                errors.append(asdict(result))
+            of_task = [ending for ending in endings if ending.job.task == job.task]
+            if len(of_task) == options.episodes:
+                yield from _rows(of_task)
+
+    columns = ["task", "actions", "episodes", *_OUTCOMES, *_PEAKS.values()]
+    report_rows(options, columns, rows(), _cells, errors=errors)
     for error in errors:
         text = "{outcome} of {models} in step {steps}, {job}: {error}"
         print_now(options, text.format(**error))
-    if options.json_output:
-        options.report({"rows": rows, "errors": errors}, str)
     return cli.FAILED if errors else cli.OK
 
 
 def _make_run() -> Callable[[RandomEpisode], Ending]:
     """Returns the function that runs a job; it keeps the environment of the last task."""
-    from fleet_tools.envs.spec import EnvSpec
-
     environments: dict[str, ToolUseEnv] = {}
 
     def run(job: RandomEpisode) -> Ending:
@@ -138,41 +139,65 @@ def _make_run() -> Callable[[RandomEpisode], Ending]:
     return run
 
 
-def run_episode(env: "ToolUseEnv", job: RandomEpisode) -> Ending:
+def run_episode(env: ToolUseEnv, job: RandomEpisode) -> Ending:
     """Runs an episode, and returns how it ended."""
-    import numpy as np
-
     actions = KINDS[job.actions](np.random.default_rng(job.seed))
     env.reset(seed=job.seed)
-    models = f"{env.scene.tool} on {env.scene.object}"
+    models, peaks = f"{env.scene.tool} on {env.scene.object}", dict.fromkeys(_PEAKS, -np.inf)
+    simulation = env.simulation
+    assert simulation is not None  # during an episode
+    simulation._simulator.set_monitor(_watch(simulation, peaks))  # a benchmark looks inside
     for steps, action in enumerate(actions, 1):
         _, _, terminated, truncated, info = env.step(action.astype(np.float32))
         if terminated or truncated:
-            return Ending(job, models, info["outcome"], steps, info.get("error"))
+            return Ending(job, models, info["outcome"], steps, info.get("error"), peaks)
     raise AssertionError("actions never end")
 
 
-def _uniform(generator: "np.random.Generator") -> Iterator["np.ndarray"]:
+def _watch(simulation: Simulation, peaks: dict[str, float]) -> Any:
+    """Returns a monitor that keeps the largest values of the arm's joints."""
+    world = simulation.world
+    plant, limits = world.plant, world.adjustable.arm_model.limits
+    actuation = plant.get_net_actuation_output_port(world.arm)
+    contact = plant.get_generalized_contact_forces_output_port(world.arm)
+
+    def watch(root: Context) -> EventStatus:
+        context = plant.GetMyContextFromRoot(root)
+        q, v = plant.GetPositions(context, world.arm), plant.GetVelocities(context, world.arm)
+        speed = float((np.abs(v) / limits.speed).max())
+        found = {
+            "speed": speed,
+            "torque": float((np.abs(actuation.Eval(context)) / limits.effort).max()),
+            "beyond_range_rad": float(np.maximum(q - limits.upper, limits.lower - q).max()),
+        }
+        if not np.any(contact.Eval(context)):
+            found["speed_untouched"] = speed
+        for name, value in found.items():
+            peaks[name] = max(peaks[name], value)
+        return EventStatus.Succeeded()
+
+    return watch
+
+
+def _uniform(generator: np.random.Generator) -> Iterator[np.ndarray]:
     while True:
         yield generator.uniform(-1, 1, 6)
 
 
-def _corner(generator: "np.random.Generator") -> Iterator["np.ndarray"]:
+def _corner(generator: np.random.Generator) -> Iterator[np.ndarray]:
     corner = generator.choice([-1.0, 1.0], 6)
     while True:
         yield corner
 
 
-def _corners(generator: "np.random.Generator") -> Iterator["np.ndarray"]:
+def _corners(generator: np.random.Generator) -> Iterator[np.ndarray]:
     while True:
         corner = generator.choice([-1.0, 1.0], 6)
         for _ in range(generator.integers(2, 13)):
             yield corner
 
 
-def _sinusoids(generator: "np.random.Generator") -> Iterator["np.ndarray"]:
-    import numpy as np
-
+def _sinusoids(generator: np.random.Generator) -> Iterator[np.ndarray]:
     periods, phases = generator.uniform(2, 40, 6), generator.uniform(0, 2 * np.pi, 6)
     step = 0
     while True:
@@ -185,29 +210,28 @@ KINDS = {"uniform": _uniform, "corner": _corner, "corners": _corners, "sinusoids
 
 
 def _rows(endings: list[Ending]) -> Iterator[dict[str, Any]]:
-    """Yields the counts of a task's outcomes, by kind of actions."""
+    """Yields the counts of a task's outcomes, and the largest values, by kind of actions."""
     for kind in KINDS:
         of_kind = [ending for ending in endings if ending.job.actions == kind]
-        outcomes = Counter(ending.outcome for ending in of_kind)
-        yield {
-            "task": endings[0].job.task,
-            "actions": kind,
-            "episodes": len(of_kind),
-            "outcomes": dict(outcomes),
-        }
+        if of_kind:
+            yield {
+                "task": of_kind[0].job.task,
+                "actions": kind,
+                "episodes": len(of_kind),
+                "outcomes": dict(Counter(ending.outcome for ending in of_kind)),
+                "peaks": {
+                    name: max(each.peaks.get(name, -np.inf) for each in of_kind) for name in _PEAKS
+                },
+            }
 
 
-def _as_text(row: dict[str, Any]) -> str:
-    counts = (str(row["outcomes"].get(outcome, 0)) for outcome in _COLUMNS)
-    return table_row([row["task"], row["actions"], str(row["episodes"]), *counts])
+def _cells(row: dict[str, Any]) -> list[str]:
+    counts = (str(row["outcomes"].get(outcome, 0)) for outcome in _OUTCOMES)
+    peaks = (f"{row['peaks'][name]:.3f}" for name in _PEAKS)
+    return [row["task"], row["actions"], str(row["episodes"]), *counts, *peaks]
 
 
-PROGRAM = cli.Program(
-    "random_actions.py",
-    cli.Command(RandomActionsOptions, _attack),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, RandomActionsOptions, _attack)
 
 if __name__ == "__main__":
     sys.exit(main())

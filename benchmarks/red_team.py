@@ -15,20 +15,24 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from console import print_now, table_head, table_row
-from task_selection import TaskSelection
+from cheats import CHEATS, PUSHES
+from cheats.cross_entropy import search
+from cheats.motion import ScriptPolicy
+from cheats.trial import Attacked, attacked_scene, run_trial
+from honest_ways import HONEST
+from scaffold import TaskSelection, main_of, print_now, table_head, table_row
 
 from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import Count, CountOrZero, Seed
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.utils import cli
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from cheats.trial import Attacked
 
 WRONG_VERDICT = 1
 """Exit code if there was a success that nobody would call one, or a deed that was refused."""
@@ -57,8 +61,6 @@ class RedTeamOptions(cli.Options):
     Exit codes:
     0: no success is false; with `--honest`, nothing that was done is refused.
     1: some success is false, some deed is refused, or an episode was lost.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()
@@ -127,9 +129,6 @@ def _attack_all(options: RedTeamOptions) -> int:
 
 
 def _jobs(options: RedTeamOptions) -> Iterator[AttackJob]:
-    from cheats import CHEATS
-    from honest_ways import HONEST
-
     def seeds(count: int) -> range:
         return range(options.first_seed, options.first_seed + count)
 
@@ -151,23 +150,11 @@ def _jobs(options: RedTeamOptions) -> Iterator[AttackJob]:
             yield AttackJob(task, SEARCH, seed, options.cem_iterations)
 
 
-def _make_run() -> Callable[[AttackJob], "list[Attacked]"]:
+def _make_run() -> Callable[[AttackJob], list[Attacked]]:
     """Returns the function that runs a job; it keeps the environment of the last job's task."""
-    from fleet_tools.envs.spec import EnvSpec
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
-
     environments: dict[str, ToolUseEnv] = {}
 
-    def run(job: AttackJob) -> "list[Attacked]":
-        from cheats import CHEATS, PUSHES
-        from cheats.cross_entropy import search
-        from cheats.motion import ScriptPolicy
-        from cheats.trial import attacked_scene, run_trial
-        from honest_ways import HONEST
-
-        from fleet_tools.evaluation.config import PROTOCOL
-        from fleet_tools.evaluation.protocol_file import load_protocol
-
+    def run(job: AttackJob) -> list[Attacked]:
         if job.task not in environments:
             environments.clear()
             environments[job.task] = EnvSpec.of(
@@ -185,7 +172,7 @@ def _make_run() -> Callable[[AttackJob], "list[Attacked]"]:
     return run
 
 
-def summarize(task: str, attack: str, trials: "list[Attacked]") -> dict[str, Any]:
+def summarize(task: str, attack: str, trials: list[Attacked]) -> dict[str, Any]:
     """Returns the figures of an attack's episodes."""
     trials = sorted(trials, key=lambda trial: trial.seed)
     return {
@@ -202,7 +189,7 @@ def summarize(task: str, attack: str, trials: "list[Attacked]") -> dict[str, Any
     }
 
 
-def summarize_honest(task: str, way: str, trials: "list[Attacked]") -> dict[str, Any]:
+def summarize_honest(task: str, way: str, trials: list[Attacked]) -> dict[str, Any]:
     """Returns the figures of an honest way's episodes."""
     refused = [trial for trial in trials if trial.done and not trial.success]
     causes = Counter(name for trial in refused for name in trial.unmet or ("held too briefly",))
@@ -227,10 +214,7 @@ def _as_text(summary: dict[str, Any]) -> str:
     )
 
 
-PROGRAM = cli.Program(
-    "red_team.py", cli.Command(RedTeamOptions, _attack_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, RedTeamOptions, _attack_all)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,19 +10,27 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from children import Child
-from console import print_now, table_head, table_row
+import numpy as np
+from scaffold import (
+    ROOT,
+    Child,
+    TaskSelection,
+    cpu_seconds,
+    expert_steps,
+    main_of,
+    print_now,
+    table_head,
+    table_row,
+)
 from speed_child import PEER
-from task_selection import TaskSelection
-from timing import cpu_seconds
 
 from fleet_tools.config.values import Count
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.backend import ONE_THREAD
 from fleet_tools.utils import cli
 from fleet_tools.utils.libraries import ANY_RELEASE
 from fleet_tools.utils.machine import machine_name
 
-_ROOT = Path(__file__).resolve().parents[1]
 _COLUMNS = {
     "task": "{task}",
     "engine": "{engine}",
@@ -45,11 +53,6 @@ class SpeedOptions(cli.Options):
     that of robosuite's Lift, without images. *Mean reset* is of scenes of successive seeds, whose
     models mostly differ. Of this interpreter there are resets to the same models, whole episodes
     of the expert and its planning, too.
-
-    Exit codes:
-    0: everything is measured.
-    2: it cannot begin, or an interpreter does not run its environment.
-    130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()
@@ -84,7 +87,7 @@ def _take_turns(task: str, options: SpeedOptions) -> list[dict[str, Any]]:
     started = [(python, task) for python in (Path(sys.executable), *options.pythons)]
     if options.peer is not None:
         started.append((options.peer, PEER))
-    variables = ONE_THREAD | {"PYTHONPATH": str(_ROOT), ANY_RELEASE: "1"}
+    variables = ONE_THREAD | {"PYTHONPATH": str(ROOT), ANY_RELEASE: "1"}
     with contextlib.ExitStack() as stack:
         children = [
             stack.enter_context(
@@ -113,8 +116,6 @@ def _take_turns(task: str, options: SpeedOptions) -> list[dict[str, Any]]:
 
 def _resets(task: str) -> dict[str, float]:
     """Measures resets to a scene of the models that there are, ms."""
-    from fleet_tools.envs.spec import EnvSpec
-
     env = EnvSpec.of(task=task).make_tool_use()
     env.reset(seed=0)
     scene = {"scene": env.scene}
@@ -125,11 +126,6 @@ def _resets(task: str) -> dict[str, float]:
 
 def _expert(task: str, episodes: int) -> dict[str, float]:
     """Measures the times real time of the expert's episodes, without planning; and planning, ms."""
-    import numpy as np
-    from expert_steps import expert_steps
-
-    from fleet_tools.envs.spec import EnvSpec
-
     env = EnvSpec.of(task=task).make_tool_use()
     steps: list[float] = []
     planning: dict[int | None, float] = {}  # by the scene's seed
@@ -155,10 +151,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return cells
 
 
-PROGRAM = cli.Program(
-    "speed.py", cli.Command(SpeedOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, SpeedOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

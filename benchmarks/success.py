@@ -2,7 +2,7 @@
 
     python benchmarks/success.py --tool wrench --episodes 200 --policies zero random
     python benchmarks/success.py --episodes 100 --push --policies expert expert_open_loop
-    python benchmarks/success.py --episodes 100 --robot ur5e --policies expert zero
+    python benchmarks/success.py --tool hammer --robot ur5e --validation --policies A.safetensors
 
 Every attempt counts, all randomization is on, and seeds are fixed.
 """
@@ -10,25 +10,27 @@ Every attempt counts, all randomization is on, and seeds are fixed.
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
-from console import print_now, table_row
-from task_selection import TaskSelection
+import numpy as np
+from scaffold import TaskSelection, main_of, report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
+from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
+from fleet_tools.policies.policy import Policy
+from fleet_tools.policies.sources import find_policy
 from fleet_tools.robot.arm import DEFAULT_ROBOT
+from fleet_tools.rollouts.rollout import rollout
+from fleet_tools.sim.scene import Push, Scene, sample_scene
+from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.utils import cli
+from fleet_tools.utils.statistics import wilson_interval
 
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.envs.tool_use_env import ToolUseEnv
-    from fleet_tools.policies.policy import Policy
-    from fleet_tools.sim.scene import Scene
-
-PolicyName = Literal["expert", "expert_open_loop", "expert_pose_space", "zero", "random"]
 EXPERT_VARIANTS: dict[str, dict[str, Any]] = {
     "expert_open_loop": {"feedback": False},
     "expert_pose_space": {"actuation": "pose_space"},
@@ -38,9 +40,8 @@ EXPERT_VARIANTS: dict[str, dict[str, Any]] = {
 Episode = dict[str, Any]
 """Facts of an episode: seed, models, outcome, cause, steps, info."""
 
-_HEADER = (
-    "| task | split | policy | success | 95% interval | planning, ms | steps | failures |\n"
-    f"|{'---|' * 8}"
+_COLUMNS = (
+    *("task", "split", "policy", "success", "95% interval", "planning, ms", "steps", "failures"),
 )
 _FAILURES_LISTED = 5
 _CAUSES_LISTED = 4
@@ -52,11 +53,6 @@ class SuccessOptions(cli.Options):
     Prints a row for each task, split and policy: the success rate with a 95% Wilson interval, the
     planning time, the length of episodes, and the causes of failures: which success predicates of
     the task did not hold at the end.
-
-    Exit codes:
-    0: everything is measured.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     tasks: TaskSelection = TaskSelection()
@@ -66,15 +62,12 @@ class SuccessOptions(cli.Options):
     """Number of episodes of each row."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
-    policies: tuple[PolicyName, ...] = (
-        "expert",
-        "expert_open_loop",
-        "expert_pose_space",
-        "zero",
-        "random",
-    )
-    """Policies; without feedback, expert_open_loop never replans, and expert_pose_space plans by
-    poses instead of joint positions."""
+    validation: bool = False
+    """Count seeds from the first one of `train --rollouts`, whose scenes are in no dataset."""
+    policies: tuple[str, ...] = (*EXPERT_VARIANTS, "expert", "zero", "random")
+    """Policies: names, or paths of checkpoints, which act on any arm if they read no joints.
+    Without feedback, expert_open_loop never replans, and expert_pose_space plans by poses instead
+    of joint positions."""
     push: bool = False
     """Move the object by 1 to 2 cm while the tool approaches it."""
     robot: str = DEFAULT_ROBOT
@@ -84,11 +77,13 @@ class SuccessOptions(cli.Options):
 
 @dataclass(frozen=True)
 class Row:
-    """The case of a row of the table."""
+    """The case of a row of the table: `push` moves the object of each scene."""
 
     task: str
     split: str
     policy: str
+    push: bool = False
+    robot: str = DEFAULT_ROBOT
 
 
 @dataclass(frozen=True)
@@ -98,14 +93,10 @@ class ScoredEpisode:
     Attributes:
         row: Row to which it belongs.
         seed: Seed of the scene.
-        push: Whether the object is moved.
-        robot: The arm.
     """
 
     row: Row
     seed: int
-    push: bool
-    robot: str = DEFAULT_ROBOT
 
 
 def _measure_all(options: SuccessOptions) -> int:
@@ -113,28 +104,17 @@ def _measure_all(options: SuccessOptions) -> int:
     each = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
     splits = each if options.split == "each" else (options.split,)
     rows = [
-        Row(task, split, policy)
+        Row(task, split, policy, options.push, options.robot)
         for task in tasks
         for split in splits
         for policy in options.policies
     ]
-    seeds = range(options.first_seed, options.first_seed + options.episodes)
-    jobs = (ScoredEpisode(row, seed, options.push, options.robot) for row in rows for seed in seeds)
-    print_now(options, _HEADER)
-    summaries: list[dict[str, Any]] = []
-    for row, episodes in _complete_rows(options, jobs):
-        summary = {
-            "task": row.task,
-            "split": row.split,
-            "policy": row.policy,
-            "push": options.push,
-            "robot": options.robot,
-            **summarize(episodes),
-        }
-        summaries.append(summary)
-        print_now(options, _as_text(summary))
-    if options.json_output:
-        options.report({"rows": summaries}, str)
+    first = options.first_seed + (VALIDATION[0] if options.validation else 0)
+    seeds = range(first, first + options.episodes)
+    jobs = (ScoredEpisode(row, seed) for row in rows for seed in seeds)
+    complete = _complete_rows(options, jobs)
+    summaries = (asdict(row) | summarize(episodes) for row, episodes in complete)
+    report_rows(options, _COLUMNS, summaries, _cells)
     return cli.OK
 
 
@@ -154,30 +134,26 @@ def _complete_rows(
 
 def _make_run() -> Callable[[ScoredEpisode], Episode]:
     """Returns the function that runs a job; it keeps the environment of the last job."""
-    environments: dict[tuple[str, str], ToolUseEnv] = {}
+    environments: dict[Row, ToolUseEnv] = {}
 
     def run(job: ScoredEpisode) -> Episode:
-        from fleet_tools.envs.spec import EnvSpec
-
-        key = (job.row.task, job.row.split)
-        if key not in environments:
+        if job.row not in environments:
             for env in environments.values():
                 env.close()
             environments.clear()
-            spec = EnvSpec.of(task=job.row.task, split=job.row.split, robot=job.robot)
-            environments[key] = spec.make_tool_use()
-        return run_episode(environments[key], job)
+            row = job.row
+            kwargs = {} if row.policy in EXPERT_VARIANTS else find_policy(row.policy).env_kwargs
+            spec = EnvSpec.of(row.task, split=row.split, robot=row.robot, **kwargs)
+            environments[row] = spec.make_tool_use()
+        return run_episode(environments[job.row], job)
 
     return run
 
 
-def run_episode(env: "ToolUseEnv", job: ScoredEpisode) -> Episode:
+def run_episode(env: ToolUseEnv, job: ScoredEpisode) -> Episode:
     """Runs an episode, and returns its facts."""
-    from fleet_tools.rollouts.rollout import rollout
-    from fleet_tools.sim.scene import sample_scene
-
     scene = sample_scene(env.task, job.seed, split=env.split)
-    scene = pushed(scene) if job.push else scene
+    scene = pushed(scene) if job.row.push else scene
     episode = rollout(env, _policy(env, job), scene=scene)
     unmet = [name for name, verdict in env.verdicts().items() if not verdict.holds]
     return {
@@ -201,22 +177,15 @@ def _lost(job: ScoredEpisode, lost: LostJob) -> Episode:
     }
 
 
-def _policy(env: "ToolUseEnv", job: ScoredEpisode) -> "Policy":
-    from fleet_tools.experts.policy import ExpertPolicy
-    from fleet_tools.policies.sources import find_policy
-
+def _policy(env: ToolUseEnv, job: ScoredEpisode) -> Policy:
     name = job.row.policy
     if name in EXPERT_VARIANTS:
         return ExpertPolicy(env, **EXPERT_VARIANTS[name])
     return find_policy(name).make(env, job.seed)
 
 
-def pushed(scene: "Scene") -> "Scene":
+def pushed(scene: Scene) -> Scene:
     """Returns a scene whose object is moved by 1 to 2 cm within its first second."""
-    import numpy as np
-
-    from fleet_tools.sim.scene import Push
-
     rng = np.random.default_rng([scene.seed, 1])
     angle, distance = rng.uniform(-np.pi, np.pi), rng.uniform(0.01, 0.02)
     p_W = (distance * np.cos(angle), distance * np.sin(angle), 0.0)
@@ -226,12 +195,8 @@ def pushed(scene: "Scene") -> "Scene":
 
 def summarize(episodes: list[Episode]) -> dict[str, Any]:
     """Returns the figures of a row's episodes."""
-    import numpy as np
-
-    from fleet_tools.utils.statistics import wilson_interval
-
     successes = sum(episode["outcome"] == SUCCESS for episode in episodes)
-    infos = [episode["info"] for episode in episodes if episode["info"]]
+    infos = [e["info"] for e in episodes if "planning_seconds" in e["info"]]
     planning_ms = [1e3 * info["planning_seconds"] / max(info["plans"], 1) for info in infos]
     return {
         "episodes": len(episodes),
@@ -248,10 +213,10 @@ def summarize(episodes: list[Episode]) -> dict[str, Any]:
     }
 
 
-def _as_text(summary: Mapping[str, Any]) -> str:
+def _cells(summary: Mapping[str, Any]) -> list[str]:
     low, high = summary["interval_95"]
     planning = summary["planning_ms_median_p95"]
-    cells = [
+    return [
         summary["task"],
         summary["split"],
         summary["policy"] + (", pushed" if summary["push"] else ""),
@@ -261,7 +226,6 @@ def _as_text(summary: Mapping[str, Any]) -> str:
         f"{summary['steps_median']:g}",
         "; ".join(_causes(summary)),
     ]
-    return table_row(cells)
 
 
 def _causes(summary: Mapping[str, Any]) -> list[str]:
@@ -282,10 +246,7 @@ def _causes(summary: Mapping[str, Any]) -> list[str]:
     return causes
 
 
-PROGRAM = cli.Program(
-    "success.py", cli.Command(SuccessOptions, _measure_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, SuccessOptions, _measure_all)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,18 +3,17 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from console import report_rows
+from scaffold import main_of, report_rows
+from scipy.stats import fisher_exact
 from tyro.conf import Positional, arg
 
 from fleet_tools.errors import ConfigError
+from fleet_tools.evaluation.result import Evaluation
+from fleet_tools.evaluation.result_folder import load_evaluation
+from fleet_tools.sim.scene import Scene
 from fleet_tools.utils import cli
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.evaluation.result import Evaluation
-    from fleet_tools.sim.scene import Scene
 
 _COLUMNS = ["policy", "task", "level", "within", "outside", "p"]
 
@@ -38,7 +37,7 @@ class SuccessByNumberOptions(cli.Options):
     """Ends of the interval; the first one belongs to it."""
 
 
-def number_of(scene: "Scene", path: str) -> float:
+def number_of(scene: Scene, path: str) -> float:
     """Returns a number of a scene.
 
     Args:
@@ -67,18 +66,14 @@ def number_of(scene: "Scene", path: str) -> float:
 
 
 def _count(options: SuccessByNumberOptions) -> int:
-    from fleet_tools.evaluation.result_folder import load_evaluation
-
     evaluations = [load_evaluation(folder) for folder in options.results]
     report_rows(options, _COLUMNS, list(_rows(options, evaluations)))
     return cli.OK
 
 
 def _rows(
-    options: SuccessByNumberOptions, evaluations: "list[Evaluation]"
+    options: SuccessByNumberOptions, evaluations: list[Evaluation]
 ) -> Iterator[dict[str, Any]]:
-    from scipy.stats import fisher_exact
-
     first, last = options.within
     for evaluation in evaluations:
         protocol = evaluation.result.local_protocol()
@@ -95,12 +90,7 @@ def _rows(
             yield dict(zip(_COLUMNS, [policy, name, level, *cells, f"{p:.2g}"], strict=True))
 
 
-PROGRAM = cli.Program(
-    "success_by_number.py",
-    cli.Command(SuccessByNumberOptions, _count),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, SuccessByNumberOptions, _count)
 
 if __name__ == "__main__":
     sys.exit(main())

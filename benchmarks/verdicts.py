@@ -8,22 +8,36 @@ can be kept for the leaderboard, which shows it.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from console import print_now, table_head, table_row
+import numpy as np
+from processors import draw
+from scaffold import main_of, report_rows
 from tyro.conf import Positional, arg
 
+from fleet_tools.config.control import TIME_STEP
+from fleet_tools.config.tasks import GentleLimits
 from fleet_tools.config.values import Count
+from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.result import EpisodeResult, decode_actions
+from fleet_tools.evaluation.result_folder import load_evaluation
+from fleet_tools.evaluation.trial import present_env, run_trial
+from fleet_tools.leaderboard.records import (
+    Certificate,
+    StepVerdicts,
+    content_digest,
+    read_certificates,
+    write_certificates,
+)
+from fleet_tools.policies.policy import StoredActions
+from fleet_tools.rollouts.agreement import distance_of_points
+from fleet_tools.storage.provenance import Machine, installed_packages
 from fleet_tools.utils import cli
-
-# Drake is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from fleet_tools.config.tasks import GentleLimits
-    from fleet_tools.evaluation.protocol import Protocol
-    from fleet_tools.evaluation.result import EpisodeResult
 
 _COLUMNS = (
     "result",
@@ -58,8 +72,6 @@ class VerdictsOptions(cli.Options):
     Exit codes:
     0: every verdict is the same at every step.
     1: one is not.
-    2: it cannot begin.
-    130: Ctrl-C.
     """
 
     results: Annotated[tuple[Path, ...], Positional, arg(metavar="RESULT")]
@@ -74,34 +86,27 @@ class VerdictsOptions(cli.Options):
 
 
 def _certify(options: VerdictsOptions) -> int:
-    from processor_replays import draw
-
-    from fleet_tools.evaluation.result_folder import load_evaluation
-
     names = folders_within(options.certify, options.results) if options.certify else {}
-    print_now(options, table_head(_COLUMNS))
-    rows: list[dict[str, Any]] = []
     every = (1, *sorted({*options.substeps} - {1}))
-    for folder in options.results:
-        protocol = load_evaluation(folder).result.local_protocol()
-        drawn = draw([folder], options.episodes)
-        again: dict[int, list[EpisodeResult]] = {substeps: [] for substeps in every}
-        for task in dict.fromkeys(episode.task for episode in drawn):
-            of_task = [episode for episode in drawn if episode.task == task]
-            reference = _ends(protocol, of_task, 1)
-            for substeps in every:
-                ends = reference if substeps == 1 else _ends(protocol, of_task, substeps)
-                again[substeps] += ends
-                rows.append(
-                    {"result": str(folder), "task": task, "substeps": substeps}
-                    | compared(reference, ends, protocol.gentle_limits(task))
-                )
-                print_now(options, _as_text(rows[-1]))
-        if options.certify is not None:
-            _keep(options.certify, names[folder], again)
-    if options.json_output:
-        options.report({"rows": rows}, str)
-    return cli.FAILED if any(row["other_verdict"] for row in rows) else cli.OK
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for folder in options.results:
+            protocol = load_evaluation(folder).result.local_protocol()
+            drawn = draw([folder], options.episodes)
+            again: dict[int, list[EpisodeResult]] = {substeps: [] for substeps in every}
+            for task in dict.fromkeys(episode.task for episode in drawn):
+                of_task = [episode for episode in drawn if episode.task == task]
+                reference = _ends(protocol, of_task, 1)
+                for substeps in every:
+                    ends = reference if substeps == 1 else _ends(protocol, of_task, substeps)
+                    again[substeps] += ends
+                    facts = {"result": str(folder), "task": task, "substeps": substeps}
+                    yield facts | compared(reference, ends, protocol.gentle_limits(task))
+            if options.certify is not None:
+                _keep(options.certify, names[folder], again)
+
+    found = report_rows(options, _COLUMNS, rows(), _cells)
+    return cli.FAILED if any(row["other_verdict"] for row in found) else cli.OK
 
 
 def folders_within(root: Path, results: Sequence[Path]) -> dict[Path, str]:
@@ -110,8 +115,6 @@ def folders_within(root: Path, results: Sequence[Path]) -> dict[Path, str]:
     Raises:
         FleetToolsError: One is not below the root.
     """
-    from fleet_tools.errors import FleetToolsError
-
     for folder in results:
         if not folder.resolve().is_relative_to(root.resolve()):
             raise FleetToolsError(
@@ -120,18 +123,8 @@ def folders_within(root: Path, results: Sequence[Path]) -> dict[Path, str]:
     return {each: each.resolve().relative_to(root.resolve()).as_posix() for each in results}
 
 
-def _keep(root: Path, folder: str, again: dict[int, list["EpisodeResult"]]) -> None:
+def _keep(root: Path, folder: str, again: dict[int, list[EpisodeResult]]) -> None:
     """Keeps the verdicts of a result's episodes by the number of time steps."""
-    from fleet_tools.config.control import TIME_STEP
-    from fleet_tools.leaderboard.records import (
-        Certificate,
-        StepVerdicts,
-        content_digest,
-        read_certificates,
-        write_certificates,
-    )
-    from fleet_tools.storage.provenance import Machine, installed_packages
-
     certificate = Certificate(
         folder=folder,
         content_digest=content_digest(root / folder),
@@ -152,42 +145,27 @@ def _keep(root: Path, folder: str, again: dict[int, list["EpisodeResult"]]) -> N
 
 
 def _ends(
-    protocol: "Protocol", episodes: Sequence["EpisodeResult"], substeps: int
-) -> list["EpisodeResult"]:
+    protocol: Protocol, episodes: Sequence[EpisodeResult], substeps: int
+) -> list[EpisodeResult]:
     """Runs episodes of one task again, each period of the controller in so many time steps."""
-    import numpy as np
-
-    from fleet_tools.envs.tool_use_env import unwrap
-    from fleet_tools.evaluation.result import decode_actions
-    from fleet_tools.evaluation.trial import present_env, run_trial
-
-    class Again:
-        """Repeats actions, then holds still."""
-
-        def __init__(self, actions: np.ndarray) -> None:
-            self._actions = actions
-
-        def reset(self) -> None:
-            self._remaining = iter(self._actions)
-
-        def act(self, observation: object) -> np.ndarray:
-            return next(self._remaining, np.zeros_like(self._actions[0]))
-
     env = present_env(protocol)(episodes[0].task)
     unwrap(env)._stage.substeps = substeps  # no argument: no policy is to be trained or ranked so
-    ends = [run_trial(env, Again(decode_actions(e.actions)), protocol, e) for e in episodes]
+    ends = []
+    for episode in episodes:
+        actions = decode_actions(episode.actions)
+        rest = np.zeros((env.task.max_episode_steps, *actions.shape[1:]), actions.dtype)
+        policy = StoredActions(np.concatenate([actions, rest]))  # then it holds still
+        ends.append(run_trial(env, policy, protocol, episode))
     env.close()
     return ends
 
 
 def compared(
-    reference: Sequence["EpisodeResult"],
-    ends: Sequence["EpisodeResult"],
-    limits: "GentleLimits | None",
+    reference: Sequence[EpisodeResult],
+    ends: Sequence[EpisodeResult],
+    limits: GentleLimits | None,
 ) -> dict[str, Any]:
     """Returns how episodes end in comparison with the same ones at the protocol's step."""
-    from fleet_tools.rollouts.agreement import distance_of_points
-
     pairs = list(zip(reference, ends, strict=True))
     distances = [distance_of_points(one.final_points_m, two.final_points_m) for one, two in pairs]
     near = [f"{one.split} {one.index}" for one, two in pairs if one.success != two.success]
@@ -203,7 +181,7 @@ def compared(
     }
 
 
-def _changes(force: str, pairs: "Sequence[tuple[EpisodeResult, EpisodeResult]]") -> list[float]:
+def _changes(force: str, pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> list[float]:
     """Returns relative changes of a force of `Handling.numbers`, where both are large enough."""
     handled = [
         (a.handling.numbers(), b.handling.numbers()) for a, b in pairs if a.handling and b.handling
@@ -216,29 +194,22 @@ def _middle_and_largest(values: list[float]) -> list[float] | None:
     return [median(values), max(values, key=abs)] if values else None
 
 
-def _as_text(row: dict[str, Any]) -> str:
-    from fleet_tools.config.control import TIME_STEP
-
+def _cells(row: dict[str, Any]) -> list[str]:
     moved, near = row["moved_m"], ", ".join(row["near_the_edge"])
     changes = row["force_changes"].values()
-    return table_row(
-        [
-            row["result"],
-            row["task"],
-            f"{1e3 * TIME_STEP / row['substeps']:g} ms",
-            *(str(row[name]) for name in ("episodes", "successes")),
-            f"{row['other_verdict']} ({near})" if near else "0",
-            *(str(row[name]) for name in ("other_steps", "other_gentleness")),
-            "unknown" if moved is None else " and ".join(f"{1e3 * m:.2f}" for m in moved) + " mm",
-            *("" if each is None else " and ".join(f"{c:+.1%}" for c in each) for each in changes),
-        ]
-    )
+    return [
+        row["result"],
+        row["task"],
+        f"{1e3 * TIME_STEP / row['substeps']:g} ms",
+        *(str(row[name]) for name in ("episodes", "successes")),
+        f"{row['other_verdict']} ({near})" if near else "0",
+        *(str(row[name]) for name in ("other_steps", "other_gentleness")),
+        "unknown" if moved is None else " and ".join(f"{1e3 * m:.2f}" for m in moved) + " mm",
+        *("" if each is None else " and ".join(f"{c:+.1%}" for c in each) for each in changes),
+    ]
 
 
-PROGRAM = cli.Program(
-    "verdicts.py", cli.Command(VerdictsOptions, _certify), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, VerdictsOptions, _certify)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import watched_episodes
-from filmed_episodes import FRAMES, SIZE, WatchJob, episodes, film
 from hypothesis import given
 from hypothesis import strategies as st
-from watched_episodes import WATCHED, agreement_rows
+from watched_episodes import FRAMES, SIZE, WATCHED, WatchJob, agreement_rows, episodes, film
 
 from fleet_tools.config.tasks import task_names
 

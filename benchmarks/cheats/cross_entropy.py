@@ -8,6 +8,7 @@ import numpy as np
 
 from cheats.trial import Attacked, attacked_scene, run_trial
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.policies.policy import StoredActions
 
 _KNOTS = 10
 _POPULATION = 12
@@ -17,30 +18,15 @@ _SPREAD = 0.6
 _LEAST_SPREAD = 0.05
 
 
-class OpenLoop:
-    """A policy that interpolates between actions, whatever it observes.
-
-    Args:
-        knots: (n, 6), actions, the first at the start and the last at the end of the episode.
-        steps: Length of the episode.
-    """
+class OpenLoop(StoredActions):
+    """Actions that are interpolated between knots, (n, 6), over the steps of an episode."""
 
     ended = False
 
     def __init__(self, knots: np.ndarray, steps: int) -> None:
         times = np.linspace(0.0, len(knots) - 1.0, steps)
         columns = [np.interp(times, np.arange(len(knots)), column) for column in knots.T]
-        self._actions = np.clip(np.transpose(columns), -1.0, 1.0).astype(np.float32)
-        self._step = 0
-
-    def reset(self) -> None:
-        """Starts from the first action."""
-        self._step = 0
-
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Returns the next action, (6,)."""
-        self._step += 1
-        return self._actions[self._step - 1]
+        super().__init__(np.clip(np.transpose(columns), -1.0, 1.0).astype(np.float32))
 
 
 def search(env: ToolUseEnv, seed: int, iterations: int) -> list[Attacked]:

@@ -3,8 +3,7 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import FINGERTIP, KNUCKLE, WRIST, Actions, Condition, DrivenArm, Script, hand
-from fleet_tools.sim.world_state import WorldState
+from cheats.motion import FINGERTIP, KNUCKLE, WRIST, Actions, Condition, DrivenArm, hand, over
 
 
 def fingers(arm: DrivenArm) -> Actions:
@@ -59,23 +58,23 @@ def throw(arm: DrivenArm) -> Actions:
     """The handle, swung from above, knocks the nail in; then the face hovers above it."""
     point, R = arm.on_handle(0.06, 0.0, 0.012), hand(tilt_deg=15)
     for _ in range(3):
-        yield from arm.place(point, _nail(0.12), R, 9, within_m=0.02, until=arm.done())
-        yield from arm.place(point, _nail(-0.05), R, 4, until=arm.done())
+        yield from arm.place(point, over("head", 0.12), R, 9, within_m=0.02, until=arm.done())
+        yield from arm.place(point, over("head", -0.05), R, 4, until=arm.done())
     yield from _hover(arm)
 
 
 def first_part(arm: DrivenArm) -> Actions:
     """The handle between the fingers does the first part, and the face the rest."""
     yield from _press(arm, _grip(arm), hand(), arm.done(0.3), speed=0.6)
-    yield from arm.place(arm.on_tool("head"), _nail(0.05), hand(), 12)
-    yield from arm.place(arm.on_tool("head"), _nail(-0.03), hand(), 12, until=arm.done())
+    yield from arm.place(arm.on_tool("head"), over("head", 0.05), hand(), 12)
+    yield from arm.place(arm.on_tool("head"), over("head", -0.03), hand(), 12, until=arm.done())
 
 
 def touch_first(arm: DrivenArm) -> Actions:
     """The face touches the nail, the handle pushes it in, and the face hovers above it."""
     head, touches = arm.on_tool("head"), lambda state: state.in_contact("tool", "object/nail")
-    yield from arm.place(head, _nail(0.03), hand(), 12)
-    yield from arm.place(head, _nail(-0.01), hand(), 6, speed=0.1, until=touches)
+    yield from arm.place(head, over("head", 0.03), hand(), 12)
+    yield from arm.place(head, over("head", -0.01), hand(), 6, speed=0.1, until=touches)
     yield from _press(arm, _grip(arm), hand(), arm.done())
     yield from _hover(arm)
 
@@ -83,31 +82,8 @@ def touch_first(arm: DrivenArm) -> Actions:
 def lean_on_face(arm: DrivenArm) -> Actions:
     """The nail is pushed in by the handle, and at last touched by the face instead of hovered."""
     yield from _press(arm, _grip(arm), hand(), arm.done())
-    yield from arm.place(arm.on_tool("head"), _nail(0.05), hand(), 12)
-    yield from arm.place(arm.on_tool("head"), _nail(-0.001), hand(), 12, speed=0.2)
-
-
-CHEATS: tuple[Script, ...] = (
-    fingers,
-    knuckle,
-    wrist,
-    grip,
-    handle,
-    butt,
-    cheek,
-    cheek_at_the_face,
-    throw,
-    first_part,
-    touch_first,
-    lean_on_face,
-)
-
-
-def _nail(above_m: float):
-    def target(state: WorldState) -> np.ndarray:
-        return state.p_W_object["head"] + [0.0, 0.0, above_m]
-
-    return target
+    yield from arm.place(arm.on_tool("head"), over("head", 0.05), hand(), 12)
+    yield from arm.place(arm.on_tool("head"), over("head", -0.001), hand(), 12, speed=0.2)
 
 
 def _grip(arm: DrivenArm) -> np.ndarray:
@@ -125,12 +101,12 @@ def _press(
     arm: DrivenArm, p_E: np.ndarray, R_WE: RotationMatrix, until: Condition, speed: float = 1.0
 ) -> Actions:
     """Presses a point of the hand or the tool upon the nail, and rises."""
-    yield from arm.place(p_E, _nail(0.05), R_WE, 16)
-    yield from arm.place(p_E, _nail(-0.05), R_WE, 14, speed=speed, until=until)
+    yield from arm.place(p_E, over("head", 0.05), R_WE, 16)
+    yield from arm.place(p_E, over("head", -0.05), R_WE, 14, speed=speed, until=until)
     yield from arm.shift([0.0, 0.0, 0.06], steps=3)
 
 
 def _hover(arm: DrivenArm) -> Actions:
     head = arm.on_tool("head")
-    yield from arm.place(head, _nail(0.06), hand(), 16, within_m=0.01)
-    yield from arm.place(head, _nail(0.012), hand(), 10, speed=0.5)
+    yield from arm.place(head, over("head", 0.06), hand(), 16, within_m=0.01)
+    yield from arm.place(head, over("head", 0.012), hand(), 10, speed=0.5)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, Actions, DrivenArm, Script, Target, hand, other_side
+from cheats.motion import KNUCKLE, Actions, DrivenArm, Target, hand, other_side
 from fleet_tools.sim.world_state import WorldState
 
 
@@ -113,21 +113,6 @@ def touch_first(arm: DrivenArm) -> Actions:
     yield from arm.place(edge, _above(arm, "left", -0.01), R, 6, speed=0.2, until=touches)
     yield from _push_with_knuckle(arm, "left")
     yield from _hover(arm)
-
-
-CHEATS: tuple[Script, ...] = (
-    knuckle,
-    second_block,
-    throw,
-    fingers,
-    butt,
-    grip,
-    drag,
-    tip_over,
-    through,
-    nine_tenths,
-    touch_first,
-)
 
 
 def arm_yaw(arm: DrivenArm) -> float:

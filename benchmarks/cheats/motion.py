@@ -55,6 +55,11 @@ def never(_: WorldState) -> bool:
     return False
 
 
+def over(name: str, up_m: float = 0.0, aside_m: float = 0.0) -> Target:
+    """Returns a target above a keypoint of the object, perhaps to the left of it (along y)."""
+    return lambda state: state.p_W_object[name] + [0.0, aside_m, up_m]
+
+
 class DrivenArm:
     """The arm of an environment, moved by points of the hand or the tool.
 

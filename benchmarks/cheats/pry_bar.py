@@ -10,7 +10,6 @@ from cheats.motion import (
     Actions,
     Condition,
     DrivenArm,
-    Script,
     Target,
     hand,
 )
@@ -130,25 +129,6 @@ def wedge(arm: DrivenArm) -> Actions:
     """The blade, tilted to fill the slot, is driven in until the thick part bears on the lid."""
     yield from _to_slot(arm)
     yield from arm.shift(-0.05 * _outwards(arm.state), steps=10, speed=0.5)
-
-
-CHEATS: tuple[Script, ...] = (
-    knuckle,
-    fingers,
-    butt,
-    shank,
-    end_of_blade,
-    corner,
-    side_of_lid,
-    lift,
-    lift_then_sill,
-    blows,
-    against_the_cheek,
-    half_by_the_bar,
-    nine_tenths,
-    touch_first,
-    wedge,
-)
 
 
 def _outwards(state: WorldState) -> np.ndarray:

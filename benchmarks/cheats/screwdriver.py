@@ -9,10 +9,10 @@ from cheats.motion import (
     Actions,
     Condition,
     DrivenArm,
-    Script,
     Target,
     hand,
     other_side,
+    over,
 )
 from fleet_tools.sim.world_state import WorldState
 
@@ -118,28 +118,6 @@ def touch_first(arm: DrivenArm) -> Actions:
     yield from _engage(arm)
 
 
-CHEATS: tuple[Script, ...] = (
-    knuckle,
-    fingers,
-    nose,
-    shank,
-    on_top,
-    on_top_beside,
-    flank_on_top,
-    corner,
-    swing,
-    nine_tenths,
-    half_by_the_bit,
-    biting_edge,
-    shallow,
-    touch_first,
-)
-
-
-def _slot(up_m: float) -> Target:
-    return lambda state: state.p_W_object["slot"] + [0.0, 0.0, up_m]
-
-
 def _drag(
     arm: DrivenArm, p_E: np.ndarray, R_WE: RotationMatrix, radius_m: float = 0.010, laps: int = 3
 ) -> Actions:
@@ -187,20 +165,16 @@ def _spin(
         pressed_m: Depth below the top to which it is sent.
         step_deg: Turn in one step.
     """
-
-    def top(up_m: float) -> Target:
-        return lambda state: state.p_W_object["top"] + [0.0, 0.0, up_m]
-
     bit = arm.on_tool("bit")
     for _ in range(3):
         if done(arm.state):
             return
         R = RotationMatrix.MakeZRotation(np.deg2rad(off_deg)) @ arm.hand_over_object(180.0)
-        yield from arm.place(bit, top(0.04), R, 16)
-        yield from arm.place(bit, top(0.0), R, 4, speed=0.5, within_m=0.002)
+        yield from arm.place(bit, over("top", 0.04), R, 16)
+        yield from arm.place(bit, over("top", 0.0), R, 4, speed=0.5, within_m=0.002)
         for angle in np.arange(step_deg, off_deg + 66, step_deg):
             turned = RotationMatrix.MakeZRotation(-np.deg2rad(angle)) @ R
-            yield from arm.place(bit, top(-pressed_m), turned, 1, until=done)
+            yield from arm.place(bit, over("top", -pressed_m), turned, 1, until=done)
             if _off_slot_deg(arm) < 25.0:
                 break
         yield from arm.shift([0.0, 0.0, 0.06], steps=2)
@@ -211,7 +185,7 @@ def _turn(arm: DrivenArm, by_deg: float, until: Condition, up_m: float = -0.01) 
     bit, R = arm.on_tool("bit"), arm.state.X_WE.rotation()
     for angle in np.deg2rad(np.arange(0.0, by_deg, 4.0)):
         turned = RotationMatrix.MakeZRotation(-angle) @ R
-        yield from arm.place(bit, _slot(up_m), turned, 1, until=until)
+        yield from arm.place(bit, over("slot", up_m), turned, 1, until=until)
 
 
 def _engage(arm: DrivenArm, up_m: float = 0.0) -> Actions:
@@ -221,11 +195,11 @@ def _engage(arm: DrivenArm, up_m: float = 0.0) -> Actions:
         return float(np.linalg.norm(state.p_W_tool["bit"] - state.p_W_object["slot"])) < 0.002
 
     bit, R = arm.on_tool("bit"), arm.hand_over_object(180.0)
-    yield from arm.place(bit, _slot(0.06), R, 18)
-    yield from arm.place(bit, _slot(0.001 + up_m), R, 8, speed=0.4, within_m=0.002)
+    yield from arm.place(bit, over("slot", 0.06), R, 18)
+    yield from arm.place(bit, over("slot", 0.001 + up_m), R, 8, speed=0.4, within_m=0.002)
     if up_m:
         return
-    yield from arm.place(bit, _slot(-0.004), R, 3, speed=0.4, until=seated, within_m=0.001)
+    yield from arm.place(bit, over("slot", -0.004), R, 3, speed=0.4, until=seated, within_m=0.001)
 
 
 def _off_slot_deg(arm: DrivenArm) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, REST, Actions, DrivenArm, Script, Target, hand
+from cheats.motion import KNUCKLE, REST, Actions, DrivenArm, Target, hand, over
 from fleet_tools.sim.scene import Push
 from fleet_tools.sim.world_state import WorldState
 
@@ -75,7 +75,7 @@ def push_and_hover(arm: DrivenArm) -> Actions:
     yield from arm.place(p_E, _rim(arm, 0.12, 0.006), R, 6)
     yield from arm.place(p_E, _rim(arm, 0.02, 0.006), R, 6)
     yield from _hover(arm)
-    yield from arm.place(arm.on_tool("sole"), _above(0.0), hand(_FORWARD_DEG), 8)
+    yield from arm.place(arm.on_tool("sole"), over("top", 0.0), hand(_FORWARD_DEG), 8)
 
 
 def against_the_hand(arm: DrivenArm) -> Actions:
@@ -100,19 +100,6 @@ def handed(arm: DrivenArm) -> Actions:
 
 HANDED = Push(time_s=5.85, translation_m=(0.0, 0.0, 0.095))
 """Displacement of the slab that belongs to the cheat `handed`."""
-
-CHEATS: tuple[Script, ...] = (
-    knuckle,
-    fingers,
-    butt,
-    neck,
-    tip_up,
-    throw,
-    wedge,
-    push_and_hover,
-    against_the_hand,
-    handed,
-)
 
 PUSHES = {handed: HANDED}
 
@@ -149,10 +136,6 @@ def _beyond(outwards_m: float, up_m: float) -> Target:
     return target
 
 
-def _above(above_m: float) -> Target:
-    return lambda state: state.p_W_object["top"] + [0.0, 0.0, above_m]
-
-
 def _scoop(arm: DrivenArm, p_E: np.ndarray, R_WE: RotationMatrix) -> Actions:
     """Drives a point under the slab's rim, and lifts it."""
     yield from arm.place(p_E, _rim(arm, 0.11, 0.06), R_WE, 20, within_m=0.02)
@@ -164,5 +147,5 @@ def _scoop(arm: DrivenArm, p_E: np.ndarray, R_WE: RotationMatrix) -> Actions:
 
 def _hover(arm: DrivenArm) -> Actions:
     face, R = arm.on_tool("face"), hand(_FORWARD_DEG)
-    yield from arm.place(face, _above(0.06), R, 20, within_m=0.01)
-    yield from arm.place(face, _above(0.02), R, 10, speed=0.5)
+    yield from arm.place(face, over("top", 0.06), R, 20, within_m=0.01)
+    yield from arm.place(face, over("top", 0.02), R, 10, speed=0.5)

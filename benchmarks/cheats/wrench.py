@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, Actions, DrivenArm, Script, Target, hand, other_side
+from cheats.motion import KNUCKLE, Actions, DrivenArm, Target, hand, other_side, over
 from fleet_tools.sim.world_state import WorldState
 
 _STROKES = 3
@@ -79,19 +79,6 @@ def touch_first(arm: DrivenArm) -> Actions:
     yield from _engage(arm)
 
 
-CHEATS: tuple[Script, ...] = (
-    knuckle,
-    fingers,
-    butt,
-    prong,
-    from_above,
-    prong_from_above,
-    throw,
-    nine_tenths,
-    touch_first,
-)
-
-
 def _prong(arm: DrivenArm) -> np.ndarray:
     """Returns the end of the right prong, in frame E."""
     jaw, right = arm.on_tool("jaw"), arm.on_tool("right")
@@ -100,14 +87,10 @@ def _prong(arm: DrivenArm) -> np.ndarray:
 
 def _turn_from_above(arm: DrivenArm, p_E: np.ndarray) -> Actions:
     """Presses a point of the wrench upon the nut, and turns about it."""
-
-    def top(above_m: float) -> Target:
-        return lambda state: state.p_W_object["top"] + [0.0, 0.0, above_m]
-
-    yield from arm.place(p_E, top(0.05), hand(20), 16)
-    yield from arm.place(p_E, top(0.0), hand(20), 6)
+    yield from arm.place(p_E, over("top", 0.05), hand(20), 16)
+    yield from arm.place(p_E, over("top", 0.0), hand(20), 6)
     for yaw in range(20, -71, -5):
-        yield from arm.place(p_E, top(-0.04), hand(yaw), 1, until=arm.done())
+        yield from arm.place(p_E, over("top", -0.04), hand(yaw), 1, until=arm.done())
     yield from arm.shift([0.0, 0.0, 0.06], steps=3)
 
 

@@ -1,14 +1,16 @@
 """Honest ways to do the package's tasks, otherwise than the expert: successes are expected.
 
-The module of this folder with a task's name holds its `HONEST`: scripts as of cheats, which act
-through the tool's working part alone.
+The module of this folder with a task's name holds its honest ways: scripts as of cheats, which act
+through the tool's working part alone. Every task has `half_speed`.
 """
 
-from cheats import modules_of_tasks
+from cheats import modules_of_tasks, scripts_of
 from cheats.motion import Script
 
+from honest_ways.edits import half_speed
+
 HONEST: dict[str, dict[str, Script]] = {
-    task: {script.__name__: script for script in module.HONEST}
+    task: {"half_speed": half_speed} | scripts_of(module)
     for task, module in modules_of_tasks(__name__, __path__).items()
 }
 """Scripts by the names of task and way."""

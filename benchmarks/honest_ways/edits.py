@@ -77,3 +77,8 @@ def slowed(expert: Expert, factor: float) -> Expert:
     for step in (data["actuation"], *data["before"], *data["after"]):
         step["speed"] *= factor
     return Expert.model_validate(data)
+
+
+def half_speed(arm: DrivenArm) -> Actions:
+    """The expert's motion at half its speed."""
+    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))

@@ -1,16 +1,11 @@
 """Honest ways on the knife task: the blade parts the blocks, otherwise than the expert."""
 
-from cheats.motion import Actions, DrivenArm, Script
+from cheats.motion import Actions, DrivenArm
 
-from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
+from honest_ways.edits import follow_edited, rotate, stay, translate
 
 _SEAM = ("left_foot", "left")
 """Axis upwards, at the left block."""
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's cut at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def other_block(arm: DrivenArm) -> Actions:
@@ -77,19 +72,3 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     after = [translate(0, 0, -0.005), translate(0, 0, 0.05)]
     yield from follow_edited(arm, terms={0: term}, after=after)
     yield from arm.follow_expert()
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    other_block,
-    turned_round,
-    both_blocks,
-    in_steps,
-    sawing,
-    twist,
-    tilted,
-    quick,
-    farther,
-    farther_and_back,
-    after_a_miss,
-)

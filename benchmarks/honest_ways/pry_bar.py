@@ -1,16 +1,11 @@
 """Honest ways on the pry bar task: the lever on the sill opens the lid, in other manners."""
 
-from cheats.motion import Actions, DrivenArm, Script
+from cheats.motion import Actions, DrivenArm
 
 from fleet_tools.config.expert import Keyframe
-from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
+from honest_ways.edits import follow_edited, rotate, stay, translate
 
 _DOWN = translate(0, 0, -0.003)
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's stroke at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def quick(arm: DrivenArm) -> Actions:
@@ -53,18 +48,6 @@ def heavy_hand(arm: DrivenArm) -> Actions:
     yield from follow_edited(
         arm, after=[translate(0, 0, -0.012), _lever(15), _lever(17), stay(0.5)]
     )
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    quick,
-    in_steps,
-    two_strokes,
-    without_laying_down,
-    beside_the_middle,
-    less_deep,
-    heavy_hand,
-)
 
 
 def _lever(angle_deg: float) -> Keyframe:

@@ -1,19 +1,13 @@
 """Honest ways on the screwdriver task: the bit in the slot turns the screw, in other manners."""
 
 import numpy as np
-from cheats.motion import Actions, DrivenArm, Script, Target
+from cheats.motion import Actions, DrivenArm, over
 from pydrake.math import RotationMatrix
 
 from fleet_tools.config.expert import Keyframe
-from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
+from honest_ways.edits import follow_edited, rotate, stay, translate
 
 _LOAD = translate(0, 0, -0.008)
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's turn at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def new_seat(arm: DrivenArm) -> Actions:
@@ -71,37 +65,21 @@ def searching(arm: DrivenArm) -> Actions:
     """The bit comes down across the slot, and turns on the head until it falls in; so on."""
     bit, R = arm.on_tool("bit"), arm.hand_over_object(180.0)
     start = _turned(R, 25.0)
-    yield from arm.place(bit, _slot(0.05), start, 18)
-    yield from arm.place(bit, _slot(0.008), start, 5, speed=0.4, within_m=0.002)
+    yield from arm.place(bit, over("slot", 0.05), start, 18)
+    yield from arm.place(bit, over("slot", 0.008), start, 5, speed=0.4, within_m=0.002)
     for angle in np.arange(22.0, -14.0, -2.0):
-        yield from arm.place(bit, _slot(0.002), _turned(R, angle), 1)
+        yield from arm.place(bit, over("slot", 0.002), _turned(R, angle), 1)
     for angle in np.arange(-8.0, -130.0, -5.0):
-        yield from arm.place(bit, _slot(-0.006), _turned(R, angle), 1, until=arm.done())
+        yield from arm.place(bit, over("slot", -0.006), _turned(R, angle), 1, until=arm.done())
 
 
 def after_a_miss(arm: DrivenArm) -> Actions:
     """The bit first comes down on the head across the slot; then the expert's turn."""
     bit, R = arm.on_tool("bit"), _turned(arm.hand_over_object(180.0), 40.0)
-    yield from arm.place(bit, _slot(0.05), R, 18)
-    yield from arm.place(bit, _slot(0.004), R, 4, speed=0.4)
+    yield from arm.place(bit, over("slot", 0.05), R, 18)
+    yield from arm.place(bit, over("slot", 0.004), R, 4, speed=0.4)
     yield from arm.shift([0.0, 0.0, 0.06], steps=4)
     yield from arm.follow_expert()
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    new_seat,
-    half_turn_back,
-    other_way_round,
-    in_steps,
-    tilted,
-    light_load,
-    heavy_load,
-    off_center,
-    quick,
-    searching,
-    after_a_miss,
-)
 
 
 def _clockwise(angle_deg: float) -> Keyframe:
@@ -111,10 +89,3 @@ def _clockwise(angle_deg: float) -> Keyframe:
 def _turned(R: RotationMatrix, angle_deg: float) -> RotationMatrix:
     """Returns an orientation turned about the vertical, counterclockwise from above."""
     return RotationMatrix.MakeZRotation(np.deg2rad(angle_deg)) @ R
-
-
-def _slot(up_m: float) -> Target:
-    def target(state: WorldState) -> np.ndarray:
-        return state.p_W_object["slot"] + [0.0, 0.0, up_m]
-
-    return target

@@ -1,19 +1,14 @@
 """Honest ways on the spatula task: the blade lifts the slab, otherwise than the expert."""
 
 import numpy as np
-from cheats.motion import Actions, DrivenArm, Script, Target
+from cheats.motion import Actions, DrivenArm, Target
 from pydrake.math import RotationMatrix
 
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import advance, edited, follow_edited, slowed, stay, translate
+from honest_ways.edits import advance, edited, follow_edited, stay, translate
 
 _AXIS = ("heel", "edge")
 _LIFT = [translate(0, 0, 0.09, frame="world"), stay(1.7)]
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's lift at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def by_the_side(arm: DrivenArm) -> Actions:
@@ -91,21 +86,6 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     yield from arm.shift(-0.06 * forwards, steps=6)
     yield from arm.shift([0.0, 0.0, 0.06], steps=3)
     yield from arm.follow_expert()
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    by_the_side,
-    half_left,
-    half_back,
-    off_center,
-    in_stages,
-    carried_aside,
-    quick,
-    edge_first,
-    sloped,
-    after_a_miss,
-)
 
 
 def _along(arm: DrivenArm, direction: tuple[float, float, float]) -> Actions:

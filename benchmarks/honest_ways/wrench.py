@@ -1,20 +1,14 @@
 """Honest ways on the wrench task: the jaw turns the nut, otherwise than the expert."""
 
 import numpy as np
-from cheats.motion import Actions, DrivenArm, Script, Target
+from cheats.motion import Actions, DrivenArm, over
 from pydrake.math import RotationMatrix
 
 from fleet_tools.config.expert import Keyframe
-from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import follow_edited, rotate, slowed, stay, translate
+from honest_ways.edits import follow_edited, rotate, stay, translate
 
 _DOWN = ("top", "base")
 _UP_M = 0.06
-
-
-def half_speed(arm: DrivenArm) -> Actions:
-    """The expert's turn at half its speed."""
-    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
 
 
 def two_strokes(arm: DrivenArm) -> Actions:
@@ -78,25 +72,10 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     """The jaw first comes down across the corners of the nut; then the expert's turn."""
     jaw, R = arm.on_tool("jaw"), arm.hand_over_object(60.0)
     off = RotationMatrix.MakeZRotation(np.deg2rad(25)) @ R
-    yield from arm.place(jaw, _nut(0.06), off, 16)
-    yield from arm.place(jaw, _nut(0.005), off, 5, speed=0.3)
+    yield from arm.place(jaw, over("nut", 0.06), off, 16)
+    yield from arm.place(jaw, over("nut", 0.005), off, 5, speed=0.3)
     yield from arm.shift([0.0, 0.0, 0.08], steps=4)
     yield from arm.follow_expert()
-
-
-HONEST: tuple[Script, ...] = (
-    half_speed,
-    two_strokes,
-    three_strokes,
-    same_seat_again,
-    other_flats,
-    rocking,
-    tilted,
-    from_the_side,
-    too_far,
-    lets_go,
-    after_a_miss,
-)
 
 
 def _clockwise(angle_deg: float) -> Keyframe:
@@ -112,10 +91,3 @@ def _strokes(arm: DrivenArm, angle_deg: float, count: int) -> Actions:
     ]
     stroke = [_clockwise(angle_deg)]
     yield from follow_edited(arm, after=[*stroke, *(seat + stroke) * (count - 1), stay(0.5)])
-
-
-def _nut(up_m: float = 0.0) -> Target:
-    def target(state: WorldState) -> np.ndarray:
-        return state.p_W_object["nut"] + [0.0, 0.0, up_m]
-
-    return target

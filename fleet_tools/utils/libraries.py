@@ -26,7 +26,8 @@ RELEASES: Mapping[str, Literal["bits", "ends"]] = {
 }
 """What of the stored episodes is the same with a release of Drake: every bit, or how they end.
 
-It is the table of `benchmarks/drake_versions.py`; other releases have not run them, or cannot.
+It is the table of the results page on reproducibility; other releases have not run them, or
+cannot.
 """
 
 OLDEST, NEWEST = (list(RELEASES)[k].rpartition(".")[0] for k in (0, -1))

@@ -4,7 +4,7 @@ Those of methods that were trained several times are in `crossed_statistics`, an
 looked at after any scene in `anytime_statistics`. All others invert score tests. Interval and
 p-value of a difference are the same test, so that the p-value is below 5% exactly where the 95%
 interval excludes 0. How often the intervals contain the truth is measured by
-`benchmarks/interval_coverage.py`. All depends on counts alone, so that the order of episodes and of
+`benchmarks/statistics_errors.py`. All depends on counts alone, so that the order of episodes and of
 strata changes nothing.
 """
 

@@ -10,6 +10,7 @@ from support.processes import run_program
 from support.task_files import own_task
 
 from fleet_tools.config.geometry import TABLE_LOWER_M, TABLE_UPPER_M, Workspace
+from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -192,11 +193,16 @@ def test_without_the_correction_it_would_be_lost_at_once(tossed: Callable[[float
 
 
 @pytest.mark.slow
-def test_random_and_extreme_actions_cause_no_simulation_error():
+def test_random_and_extreme_actions_cause_no_simulation_error_and_keep_the_joint_limits():
     options = ["--episodes", "8", "--workers", "0", "--json"]
     measured = run_program("benchmarks/random_actions.py", *options)
     assert measured["errors"] == []
-    assert sum(row["episodes"] for row in measured["rows"]) == 4 * 8
+    assert sum(row["episodes"] for row in measured["rows"]) == 8 * len(task_names())
+    for peaks in (row["peaks"] for row in measured["rows"]):
+        assert peaks["speed_untouched"] < 0.95
+        assert peaks["speed"] < 1.2  # in an impact
+        assert peaks["torque"] <= 1.0
+        assert peaks["beyond_range_rad"] < 1e-3
 
 
 @pytest.mark.slow

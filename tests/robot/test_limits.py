@@ -1,17 +1,12 @@
 """The law that keeps the limits of joints, on random dynamics and in the environments."""
 
-import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.processes import ROOT
 
 from fleet_tools.config.control import TIME_STEP
-from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.robot.arm_model import ArmModel
@@ -146,22 +141,6 @@ def test_a_scaled_motion_keeps_speeds_and_what_is_left_of_the_range(seed, speed)
     assert (np.abs(scale * v) <= allowed * (1 + 1e-12)).all()
     # The largest such scale.
     assert scale == 1.0 or np.isclose(np.abs(scale * v) / allowed, 1.0).any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", task_names())
-def test_random_and_extreme_actions_keep_the_joint_limits(task: str):
-    command = [sys.executable, ROOT / "benchmarks" / "limits.py", "--task", task, "--json"]
-    finished = subprocess.run(
-        [*command, "--episodes", "3"], cwd=ROOT, capture_output=True, text=True, timeout=1200
-    )
-    assert finished.returncode == 0, finished.stderr
-    for row in json.loads(finished.stdout)["rows"]:
-        print(row)  # shown by pytest -rP
-        assert row["speed_peak_untouched"] < 0.95 and row["speed_p99"] < 0.95
-        assert row["speed_peak"] < 1.2  # in an impact
-        assert row["torque_peak"] <= 1.0
-        assert row["beyond_range_rad"] < 1e-3
 
 
 def test_info_tells_how_limits_slowed_the_arm(make):

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drake_sap_rebuilt import STICTION, SapProblem, polygons
 from exam.recording import Step, note
-from expert_steps import expert_steps
+from scaffold import expert_steps
+from support.sap_problem import STICTION, SapProblem, polygons
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.envs.spec import EnvSpec

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from pydrake.math import RigidTransform, RollPitchYaw
 from pydrake.multibody.math import SpatialVelocity
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, MultibodyPlant
-from pydrake.multibody.tree import RevoluteJoint, SpatialInertia
+from pydrake.multibody.tree import RevoluteJoint, RigidBody, SpatialInertia
 from pydrake.systems.analysis import Simulator
 from pydrake.systems.framework import DiagramBuilder
 from scipy.spatial.transform import Rotation
-from support.processes import run_program
 
 from fleet_tools.config.control import TIME_STEP
-from fleet_tools.config.tasks import load_task
+from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.robot.arm import load_robot
-from fleet_tools.sim.catalog import find_task_model
+from fleet_tools.sim.catalog import find_task_model, model_names
 from fleet_tools.sim.free_rotation import (
     Bodies,
     add_gyroscopic_correction,
@@ -173,10 +172,10 @@ def spinning(simulation: Simulation, speed: float) -> Snapshot:
     return replace(snapshot, x=x)
 
 
-def momentum(simulation: Simulation) -> tuple[np.ndarray, float]:
-    """Returns the object's angular momentum about its centre of mass, and its kinetic energy."""
+def momentum(simulation: Simulation, body: RigidBody | None = None) -> tuple[np.ndarray, float]:
+    """Returns a body's angular momentum about its centre of mass, and its energy of rotation."""
     world, context = simulation.world, simulation._context
-    (body,) = world.bodies(world.object)
+    body = body or next(iter(world.bodies(world.object)))
     X_WB = body.EvalPoseInWorld(context)
     V_WB = body.EvalSpatialVelocityInWorld(context)
     M_BBo_W = body.CalcSpatialInertiaInBodyFrame(context).ReExpress(X_WB.rotation())
@@ -286,15 +285,50 @@ def test_welded_bodies_keep_their_momentum():
     np.testing.assert_allclose(about_centre(), before, rtol=0, atol=1e-9 * float(max(before)))
 
 
-@pytest.mark.slow
-def test_every_free_object_keeps_its_momentum_and_gains_no_energy():
-    """As the benchmark measures and prints it; of a patty, `test_momentum_is_conserved`."""
-    options = ["--speeds", "15", "30", "60", "--seconds", "4", "--drops", "3", "--json"]
-    measured = run_program("benchmarks/tumbling.py", *options)
-    flights = [flight for flight in measured["flights"] if flight["corrected"]]
-    assert len(flights) == 3 * (15 + 2)
-    for flight in flights:
-        assert max(flight["angular_error"], flight["velocity_error"]) < 1e-9, flight
-        assert flight["energy_end"] <= flight["energy_most"] <= 1 + 1e-12, flight
-    for drop in measured["drops"]:
-        assert drop["energy_most"] < 1.01 or not drop["corrected"], drop
+FREE = [
+    (task.name, name)
+    for task in map(load_task, task_names())
+    if task.object_mount == "free"
+    for name in model_names("object", task.object_family)
+]
+
+
+@pytest.mark.slow  # of a patty: test_momentum_is_conserved_whatever_the_scenes_mass
+@pytest.mark.parametrize(("task", "name"), FREE)
+def test_every_free_object_keeps_its_momentum_and_gains_no_energy_in_falls(task, name):
+    config = load_task(task)
+    tool = model_names("tool", config.tool_family)[0]
+    models = find_task_model(config, "tool", tool), find_task_model(config, "object", name)
+    world = build_world(config, load_robot(), *models)
+    scene = sample_scene(config, 0, tool=tool, object=name)
+    simulation = Simulation(world, *models, scene)
+    body = next(iter(world.bodies(world.object)))
+    plant, context, generator = world.plant, simulation._context, np.random.default_rng(0)
+
+    def place(p_W: Sequence[float], speed: float) -> None:
+        simulation.reset(scene)
+        X_WB = RigidTransform(RollPitchYaw(generator.uniform(-np.pi, np.pi, 3)), p_W)
+        plant.SetFreeBodyPose(context, body, X_WB)
+        spin = SpatialVelocity(of_speed(generator.normal(size=3), speed), np.zeros(3))
+        plant.SetFreeBodySpatialVelocity(context, body, spin)
+        simulation._simulator.Initialize()
+
+    def energy() -> float:
+        v = body.CalcCenterOfMassTranslationalVelocityInWorld(context)
+        height = (body.EvalPoseInWorld(context) @ body.default_com())[2]
+        m = body.get_mass(context)
+        return momentum(simulation, body)[1] + m * (v @ v / 2 + 9.81 * height)
+
+    for speed in (15.0, 30.0, 60.0):
+        place([0.0, 0.0, 500.0], speed)
+        L0, T0 = momentum(simulation, body)
+        for _ in range(24):
+            simulation.step(STILL)
+            L, T = momentum(simulation, body)
+            assert norm(L - L0) < 1e-9 * norm(L0)
+            assert T <= T0 * (1 + 1e-12)
+        place([0.3, 0.55, 0.3], speed)
+        start = energy()
+        for _ in range(12):
+            simulation.step(STILL)
+            assert energy() < 1.01 * start

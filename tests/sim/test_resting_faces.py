@@ -6,7 +6,6 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
-from drake_sap_rebuilt import polygons
 from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.geometry import (
@@ -25,6 +24,7 @@ from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.plant import AddMultibodyPlant, CoulombFriction, MultibodyPlantConfig
 from pydrake.multibody.tree import SpatialInertia
 from pydrake.systems.framework import DiagramBuilder
+from support.sap_problem import polygons
 
 from fleet_tools.assets.families import slab
 from fleet_tools.assets.model_folder import write_model

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from model_defects import Change
+from support.model_defects import Change
 
 from fleet_tools.assets.families import find_family
 from fleet_tools.assets.model_description import ModelDescription

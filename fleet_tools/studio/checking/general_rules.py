@@ -1,7 +1,7 @@
 """What every tool and every object needs, and what is measured of a model to judge it.
 
 What a family needs beside it is in `assets.families`. Joints are at their defaults. Bounds on
-shapes are where the expert begins to fail, which `benchmarks/model_limits.py` measures.
+shapes are where the expert begins to fail; `assets check --scenes` tries it with a model.
 """
 
 import itertools

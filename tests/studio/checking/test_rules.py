@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from model_defects import part_scaled
 from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 from support.bad_models import BadModel
 from support.families import BAD_MODELS
+from support.model_defects import part_scaled
 from support.planning_problems import poses
 
 from fleet_tools.assets.families import family_names, find_family
@@ -177,7 +177,7 @@ CALIBRATED = [  # grasp: x, y, z, roll, pitch, yaw; of 3 or 4 scenes the expert 
     ("wrench", "open_end", (0, 0, 0, 90, 0, 0), False),
     ("wrench", "open_end", (0.17, 0, 0, 0, 0, 0), False),
 ]
-"""Measured as `benchmarks/model_limits.py` does, with `try_model`."""
+"""Measured with `try_model`."""
 
 
 @pytest.mark.parametrize(("family", "name", "grasp", "usable"), CALIBRATED)

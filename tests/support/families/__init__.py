@@ -9,8 +9,8 @@ import pkgutil
 from collections.abc import Iterator
 from types import ModuleType
 
-from model_defects import held_in
 from support.bad_models import BadModel
+from support.model_defects import held_in
 
 from fleet_tools.assets.families import find_family
 from fleet_tools.config.geometry import Pose

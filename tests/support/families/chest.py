@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from model_defects import keypoints_moved
 from support.bad_models import BadModel
 from support.family_geometry import heights, part_of, points_of
+from support.model_defects import keypoints_moved
 
 from fleet_tools.assets.families.chest import DEPTH, INSERTION, SILL, SLOT, UNDER
 from fleet_tools.assets.model_description import ModelDescription

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from model_defects import held_at, keypoints_moved, masses_changed
 from support.bad_models import BadModel
 from support.family_geometry import part_of, points_of, surface_points
+from support.model_defects import held_at, keypoints_moved, masses_changed
 
 from fleet_tools.assets.families import hammer
 from fleet_tools.assets.model_description import ModelDescription

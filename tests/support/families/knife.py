@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from model_defects import keypoints_moved, masses_changed, part_scaled
 from support.bad_models import BadModel
 from support.family_geometry import points_of
+from support.model_defects import keypoints_moved, masses_changed, part_scaled
 
 from fleet_tools.assets.families import knife
 from fleet_tools.assets.model_description import ModelDescription

@@ -1,9 +1,9 @@
 """Nails: what holds of each, and what is refused."""
 
 import pytest
-from model_defects import keypoints_moved
 from support.bad_models import BadModel
 from support.family_geometry import heights
+from support.model_defects import keypoints_moved
 
 from fleet_tools.assets.model_description import ModelDescription
 

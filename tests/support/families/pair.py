@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from model_defects import keypoints_moved
 from support.bad_models import BadModel
+from support.model_defects import keypoints_moved
 
 from fleet_tools.assets.model_description import ModelDescription
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from model_defects import keypoints_moved
 from support.bad_models import BadModel
 from support.family_geometry import part_of, points_of, surface_points
+from support.model_defects import keypoints_moved
 
 from fleet_tools.assets.families import pry_bar
 from fleet_tools.assets.families.chest import INSERTION, SLOT

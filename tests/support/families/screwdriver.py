@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from model_defects import keypoints_moved, part_scaled
 from support.bad_models import BadModel
 from support.family_geometry import part_of, points_of, surface_points
+from support.model_defects import keypoints_moved, part_scaled
 
 from fleet_tools.assets.families import screwdriver
 from fleet_tools.assets.families.screw.screw_parts import DEPTH, FLOOR, ROOM, SLOPE

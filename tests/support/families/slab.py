@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from model_defects import keypoints_moved, raised
 from support.bad_models import BadModel
 from support.family_geometry import points_of
+from support.model_defects import keypoints_moved, raised
 
 from fleet_tools.assets.families import slab
 from fleet_tools.assets.model_description import ModelDescription

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from model_defects import blunt_edge, held_at, keypoints_moved
 from support.bad_models import BadModel
 from support.family_geometry import part_of, points_of
+from support.model_defects import blunt_edge, held_at, keypoints_moved
 
 from fleet_tools.assets.families import spatula
 from fleet_tools.assets.model_description import ModelDescription

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from model_defects import keypoints_moved, masses_changed, part_scaled, without
 from support.bad_models import BadModel
 from support.family_geometry import points_of, surface_points
+from support.model_defects import keypoints_moved, masses_changed, part_scaled, without
 
 from fleet_tools.assets.families import wrench
 from fleet_tools.assets.families.wrench.wrench_parts import PAD

@@ -6,6 +6,3 @@ from cheats.motion import Actions, DrivenArm
 def rest(arm: DrivenArm) -> Actions:
     """Nothing is done."""
     yield from arm.shift([0.0, 0.0, 0.0], steps=1)
-
-
-CHEATS = (rest,)

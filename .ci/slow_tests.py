@@ -1,4 +1,4 @@
-"""What the slow tests gave, by folder: `python benchmarks/slow_tests.py REPORT.xml`.
+"""What the slow tests gave, by folder: `python .ci/slow_tests.py REPORT.xml`.
 
 The report is JUnit's, as `pytest -m slow --junitxml=REPORT.xml` writes it.
 """
@@ -69,7 +69,7 @@ def _print(options: SlowTestsOptions) -> int:
 
 
 PROGRAM = cli.Program(
-    "slow_tests.py", cli.Command(SlowTestsOptions, _print), launcher="python benchmarks/"
+    "slow_tests.py", cli.Command(SlowTestsOptions, _print), launcher="python .ci/"
 )
 main = PROGRAM.main
 

@@ -1,7 +1,4 @@
-"""Defects of models, from which the bounds of rules are measured, and with which they are tested.
-
-A defect changes the description of a model; see `benchmarks/model_limits.py`.
-"""
+"""Defects of models, with which the rules of families are tested: changes of a description."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -105,11 +102,6 @@ def held_at(z: float) -> Change:
 def held_in(grasp: Pose) -> Change:
     """Returns a change of the grasp of a tool."""
     return lambda model: replace(model, grasp=grasp)
-
-
-def held_rolled(degrees: float) -> Change:
-    """Returns a change that rolls the hand about the handle: at 180 its palm is on the far side."""
-    return held_in(Pose(rpy_deg=(degrees, 0.0, 0.0)))
 
 
 def without(keypoint: str) -> Change:

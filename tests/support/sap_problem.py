@@ -1,8 +1,8 @@
-"""The SAP problem of a wrong step, solved again in numpy: `python drake_sap_rebuilt.py`.
+"""SAP's problem of a step, built from Drake's contact surfaces and solved again in numpy.
 
-Takes the step of `drake_sap_early_stop.py` with the largest difference (slab `Box`, approximation
-`lagged`), makes its constraints of Drake's contact surfaces, and runs Newton's method with both
-stopping criteria: as Drake does, and with two proposed changes.
+`wrong_step` takes the step of `benchmarks/drake_sap_early_stop.py` with the largest difference
+(slab `Box`, approximation `lagged`), and `solve` runs Newton's method with both stopping criteria:
+on the problem as Drake poses it, and with two proposed changes.
 """
 # pyright: reportArgumentType=false
 
@@ -177,21 +177,3 @@ def wrong_step() -> tuple[np.ndarray, np.ndarray, dict[str, SapProblem]]:
         "polygons out": SapProblem(A, v_star, v0, [column[steep] for column in of]),
     }
     return v0, states[worst][0][-12:], problems
-
-
-if __name__ == "__main__":
-    v0, v1, problems = wrong_step()
-    first = problems["as Drake"]
-    costs = first.normal_cost(v0)
-    table = np.array(
-        [first.fe / first.area, first.k / first.area, first.k, first.fe, first.v_hat, costs]
-    )
-    print("pressure, Pa  gradient, Pa/m  stiffness, N/m  force, N  clamped velocity, m/s  cost, J")
-    for row in table.T[np.argsort(costs)[:3]]:
-        print("{:12.4g}  {:14.3g}  {:14.3g}  {:8.3g}  {:21.3g}  {:7.3g}".format(*row))
-    print("solved          constraints  steps  residual  reported, N  motion, N  from Drake's v1")
-    for name, problem in problems.items():
-        v, count, residual = solve(problem, v0)
-        reported, motion = np.linalg.norm(problem.forces(v), axis=1)
-        print(f"{name:14} {len(problem.k):12} {count:6} {residual:9.1e}", end=" ")
-        print(f"{reported:12.2f} {motion:10.2f} {np.abs(v - v1).max():16.1e}")
