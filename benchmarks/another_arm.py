@@ -92,13 +92,11 @@ def _measure_all(options: AnotherArmOptions) -> int:
 
 def _policy_of(run: Path) -> tuple[str, str, int, Path]:
     """Returns task and arm of a run's demonstrations, their number, and the policy's file."""
-    from fleet_tools.baselines.training.record import LAST
-    from fleet_tools.baselines.training.run import TrainingRunSpec
+    from fleet_tools.baselines.training.record import LAST, TRAINING_RUN
     from fleet_tools.baselines.training.state import TrainingError
     from fleet_tools.dataset.dataset_folder import Dataset
-    from fleet_tools.storage.run_folder import read_spec
 
-    spec = read_spec(run, TrainingRunSpec, TrainingError)
+    spec = TRAINING_RUN.read_document(run)
     headers = [Dataset(folder).header for folder in spec.datasets]
     of = {(each.task.name, each.robot) for each in headers}
     if len(of) > 1:

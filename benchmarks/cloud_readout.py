@@ -81,13 +81,11 @@ def _row(run: Path, options: ReadoutOptions) -> dict[str, Any]:
 
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint
     from fleet_tools.baselines.training.demonstrations import split
-    from fleet_tools.baselines.training.record import load_progress
-    from fleet_tools.baselines.training.run import TrainingRunSpec
+    from fleet_tools.baselines.training.record import TRAINING_RUN, load_progress
     from fleet_tools.baselines.training.state import TrainingError
     from fleet_tools.dataset.samples import Samples
-    from fleet_tools.storage.run_folder import read_spec
 
-    spec = read_spec(run, TrainingRunSpec, TrainingError)
+    spec = TRAINING_RUN.read_document(run)
     samples = Samples(options.dataset)
     _, held_out = split(samples, spec.validation_fraction, spec.training.seed)
     unseen = {episode.record.seed for episode in held_out.episodes}

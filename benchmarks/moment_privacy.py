@@ -48,12 +48,10 @@ class PrivacyOptions(cli.Options):
 
 def _measure(options: PrivacyOptions) -> int:
     from fleet_tools.baselines.federated.plan import FleetPlan
-    from fleet_tools.baselines.federated.record import FleetRunSpec, load_progress
-    from fleet_tools.baselines.training.state import TrainingError
+    from fleet_tools.baselines.federated.record import FLEET, load_progress
     from fleet_tools.dataset.samples import Samples
-    from fleet_tools.storage.run_folder import read_spec
 
-    plan = FleetPlan.of(read_spec(options.fleet, FleetRunSpec, TrainingError).config)
+    plan = FleetPlan.of(FLEET.read_document(options.fleet).config)
     attacked: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]] = []
     for robot, weights in load_progress(options.fleet).robot_weights.items():
         assignment = plan.assignments[robot]

@@ -17,7 +17,6 @@ from safetensors.torch import load_file
 
 from fleet_tools.baselines.merging.average import AveragingWeights
 from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.storage.strict_json import loads
@@ -137,8 +136,7 @@ def write_model(path: Path, state: State, notes: Any = None) -> None:
         state: The state dict.
         notes: JSON data, stored in the file's metadata.
     """
-    tensors = {name: packed(tensor) for name, tensor in state.items()}
-    write_tensors(path, tensors, None if notes is None else {_NOTES: json.dumps(notes)})
+    write_tensors(path, state, None if notes is None else {_NOTES: json.dumps(notes)})
 
 
 def load_model(name: str, example: str | None) -> tuple[torch.nn.Module, Any]:

@@ -24,9 +24,7 @@ from fleet_tools.baselines.federated.transport import read_reply, store_reply
 from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
-from fleet_tools.baselines.training.record import METRICS, TrainingWriter
-from fleet_tools.baselines.training.run import TrainingRunSpec
-from fleet_tools.baselines.training.state import TrainingError
+from fleet_tools.baselines.training.record import METRICS, TRAINING_RUN, TrainingWriter
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.header import describe
@@ -40,7 +38,7 @@ from fleet_tools.leaderboard.records import (
     write_certificates,
     write_verifications,
 )
-from fleet_tools.storage.run_folder import CONFIG, read_spec
+from fleet_tools.storage.run_folder import CONFIG
 from fleet_tools.studio.importing.report import RECORD, edited_files
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
@@ -113,7 +111,7 @@ def run_documents(folder: Path) -> Subject:
     changes = {"training": {"epochs": 2, "batch_size": 8, "seed": 5}, "merge_every": 1}
     assert fleet.main(fleet_cases.arguments(fleet_data, fleets, **changes)) == 0
     plan = fleet_cases.plan_of(fleet_data, **changes)
-    spec = read_spec(run, TrainingRunSpec, TrainingError)
+    spec = TRAINING_RUN.read_document(run)
     names = [f"run/{CONFIG}", f"run/{METRICS}", f"fleet/{CONFIG}", f"fleet/{ROUNDS}"]
     whole = {name: (folder / name).read_bytes() for name in names}
     expected = FleetWriter(fleets, plan)
@@ -122,7 +120,7 @@ def run_documents(folder: Path) -> Subject:
 
     def read(_: str) -> Any:
         with TrainingWriter(run, spec) as writer, FleetWriter(fleets, plan) as other:
-            return writer.spec, read_spec(run, TrainingRunSpec, TrainingError), other.load()
+            return writer.document, TRAINING_RUN.read_document(run), other.load()
 
     def check(given: Named, found: Any) -> None:
         require(found[0] == found[1] == spec, "another run")

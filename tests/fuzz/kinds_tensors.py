@@ -18,11 +18,8 @@ from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.merging.model_files import read_model
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
 from fleet_tools.baselines.training.demonstrations import Trajectories, split
-from fleet_tools.baselines.training.record import TrainingWriter
-from fleet_tools.baselines.training.run import TrainingRunSpec
-from fleet_tools.baselines.training.state import TrainingError
+from fleet_tools.baselines.training.record import TRAINING_RUN, TrainingWriter
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.storage.run_folder import read_spec
 from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_files import Named, with_one_file
 from fuzz.mutations import changed_header, changed_json, pick
@@ -117,7 +114,7 @@ def training_states(folder: Path) -> Subject:
     data, run = training_cases.small_data(folder / "data").episodes[0].folder, folder / "run"
     options = training_cases.train_options(data, run, "--epochs", "2", "--quiet")
     assert train.main(options) == 0
-    spec = read_spec(run, TrainingRunSpec, TrainingError)
+    spec = TRAINING_RUN.read_document(run)
     training, _ = split(Samples(data), spec.validation_fraction, spec.training.seed)
     trajectories = Trajectories(training, spec.blueprint)
     return _states(

@@ -11,14 +11,8 @@ from support.processes import run_python
 
 from fleet_tools.config.values import Value
 from fleet_tools.errors import DatasetError
-from fleet_tools.storage.locked_folder import AppendLog
-from fleet_tools.storage.record_folder import (
-    Document,
-    FolderKind,
-    RecordWriter,
-    read_records,
-    read_version,
-)
+from fleet_tools.storage.locked_folder import AppendLog, Document, read_version
+from fleet_tools.storage.record_folder import RecordKind, RecordWriter, read_records
 
 
 class Plan(Document):
@@ -54,7 +48,7 @@ class Line(Value):
     text: str
 
 
-PLANS = FolderKind(
+PLANS = RecordKind(
     what="a plan",
     maker="make plan",
     error=DatasetError,

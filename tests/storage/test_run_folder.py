@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.errors import PolicyError
-from fleet_tools.storage.record_folder import Document
-from fleet_tools.storage.run_folder import RunWriter, read_spec
+from fleet_tools.storage.locked_folder import Document
+from fleet_tools.storage.run_folder import RunKind, RunWriter
 
 LINES = st.lists(st.text("ab", max_size=2), max_size=4)
 
@@ -16,11 +16,23 @@ LINES = st.lists(st.text("ab", max_size=2), max_size=4)
 class Spec(Document):
     """The specification of a run."""
 
+    version: int = 1
     seed: int
 
 
+RUNS = RunKind(
+    what="a run",
+    maker="make run",
+    error=PolicyError,
+    document=Spec,
+    version=1,
+    log_name="log",
+    state_key="a_run",
+)
+
+
 def writer_of(folder: Path, seed: int = 0) -> RunWriter[Spec]:
-    return RunWriter(folder, Spec(seed=seed), log_name="log", what="a run", error=PolicyError)
+    return RunWriter(RUNS, folder, Spec(seed=seed))
 
 
 @settings(max_examples=40)
@@ -37,7 +49,7 @@ def test_the_log_becomes_the_given_lines_whatever_it_was(tmp_path_factory, befor
 
 def test_the_same_run_is_resumed_and_another_is_refused(tmp_path):
     with writer_of(tmp_path / "run") as writer:
-        assert writer.spec == read_spec(tmp_path / "run", Spec, PolicyError)
+        assert writer.document == RUNS.read_document(tmp_path / "run")
         with pytest.raises(PolicyError, match="Another process is writing"):
             writer_of(tmp_path / "run")
     (tmp_path / "run" / ".state.7.aside.bin").write_bytes(b"half")
@@ -47,9 +59,12 @@ def test_the_same_run_is_resumed_and_another_is_refused(tmp_path):
         writer_of(tmp_path / "run", seed=1)
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", '{"seed": "x"}', '{"seed": 0, "more": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    [None, "{", "[]", '{"seed": 0}', '{"version": 2, "seed": 0}', '{"version": 1, "seed": "x"}'],
+)
 def test_damaged_specification_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(PolicyError, match=r"config\.json"):
-        read_spec(tmp_path, Spec, PolicyError)
+        RUNS.read_document(tmp_path)
