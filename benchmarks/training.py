@@ -30,7 +30,7 @@ class TrainingBenchmarkOptions(cli.Options):
 
     Policies have their default sizes. Times are wall times, medians of several epochs; those of
     making batches alone are measured, too. Policies on clouds also take steps with all points
-    beside steps with winners alone (see `policies.point_maxima`), in turns.
+    beside steps with winners alone (see `policies.encoders`), in turns.
 
     Exit codes:
     0: all policies are measured.

@@ -37,9 +37,9 @@ from fleet_tools.baselines.merging.queries.validity import (
     checked_mixture,
     checked_moments,
 )
-from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_tensors import changed_tensors
 from fuzz.mutations import changed_json, pick, scalar
+from fuzz.running import Subject, require, require_same_after_json
 
 _BITS = 8
 
