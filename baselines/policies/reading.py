@@ -1,4 +1,4 @@
-"""Keypoints as numbers that a network can learn to read from point clouds, and the tool in the hand.
+"""Keypoints as numbers that a network can read from point clouds, and the tool in the hand.
 
 A part that looks the same after some turns, such as a hexagonal nut, does not show which of its
 sides has which name. Several names fit a cloud, and their mean is a turn between them. So a network
@@ -238,6 +238,10 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 class HeldTool(NamedTuple):
     """What is remembered of the tool's keypoints, of a batch of B episodes.
+
+    A cloud is given in the present frame of the end effector, and shows the world when images were
+    taken. Until the present the hand has moved on, so of a delayed cloud the tool lies where the
+    hand held it then: displaced by as much as the hand has moved.
 
     The hand holds the tool without slip. So of the possible delays, no step and one step, that is
     taken with which the keypoints have varied least in the hand, without a delay if both are equal.
