@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.queries.wire import named, take_named
 from fleet_tools.baselines.policies.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -51,6 +50,7 @@ TRAINING_RUN = RunKind(
 )
 """Folders that hold training runs."""
 
+_KINDS = ("weights", "moments", "average", "best")
 _NUMBERS = ("epoch", "batch", "squares", "steps")
 
 
@@ -103,12 +103,12 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
             OSError: The disk is full or gone; the progress before is still stored.
         """
         state, blueprint = progress.state, self.document.blueprint
-        tensors = (
-            named("weights/", state.weights)
-            | named("moments/", state.moments)
-            | named("average/", state.average)
-            | named("best/", progress.best)
-        )
+        kinds = (state.weights, state.moments, state.average, progress.best)
+        tensors = {
+            f"{kind}/{name}": tensor
+            for kind, named in zip(_KINDS, kinds, strict=True)
+            for name, tensor in named.items()
+        }
         numbers = {name: getattr(state, name) for name in _NUMBERS}
         metrics = [each.model_dump() for each in progress.metrics]
         self.save_state(tensors, {**numbers, "metrics": metrics}, [*map(json.dumps, metrics)])
@@ -127,13 +127,14 @@ def load_progress(folder: Path) -> TrainingProgress:
 
 
 def _progress(tensors: dict[str, torch.Tensor], data: Any) -> TrainingProgress:
-    kinds = ("weights", "moments", "average", "best")
-    weights, moments, average, best = (take_named(tensors, f"{kind}/") for kind in kinds)
-    if tensors:
-        raise ValueError(f"there is no {', '.join(tensors)} in it")
+    kinds: dict[str, dict[str, torch.Tensor]] = {kind: {} for kind in _KINDS}
+    for key, tensor in tensors.items():
+        kind, _, name = key.partition("/")
+        kinds[kind][name] = tensor
+    *of_state, best = kinds.values()
     content = parse(_Content, data, "It")
     numbers = {name: getattr(content, name) for name in _NUMBERS}
-    state = TrainingState(weights, moments, average, **numbers)
+    state = TrainingState(*of_state, **numbers)
     return TrainingProgress(state, best, content.metrics)
 
 

@@ -61,11 +61,6 @@ def test_attempts_of_different_datasets_have_different_scenes(seed, other_seed, 
         assert drawn != scene_seed(other_seed, other_k)
 
 
-def test_datasets_of_successive_seeds_share_no_scene():
-    seeds = {scene_seed(seed, k) for seed in range(20) for k in range(500)}
-    assert len(seeds) == 20 * 500
-
-
 def test_an_attempt_is_the_episode_of_its_seed(header, tmp_path):
     record, content = make_attempts(header, EXPERT, verify=True)(5)
     assert (record.attempt, record.seed) == (5, scene_seed(3, 5))
@@ -220,14 +215,6 @@ def test_attempts_are_the_fewest_from_the_first_on(fates, episodes, count, kille
         assert r.success is (fates[r.attempt] is True)
         assert r.seed == scene_seed(SEED, r.attempt)
         assert (r.outcome == "worker_error") is (fates[r.attempt] is None)
-
-
-def test_attempts_that_a_crash_left_out_are_made(tmp_path):
-    with DatasetWriter(tmp_path, a_header()) as writer:
-        for attempt in (0, 1, 3):
-            writer.add(a_record(attempt, True))
-    records = collected(tmp_path, worker_pool([True] * 9, 1, first_of_all), 2)
-    assert [r.attempt for r in records] == [0, 1, 2, 3]
 
 
 def test_no_attempt_is_begun_after_the_stop(tmp_path):

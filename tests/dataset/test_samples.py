@@ -165,18 +165,6 @@ def test_failures_are_used_only_on_request(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("length", [None, 8, "episode"])
-def test_samples_of_a_collected_dataset(uninterrupted, length):
-    dataset = Dataset(uninterrupted)
-    names = tuple(dataset.header.observation)
-    samples = Samples(dataset.folder, sequence_length=length)
-    batch = samples.gather(range(len(samples)))
-    expected = expected_samples([dataset], length, 1, True, names)
-    assert len(samples) == len(expected)
-    for k, sample in enumerate(expected):
-        assert_same(row(batch, k), sample)
-
-
 @few(10)
 @given(drawn(), st.data())
 def test_steps_are_read_in_any_order_and_shape(content, data):

@@ -155,11 +155,6 @@ def test_an_encoder_of_fewer_stages_takes_the_features_of_those_that_it_has(tmp_
         assert torch.equal(tensor, given.state_dict()[name])
 
 
-def test_configs_of_before_there_was_a_choice_mean_the_original():
-    stored = ResNet18Config.model_validate({"width": 64, "frozen": False})
-    assert stored == ResNet18Config(stages=4, pooling="mean")
-
-
 @settings(max_examples=50)
 @given(
     height=st.integers(2, 9),

@@ -93,14 +93,6 @@ def test_no_action_depends_on_the_future_or_another_trajectory(name):
     assert not torch.equal(before[0, 5:], after[0, 5:])
 
 
-def test_a_transformer_remembers_no_more_than_it_attends_to():
-    name = "transformer on state"
-    with torch.no_grad():
-        for steps, remembered in ((1, 1), (2, 2), (3, 2), (9, 2)):  # at most context - 1
-            _, hidden = made(name)(observations(BLUEPRINTS[name], 2, steps))
-            assert {state.shape for state in hidden} == {(2, 2, 2, remembered, 8)}
-
-
 @ON_STATE
 def test_memory_reaches_as_far_as_documented(name):
     reach = {"mlp": 0, "linear": 0, "transformer": 2 * (3 - 1)}.get(
@@ -255,11 +247,14 @@ def test_all_steps_attend_to_the_task_of_the_first_one():
         assert torch.equal(network.decide(later)[0], expected)
 
 
-def test_the_token_is_remembered_beside_the_last_steps():
+@pytest.mark.parametrize(
+    ("name", "tokens"), [("transformer on state", 0), ("token of the task", 1)]
+)
+def test_a_transformer_remembers_its_token_and_no_more_steps_than_it_attends_to(name, tokens):
     with torch.no_grad():
-        for steps, remembered in ((1, 2), (2, 3), (9, 3)):  # one token, and context - 1 steps
-            _, hidden = made("token of the task")(observations(TOKEN, 2, steps))
-            assert {state.shape for state in hidden} == {(2, 2, 2, remembered, 8)}
+        for steps, remembered in ((1, 1), (2, 2), (3, 2), (9, 2)):  # at most context - 1
+            _, hidden = made(name)(observations(BLUEPRINTS[name], 2, steps))
+            assert {state.shape for state in hidden} == {(2, 2, 2, tokens + remembered, 8)}
 
 
 @pytest.mark.parametrize("body", CONDITIONED.values())

@@ -157,7 +157,7 @@ def test_a_folder_of_something_else_is_not_changed(data, tmp_path, capsys):
     state = output / "state.safetensors"
     state.write_bytes(state.read_bytes()[:-5])
     assert train.main(train_options(data, output, "--epochs", "1")) == 2
-    assert "state.safetensors cannot be read" in capsys.readouterr().err
+    assert "state.safetensors is not a safetensors file" in capsys.readouterr().err
 
 
 def test_a_divergence_keeps_the_last_good_policy(data, tmp_path, capsys):

@@ -219,20 +219,6 @@ def test_what_cannot_be_exported_together_is_refused_and_nothing_is_left(tmp_pat
     with pytest.raises(DatasetError, match=r"empty holds no episode to export"):
         export_dataset([one, Dataset(tmp_path / "empty")], "zarr", tmp_path / "out")
     assert names_below(tmp_path) == before
-    damaged = two.path(two.stored()[-1])
-    damaged.write_bytes(damaged.read_bytes()[:-8])
-    for format_name in FORMATS:
-        if format_name != "ply":
-            with pytest.raises(DatasetError, match=r"two/episodes/episode_000003\.hdf5 is dam"):
-                export_dataset([one, two], format_name, tmp_path / "out")
-    assert names_below(tmp_path) == before
-    assert main(["export", str(one.folder), "--to", "robomimic", "--output", str(one.folder)]) == 2
-    assert "exists already" in capsys.readouterr().err
-
-
-each_learners_format = pytest.mark.parametrize(
-    "format_name", [name for name, each in FORMATS.items() if each.executed]
-)
 
 
 def exported(format_name: str, folder: Path, labelled: bool = True, whole: bool = False) -> Export:
@@ -243,7 +229,7 @@ def exported(format_name: str, folder: Path, labelled: bool = True, whole: bool 
     return export_dataset(dataset, format_name, folder / "out", whole=whole)
 
 
-@each_learners_format
+@each_format
 def test_learners_read_what_samples_imitate_and_nothing_is_lost(format_name, tmp_path):
     exported(format_name, tmp_path)
     expected = of_samples(tmp_path / "set")
@@ -258,7 +244,7 @@ def test_learners_read_what_samples_imitate_and_nothing_is_lost(format_name, tmp
         assert all(after.step == before.step + 1 for before, after in pairwise(steps))
 
 
-@each_learners_format
+@each_format
 def test_episodes_left_whole_are_marked_as_samples_are(format_name, tmp_path):
     export = exported(format_name, tmp_path, whole=True)
     episodes = of_export(format_name, tmp_path / "out")
@@ -269,7 +255,7 @@ def test_episodes_left_whole_are_marked_as_samples_are(format_name, tmp_path):
     assert any("chunk" in line for line in export.imitation) == FORMATS[format_name].of_chunks
 
 
-@each_learners_format
+@each_format
 @pytest.mark.parametrize("whole", [False, True])
 def test_without_noise_and_learners_all_is_imitated_as_executed(format_name, whole, tmp_path):
     export = exported(format_name, tmp_path, labelled=False, whole=whole)
@@ -378,7 +364,7 @@ def test_the_command_says_what_is_imitated(tmp_path):
     assert "1 of 3 actions are the expert's" in text and "`executed_actions`" in text
 
 
-@each_learners_format
+@each_format
 @pytest.mark.parametrize(
     ("info", "message"),
     [({NOISE_STEPS: [7]}, "names the step 7"), ({LEARNER_STEPS: [0]}, "one action of the expert")],
