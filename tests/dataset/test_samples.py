@@ -369,7 +369,6 @@ def test_normalized_samples_have_mean_zero_and_deviation_one(tmp_path):
         assert normal.dtype == rows.dtype
         np.testing.assert_allclose(normal.mean(axis=0), 0, atol=1e-5)
         np.testing.assert_allclose(normal.std(axis=0), 1, atol=1e-5)
-        np.testing.assert_allclose(statistics.denormalize(normal), rows, rtol=1e-5, atol=1e-4)
 
 
 def test_absent_points_and_the_mask_stay_as_they_are(tmp_path):
@@ -383,7 +382,6 @@ def test_absent_points_and_the_mask_stay_as_they_are(tmp_path):
     np.testing.assert_array_equal(normal[..., 3], cloud[..., 3])
     assert (normal[~present] == 0).all()
     assert (normal[present][:, :3] != cloud[present][:, :3]).all()
-    np.testing.assert_allclose(statistics.denormalize(normal), cloud, rtol=1e-5, atol=1e-4)
 
 
 def one_episode(folder: Path, observations: np.ndarray) -> Samples:
@@ -402,7 +400,6 @@ def test_constant_entries_become_zero_and_deviations_far_from_zero_are_exact(tmp
     statistics = normalization_of(one_episode(tmp_path / "constant", rows)).observation["x"]
     normal = statistics.normalize(rows)
     np.testing.assert_allclose(normal[:, 0], 0, atol=1e-15)
-    np.testing.assert_allclose(statistics.denormalize(normal), rows, rtol=1e-12)
     rows = 1e9 + np.random.default_rng(0).normal(size=(50, 1))
     statistics = normalization_of(one_episode(tmp_path / "far", rows)).observation["x"]
     np.testing.assert_allclose(statistics.std, (rows[:-1] - 1e9).std(axis=0), rtol=1e-6)

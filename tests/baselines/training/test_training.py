@@ -30,7 +30,6 @@ from fleet_tools.baselines.training.state import (
     TrainingState,
     best_epoch,
 )
-from fleet_tools.config.values import parse
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
@@ -311,33 +310,6 @@ def test_a_compiled_network_learns_the_same(body, tmp_path):
     assert list(compiled.weights) == list(plain.weights)
     for name, weights in plain.weights.items():
         torch.testing.assert_close(compiled.weights[name], weights, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("body", ["mlp", "diagonal"])
-def test_weight_decay_takes_its_part_of_matrices_and_nothing_of_other_numbers(body, samples):
-    """In the first step gradients are the same, so that weights differ by the decay alone."""
-    blueprint, trajectories, state = cloned(samples, body)
-    kept, decayed = (
-        train(
-            blueprint,
-            trajectories,
-            TrainingConfig(batch_size=1000, learning_rate=0.01, weight_decay=decay),
-            state,
-            epochs=1,
-        ).weights
-        for decay in (0.0, 5.0)
-    )
-    for name, before in state.weights.items():
-        lost = 0.05 * before if before.dim() > 1 else torch.zeros_like(before)
-        torch.testing.assert_close(kept[name] - decayed[name], lost, rtol=1e-4, atol=1e-6)
-
-
-def test_no_weight_decay_is_not_written_so_that_hashes_of_stored_runs_stay():
-    assert "weight_decay" not in TrainingConfig().to_json()
-    config = TrainingConfig(weight_decay=0.01)
-    assert config.digest() != TrainingConfig().digest()
-    assert parse(TrainingConfig, config.model_dump(mode="json"), "The test") == config
-    assert parse(TrainingConfig, TrainingConfig().model_dump(), "The test") == TrainingConfig()
 
 
 CONFIG = TrainingConfig(epochs=4, batch_size=8, ema_decay=0.8)
