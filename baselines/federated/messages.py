@@ -238,21 +238,23 @@ def _require_array(name: str, array: np.ndarray, dtype: type[Any], size: int | N
         raise MessageError(f"A message holds numbers in {name!r} that are not finite.")
 
 
-def _take_integer(tensors: Tensors, name: str) -> int:
+def _take_integer(tensors: wire.Tensors, name: str) -> int:
     number = int(take_scalar(tensors, name, torch.int64))
     if number < 0:
         raise MessageError(f"A message holds {number} as {name!r}; expected: at least 0.")
     return number
 
 
-def _take_array(tensors: Tensors, name: str) -> np.ndarray:
+def _take_array(tensors: wire.Tensors, name: str) -> np.ndarray:
     tensor = tensors.pop(name, None)
     if tensor is None or tensor.dtype not in (torch.float32, torch.uint8):
         raise MessageError(f"A message holds no {name!r}, or one of another type.")
     return tensor.numpy()
 
 
-_FIELDS: dict[Any, tuple[Callable[[str, Any], Tensors], Callable[[Tensors, str], Any]]] = {
+_FIELDS: dict[
+    Any, tuple[Callable[[str, Any], wire.Tensors], Callable[[wire.Tensors, str], Any]]
+] = {
     int: (lambda name, given: {name: torch.tensor(given, dtype=torch.int64)}, _take_integer),
     float: (
         lambda name, given: {name: torch.tensor(given, dtype=torch.float64)},
@@ -275,14 +277,14 @@ _FIELDS: dict[Any, tuple[Callable[[str, Any], Tensors], Callable[[Tensors, str],
 """How fields of each type become tensors, and are taken from them."""
 
 
-def _packed(value: Any) -> Tensors:
-    tensors: Tensors = {}
+def _packed(value: Any) -> wire.Tensors:
+    tensors: wire.Tensors = {}
     for each in fields(value):
         tensors |= _FIELDS[each.type][0](each.name, getattr(value, each.name))
     return tensors
 
 
-def _taken(kind: type[Any], tensors: Tensors) -> Any:
+def _taken(kind: type[Any], tensors: wire.Tensors) -> Any:
     return kind(**{each.name: _FIELDS[each.type][1](tensors, each.name) for each in fields(kind)})
 
 

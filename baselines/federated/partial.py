@@ -126,7 +126,7 @@ def load(path: Path) -> Partial | None:
         return None
 
 
-def _partial(tensors: Tensors, text: str) -> Partial:
+def _partial(tensors: dict[str, torch.Tensor], text: str) -> Partial:
     content = json.loads(text)
     robots = [parse(RobotSummary, each, "A robot") for each in content["robots"]]
     terms = tensors.pop(_TERMS).numpy()

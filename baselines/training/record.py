@@ -131,11 +131,10 @@ def _progress(tensors: dict[str, torch.Tensor], data: Any) -> TrainingProgress:
     for key, tensor in tensors.items():
         kind, _, name = key.partition("/")
         kinds[kind][name] = tensor
-    *of_state, best = kinds.values()
     content = parse(_Content, data, "It")
     numbers = {name: getattr(content, name) for name in _NUMBERS}
-    state = TrainingState(*of_state, **numbers)
-    return TrainingProgress(state, best, content.metrics)
+    state = TrainingState(kinds["weights"], kinds["moments"], kinds["average"], **numbers)
+    return TrainingProgress(state, kinds["best"], content.metrics)
 
 
 def chosen_checkpoint(folder: Path) -> Path:
