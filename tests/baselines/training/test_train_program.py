@@ -19,14 +19,12 @@ pytest.importorskip("safetensors")
 import torch
 import yaml
 from safetensors.torch import load_file
-from support.collected import ONE_PAIR, options
 from support.fleet_cases import arguments, rounds_of, write_data
 from support.processes import ROOT, run_python
 from support.small_checkpoints import untrained
-from support.small_datasets import Drawn, write
+from support.small_datasets import Drawn, hammer_header, write
 from support.training_cases import LAYOUT, same, small_data, train_options
 
-from fleet_tools import collect
 from fleet_tools.baselines import fleet, merge, train
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.record import load_progress
@@ -399,8 +397,7 @@ def of_rounds(data: Path, output: Path, rounds: int) -> list[str]:
 
 def test_rounds_learn_from_all_data_and_the_same_command_goes_on(tmp_path, capsys):
     data, output = tmp_path / "data", tmp_path / "run"
-    assert collect.main(options(data, *ONE_PAIR, "--quiet")) == 0
-    capsys.readouterr()
+    write(data, Drawn([5, 4, 6], [True] * 3, 0), hammer_header())
     assert train.main(of_rounds(data, output, 1)) == 0
     summary = json.loads(capsys.readouterr().out)
     rounds = [output / "round_0", output / "round_1"]
