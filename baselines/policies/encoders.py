@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fleet_tools.baselines.merging.symmetry.layers import Table, mlp
+from fleet_merging.symmetry.layers import Table, mlp
 from fleet_tools.baselines.policies.part_configs import PointNetConfig
 
 

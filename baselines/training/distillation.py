@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.moments.gate import draw
+from fleet_merging.moments.gate import draw
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.merged_checkpoints import observations_of
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories

@@ -20,10 +20,10 @@ from support.processes import ROOT
 from support.task_files import whole_task
 from tyro.constructors import PrimitiveConstructorSpec
 
+from fleet_merging import model_files
 from fleet_tools.baselines.experiments.fleets import ToolUse
 from fleet_tools.baselines.experiments.form import Experiment, load_experiment, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.merging import model_files
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig, read_policy_config
 from fleet_tools.baselines.policies.part_configs import PointNetConfig

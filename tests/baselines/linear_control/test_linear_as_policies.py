@@ -15,10 +15,6 @@ torch = pytest.importorskip("torch")
 
 from fleet_tools.baselines.linear_control.merging import average, merge_by_permutation
 from fleet_tools.baselines.linear_control.systems import Controller
-from fleet_tools.baselines.merging.matching.soft_descent import Descent
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
 torch.set_num_threads(1)  # small tensors are slower in several threads
 

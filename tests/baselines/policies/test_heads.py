@@ -16,10 +16,10 @@ from support.policy_cases import BLUEPRINTS, DENOISING, made, observations, step
 from support.policy_merges import error_of, problem_of
 from support.processes import run_python
 
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.symmetry.check import check
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
+from fleet_merging.symmetry.check import check
 from fleet_tools.baselines.policies.bodies import DiagonalBody, decayed_sums
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig, read_policy_config

@@ -14,7 +14,7 @@ from support.policy_cases import BLUEPRINTS, made, observations, single_network
 from support.small_datasets import Drawn, a_header, write
 from support.training_cases import same
 
-from fleet_tools.baselines.merging.modules import recompute
+from fleet_merging.modules import recompute
 from fleet_tools.baselines.policies import encoders
 from fleet_tools.baselines.policies.checkpoint import CheckpointError
 from fleet_tools.baselines.policies.config import PolicyConfig

@@ -27,8 +27,8 @@ from support.policy_cases import (
 )
 from support.processes import run_python
 
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
