@@ -15,10 +15,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
+from fleet_merging.adapters import CONFIG_FILE, Config
 from fleet_merging.average import AveragingWeights
 from fleet_merging.errors import MergeError
 from fleet_merging.symmetry.table import State
-from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.errors import ConfigError, FleetToolsError, known_errors
+from fleet_tools.storage import strict_json
 from fleet_tools.storage.tensor_files import write_tensors
 from fleet_tools.utils.imports import load_user_function
 
