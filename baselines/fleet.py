@@ -99,7 +99,7 @@ def _fleet(options: FleetOptions) -> int:
             open_curves(
                 options.curves,
                 options.output,
-                writer.spec.model_dump(mode="json"),
+                writer.document.model_dump(mode="json"),
                 map(round_point, () if before is None else before.rounds),
             ) as write_point,
         ):

@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 from fleet_merging.adapters import CONFIG_FILE, Config
 from fleet_merging.average import AveragingWeights
 from fleet_merging.errors import MergeError
-from fleet_merging.queries.wire import packed
 from fleet_merging.symmetry.table import State
 from fleet_tools.errors import ConfigError, FleetToolsError, known_errors
 from fleet_tools.storage import strict_json
@@ -138,8 +137,7 @@ def write_model(path: Path, state: State, notes: Any = None) -> None:
         state: The state dict.
         notes: JSON data, stored in the file's metadata.
     """
-    tensors = {name: packed(tensor) for name, tensor in state.items()}
-    write_tensors(path, tensors, None if notes is None else {_NOTES: json.dumps(notes)})
+    write_tensors(path, state, None if notes is None else {_NOTES: json.dumps(notes)})
 
 
 def load_model(name: str, example: str | None) -> tuple[torch.nn.Module, Any]:

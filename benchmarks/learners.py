@@ -8,10 +8,8 @@ from scaffold import main_of, report_rows
 from tyro.conf import Positional, arg
 
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.training.record import load_progress
-from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.record import TRAINING_RUN, load_progress
 from fleet_tools.baselines.training.state import TrainingError
-from fleet_tools.storage.run_folder import read_spec
 from fleet_tools.utils import cli
 
 
@@ -42,7 +40,7 @@ def _table(options: LearnersOptions) -> int:
 
 def _row(folder: Path) -> dict[str, Any]:
     """Returns the facts of a run."""
-    spec = read_spec(folder, TrainingRunSpec, TrainingError)
+    spec = TRAINING_RUN.read_document(folder)
     metrics = load_progress(folder).metrics
     rollouts = [each.rollouts for each in metrics if each.rollouts]
     if not rollouts:

@@ -18,13 +18,11 @@ from scipy.stats import rankdata
 from tyro.conf import Positional, arg
 
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.record import FleetRunSpec, load_progress
+from fleet_tools.baselines.federated.record import FLEET, load_progress
 from fleet_tools.baselines.policies.network import PolicyNetwork
 from fleet_tools.baselines.training.demonstrations import Trajectories
-from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.config.values import Count
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.storage.run_folder import read_spec
 from fleet_tools.utils import cli
 
 NOISES = (0.0, 1e-3, 1e-2, 1e-1)
@@ -47,7 +45,7 @@ class PrivacyOptions(cli.Options):
 
 
 def _measure(options: PrivacyOptions) -> int:
-    plan = FleetPlan.of(read_spec(options.fleet, FleetRunSpec, TrainingError).config)
+    plan = FleetPlan.of(FLEET.read_document(options.fleet).config)
     attacked: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]] = []
     for robot, weights in load_progress(options.fleet).robot_weights.items():
         assignment = plan.assignments[robot]

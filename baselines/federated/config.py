@@ -109,7 +109,7 @@ class FleetConfig(Value):
             that a method asks for, relative to the root mean square of the matrix's entries.
         last_method: Merging method for what is made of the robots' networks after the last round,
             and evaluated instead of the merged policy; None for nothing. It is an ensemble, such as
-            "density_gate" (`policies.gated`), "gated_refit" (with last layers that are fitted
+            "density_gate" (`policies.network`), "gated_refit" (with last layers that are fitted
             together behind the gate) or "concatenation" (one last layer that is fitted to the
             hidden units of all networks). Or it is "compress" (one network, of the robots' width or
             an option `width`), or any other method.

@@ -6,8 +6,8 @@ observation or action can be sent by mistake.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -27,8 +27,6 @@ from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_w
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import NonNegative, Value
-
-_WEIGHTS, _REFERENCE = "weights.", "reference."
 
 
 class Assignment(Value):
@@ -238,81 +236,67 @@ def _require_array(name: str, array: np.ndarray, dtype: type[Any], size: int | N
         raise MessageError(f"A message holds numbers in {name!r} that are not finite.")
 
 
-def _integers(value: Any, *names: str) -> dict[str, torch.Tensor]:
-    return {name: torch.tensor(getattr(value, name), dtype=torch.int64) for name in names}
-
-
-def _take_integer(tensors: dict[str, torch.Tensor], name: str) -> int:
+def _take_integer(tensors: wire.Tensors, name: str) -> int:
     number = int(take_scalar(tensors, name, torch.int64))
     if number < 0:
         raise MessageError(f"A message holds {number} as {name!r}; expected: at least 0.")
     return number
 
 
-def _pack_request(request: TrainRequest) -> dict[str, torch.Tensor]:
-    numbers = _integers(request, "round", "epoch", "epochs")
-    return numbers | named(_WEIGHTS, request.weights or {})
-
-
-def _take_request(tensors: dict[str, torch.Tensor]) -> TrainRequest:
-    number, epoch, epochs = (_take_integer(tensors, name) for name in ("round", "epoch", "epochs"))
-    return TrainRequest(number, epoch, epochs, take_named(tensors, _WEIGHTS) or None)
-
-
-def _pack_change_request(request: ChangeRequest) -> dict[str, torch.Tensor]:
-    training = _pack_request(request.training) | _integers(request, "session")
-    return training | named(_REFERENCE, request.reference or {})
-
-
-def _take_change_request(tensors: dict[str, torch.Tensor]) -> ChangeRequest:
-    reference, session = take_named(tensors, _REFERENCE), _take_integer(tensors, "session")
-    return ChangeRequest(_take_request(tensors), reference or None, session)
-
-
-def _pack_trained(result: Trained) -> dict[str, torch.Tensor]:
-    loss = torch.tensor(result.loss, dtype=torch.float64)
-    return _integers(result, "round", "steps") | {"loss": loss}
-
-
-def _take_trained(tensors: dict[str, torch.Tensor]) -> tuple[int, int, float]:
-    loss = float(take_scalar(tensors, "loss", torch.float64))
-    return _take_integer(tensors, "round"), _take_integer(tensors, "steps"), loss
-
-
-def _take_array(tensors: dict[str, torch.Tensor], name: str) -> np.ndarray:
+def _take_array(tensors: wire.Tensors, name: str) -> np.ndarray:
     tensor = tensors.pop(name, None)
     if tensor is None or tensor.dtype not in (torch.float32, torch.uint8):
         raise MessageError(f"A message holds no {name!r}, or one of another type.")
     return tensor.numpy()
 
 
-def _arrays(result: Any, *names: str) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(getattr(result, name)) for name in names}
+_FIELDS: dict[
+    Any, tuple[Callable[[str, Any], wire.Tensors], Callable[[wire.Tensors, str], Any]]
+] = {
+    int: (lambda name, given: {name: torch.tensor(given, dtype=torch.int64)}, _take_integer),
+    float: (
+        lambda name, given: {name: torch.tensor(given, dtype=torch.float64)},
+        lambda tensors, name: float(take_scalar(tensors, name, torch.float64)),
+    ),
+    np.ndarray: (lambda name, given: {name: torch.from_numpy(given)}, _take_array),
+    Tensors: (
+        lambda name, given: named(f"{name}.", given),
+        lambda tensors, name: take_named(tensors, f"{name}."),
+    ),
+    Tensors | None: (
+        lambda name, given: named(f"{name}.", given or {}),
+        lambda tensors, name: take_named(tensors, f"{name}.") or None,
+    ),
+    TrainRequest: (
+        lambda name, given: _packed(given),
+        lambda tensors, name: _taken(TrainRequest, tensors),
+    ),
+}
+"""How fields of each type become tensors, and are taken from them."""
+
+
+def _packed(value: Any) -> wire.Tensors:
+    tensors: wire.Tensors = {}
+    for each in fields(value):
+        tensors |= _FIELDS[each.type][0](each.name, getattr(value, each.name))
+    return tensors
+
+
+def _taken(kind: type[Any], tensors: wire.Tensors) -> Any:
+    return kind(**{each.name: _FIELDS[each.type][1](tensors, each.name) for each in fields(kind)})
 
 
 CODECS = (
     *wire.QUERY_CODECS,
-    Codec("train request", TrainRequest, _pack_request, _take_request),
-    Codec("change request", ChangeRequest, _pack_change_request, _take_change_request),
-    Codec(
-        "update",
-        LocalUpdate,
-        lambda update: _pack_trained(update) | named(_WEIGHTS, update.weights),
-        lambda given: LocalUpdate(*_take_trained(given), take_named(given, _WEIGHTS)),
-    ),
-    Codec(
-        "change",
-        Change,
-        lambda change: _pack_trained(change) | _arrays(change, "vector"),
-        lambda given: Change(*_take_trained(given), _take_array(given, "vector")),
-    ),
-    Codec(
-        "rounded change",
-        RoundedChange,
-        lambda change: _pack_trained(change) | _arrays(change, "integers", "largest"),
-        lambda given: RoundedChange(
-            *_take_trained(given), _take_array(given, "integers"), _take_array(given, "largest")
-        ),
+    *(
+        Codec(name, kind, _packed, partial(_taken, kind))
+        for name, kind in (
+            ("train request", TrainRequest),
+            ("change request", ChangeRequest),
+            ("update", LocalUpdate),
+            ("change", Change),
+            ("rounded change", RoundedChange),
+        )
     ),
 )
 """All messages to robots, and their answers."""

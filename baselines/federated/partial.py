@@ -14,7 +14,6 @@ from fleet_tools.baselines.federated.exchange import RobotSummary
 from fleet_tools.baselines.federated.messages import LocalUpdate
 from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
-from fleet_tools.errors import ConfigError
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 
 _KEY, _REFERENCE, _TERMS = "fleet_tools_streaming_round", "reference/", "terms"
@@ -95,7 +94,7 @@ def store(path: Path, partial: Partial) -> None:
     }
     tensors = {f"{_REFERENCE}{name}": each for name, each in partial.reference.items()}
     tensors[_TERMS] = torch.from_numpy(partial.total.terms)
-    write_checked(path, tensors, {_KEY: json.dumps(content)})
+    write_checked(path, _KEY, tensors, json.dumps(content))
 
 
 def is_possible(partial: Partial, size: int, participants: Sequence[int]) -> bool:
@@ -122,17 +121,19 @@ def load(path: Path) -> Partial | None:
     if not path.exists():
         return None
     try:
-        tensors, metadata = read_checked(path, TrainingError, "")
-        content = json.loads((metadata or {})[_KEY])
-        robots = [parse(RobotSummary, each, str(path)) for each in content["robots"]]
-        terms = tensors.pop(_TERMS).numpy()
-        total = FixedPointSum(terms, int(content["weight"]), int(content["count"]))
-        reference = {name.removeprefix(_REFERENCE): each for name, each in tensors.items()}
-        session = int(content["session"])
-        waiting = tuple(int(robot) for robot in content["waiting"])
-    except (TrainingError, ConfigError, KeyError, TypeError, ValueError, RecursionError):
+        return read_checked(path, _KEY, _partial, TrainingError)
+    except TrainingError:
         return None
-    by_number = {each.robot: each for each in robots}
+
+
+def _partial(tensors: dict[str, torch.Tensor], text: str) -> Partial:
+    content = json.loads(text)
+    robots = [parse(RobotSummary, each, "A robot") for each in content["robots"]]
+    terms = tensors.pop(_TERMS).numpy()
+    total = FixedPointSum(terms, int(content["weight"]), int(content["count"]))
+    reference = {name.removeprefix(_REFERENCE): each for name, each in tensors.items()}
+    session = int(content["session"])
+    waiting = tuple(int(robot) for robot in content["waiting"])
     if session < EXCHANGES:
-        return None
-    return Partial(session, reference, total, by_number, waiting)
+        raise ValueError(session)
+    return Partial(session, reference, total, {each.robot: each for each in robots}, waiting)

@@ -18,7 +18,6 @@ Lines and policies follow from the state, which is stored first.
 """
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,7 +26,7 @@ from typing import Annotated, Any, Literal, Self
 
 from fleet_merging.errors import MessageError
 from fleet_merging.queries.validity import NO_LIMITS
-from fleet_merging.queries.wire import packed
+from fleet_merging.queries.wire import named
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.exchange import RobotSummary
 from fleet_tools.baselines.federated.messages import LocalUpdate, checked_update
@@ -55,19 +54,15 @@ from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import STORED_IF_SET, parse
 from fleet_tools.dataset.stored_episode import file_digest
 from fleet_tools.storage.atomic_files import write_file
-from fleet_tools.storage.record_folder import Document
-from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
-from fleet_tools.storage.tensor_files import read_checked, write_checked
+from fleet_tools.storage.locked_folder import Document
+from fleet_tools.storage.run_folder import REMEDY, STATE, RunKind, RunWriter
 
-STATE, ROUNDS = "state.safetensors", "rounds.jsonl"
+ROUNDS = "rounds.jsonl"
 MERGED, COMBINED = "merged.safetensors", "combined.safetensors"
 FINE_TUNED, REPORT = "fine_tuned.safetensors", "report.json"
 DISTILLED = "distilled.safetensors"
 REPLIES, ROBOTS, SCENES, SERVER = "replies", "robots", "scenes", "server"
 EXCHANGE, ANSWERS = "exchange.safetensors", "answers"
-
-_KEY, _WHAT = "fleet_tools_fleet", "a fleet"
-
 
 VERSION = 1
 """Version of the content and meaning of `config.json`."""
@@ -118,6 +113,18 @@ class FleetRunSpec(Document):
         return {**parts, **config, **training}
 
 
+FLEET = RunKind(
+    what="a fleet",
+    maker="python -m fleet_tools.baselines.fleet",
+    error=TrainingError,
+    document=FleetRunSpec,
+    version=VERSION,
+    log_name=ROUNDS,
+    state_key="fleet_tools_fleet",
+)
+"""Folders that hold fleets."""
+
+
 class FleetWriter(RunWriter[FleetRunSpec]):
     """Stores a new fleet, or resumes one that was begun with the same configuration.
 
@@ -134,9 +141,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
 
     def __init__(self, folder: Path, plan: FleetPlan) -> None:
         self.plan = plan
-        super().__init__(
-            folder, FleetRunSpec.of(plan), log_name=ROUNDS, what=_WHAT, error=TrainingError
-        )
+        super().__init__(FLEET, folder, FleetRunSpec.of(plan))
 
     def load(self) -> FleetProgress | None:
         """Returns the stored progress; None before the end of the first round.
@@ -144,7 +149,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         Raises:
             TrainingError: The state is missing or damaged, or not one of this fleet.
         """
-        if not self.has_state(STATE):
+        if not self.has_state():
             return None
         progress = load_progress(self.folder)
         if found := defects(self.plan, progress):
@@ -157,18 +162,13 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         Raises:
             OSError: The disk is full or gone; the progress before is still stored.
         """
-        named = {
-            "merged": progress.weights,
-            **{f"{ROBOTS}/{robot}": each for robot, each in progress.robot_weights.items()},
-            **{f"{SERVER}/{name}": each for name, each in progress.server_state.items()},
-        }
-        tensors = {
-            f"{owner}/{name}": packed(tensor)
-            for owner, weights in named.items()
-            for name, tensor in weights.items()
-        }
+        tensors = named("merged/", progress.weights)
+        for robot, weights in progress.robot_weights.items():
+            tensors |= named(f"{ROBOTS}/{robot}/", weights)
+        for name, state in progress.server_state.items():
+            tensors |= named(f"{SERVER}/{name}/", state)
         rounds = [each.model_dump(mode="json", by_alias=True) for each in progress.rounds]
-        write_checked(self.folder / STATE, tensors, {_KEY: json.dumps(rounds)})
+        self.save_state(tensors, rounds, _lines(progress))
         shutil.rmtree(self.folder / REPLIES, ignore_errors=True)
         (self.folder / EXCHANGE).unlink(missing_ok=True)
         self._save_rest(progress)
@@ -241,7 +241,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         write_file(self.folder / ANSWERS / f"{round_number}.jsonl", lines)
 
     def _save_rest(self, progress: FleetProgress) -> None:
-        self.write_log([each.to_json() for each in progress.rounds])
+        self.write_log(_lines(progress))
         self._save_policy(MERGED, progress.weights)
 
     def _save_policy(self, name: str, weights: Tensors) -> None:
@@ -254,27 +254,29 @@ def load_progress(folder: Path) -> FleetProgress:
     Raises:
         TrainingError: The state is missing or damaged.
     """
-    path = folder / STATE
-    stored, metadata = read_checked(path, TrainingError, REMEDY)
-    named: dict[str, dict[str, Any]] = {}
-    for key, tensor in stored.items():
+    return FLEET.read_state(folder, _progress)
+
+
+def _progress(tensors: dict[str, Any], data: Any) -> FleetProgress:
+    owners: dict[str, dict[str, Any]] = {}
+    for key, tensor in tensors.items():
         owner, _, name = key.rpartition("/")
-        named.setdefault(owner, {})[name] = tensor
-    try:
-        content = json.loads((metadata or {})[_KEY])
-        rounds = tuple(parse(RoundSummary, each, str(path)) for each in content)
-        merged = named.pop("merged")
-        server = {
-            owner.removeprefix(f"{SERVER}/"): named.pop(owner)
-            for owner in sorted(named)
-            if owner.startswith(f"{SERVER}/")
-        }
-        robots = {int(owner.removeprefix(f"{ROBOTS}/")): named[owner] for owner in named}
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise TrainingError(f"{path} is damaged ({error!r}). {REMEDY}") from None
+        owners.setdefault(owner, {})[name] = tensor
+    rounds = tuple(parse(RoundSummary, each, "A round") for each in data)
+    merged = owners.pop("merged")
+    server = {
+        owner.removeprefix(f"{SERVER}/"): owners.pop(owner)
+        for owner in sorted(owners)
+        if owner.startswith(f"{SERVER}/")
+    }
+    robots = {int(owner.removeprefix(f"{ROBOTS}/")): owners[owner] for owner in owners}
     return FleetProgress(rounds, merged, dict(sorted(robots.items())), server)
 
 
+def _lines(progress: FleetProgress) -> list[str]:
+    return [each.to_json() for each in progress.rounds]
+
+
 def restart(folder: Path) -> Path | None:
-    """Sets the folder of a fleet aside, see `storage.run_folder.set_aside`."""
-    return set_aside(folder, ROUNDS, _WHAT, TrainingError)
+    """Sets the folder of a fleet aside, see `RunKind.set_aside`."""
+    return FLEET.set_aside(folder)

@@ -283,13 +283,17 @@ class CachingTransport:
 def store_reply(path: Path, reply: LocalUpdate) -> None:
     """Stores a reply with a digest, completely or not at all."""
     kind, tensors = contents(reply, CODECS)
-    write_checked(path, tensors, {"kind": kind})
+    write_checked(path, _KIND, tensors, kind)
 
 
 def read_reply(path: Path) -> Any:
     """Returns a stored reply; None if it is absent or damaged, and has to be requested again."""
-    try:
-        tensors, metadata = read_checked(path, MessageError)
-        return value_of((metadata or {}).get("kind", ""), tensors, CODECS)
-    except MessageError:
-        return None
+    with contextlib.suppress(MessageError):
+        return read_checked(
+            path, _KIND, lambda tensors, kind: value_of(kind, tensors, CODECS), MessageError
+        )
+    return None
+
+
+_KIND = "kind"
+"""Key of the kind of a stored reply."""

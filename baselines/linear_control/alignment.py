@@ -4,14 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.optimize
-from numpy.typing import ArrayLike
 
 from fleet_tools.baselines.linear_control.systems import Controller, LinearControlError
 
 Controllers = Sequence[Controller]
-
-AveragingWeights = ArrayLike | None
-"""Relative weights of controllers in an average, (N,), not negative; None for equal ones."""
 
 
 def balancing_transform(controller: Controller) -> np.ndarray:
@@ -60,12 +56,9 @@ def align(source: Controller, target: Controller) -> np.ndarray:
 
 
 def alignment_loss(
-    merged: Controller,
-    transforms: np.ndarray,
-    controllers: Controllers,
-    averaging_weights: AveragingWeights = None,
-) -> tuple[float, Controller, np.ndarray]:
-    """Returns eq:linear_obj_inv_two as a weighted mean, and its gradients.
+    merged: Controller, transforms: np.ndarray, controllers: Controllers
+) -> tuple[float, np.ndarray]:
+    """Returns eq:linear_obj_inv_two as a mean, and its gradient.
 
     It is the mean of |T_i A - A_i T_i|^2 + |T_i B - B_i|^2 + |C - C_i T_i|^2 over controllers.
 
@@ -73,36 +66,29 @@ def alignment_loss(
         merged: Merged controller (A, B, C).
         transforms: Transforms T_i, (N, n, n).
         controllers: Controllers (A_i, B_i, C_i).
-        averaging_weights: Relative weights of the controllers, not negative; equal by default.
 
     Returns:
-        The loss, its derivative with respect to the merged controller, and that with respect to
-        the transforms, (N, n, n).
+        The loss, and its derivative with respect to the transforms, (N, n, n).
     """
-    w = normalized_weights(controllers, averaging_weights)[:, None, None]
+    w = equal_weights(controllers)[:, None, None]
     A, B, C = (np.stack([getattr(k, name) for k in controllers]) for name in "ABC")
-    T, T_transposed = transforms, np.swapaxes(transforms, 1, 2)
+    T = transforms
     in_A, in_B, in_C = T @ merged.A - A @ T, T @ merged.B - B, merged.C - C @ T
     loss = sum(float(np.sum(w * residual**2)) for residual in (in_A, in_B, in_C))
     in_A, in_B, in_C = 2 * w * in_A, 2 * w * in_B, 2 * w * in_C
-    d_merged = Controller(
-        np.sum(T_transposed @ in_A, axis=0), np.sum(T_transposed @ in_B, axis=0), in_C.sum(axis=0)
-    )
     d_transforms = in_A @ merged.A.T - np.swapaxes(A, 1, 2) @ in_A
     d_transforms += in_B @ merged.B.T - np.swapaxes(C, 1, 2) @ in_C
-    return loss, d_merged, d_transforms
+    return loss, d_transforms
 
 
-def best_merged_controller(
-    controllers: Controllers, weights: np.ndarray, transforms: np.ndarray
-) -> Controller:
+def best_merged_controller(controllers: Controllers, transforms: np.ndarray) -> Controller:
     """Returns the minimizer of eq:linear_obj_inv_two over the merged controller.
 
     Args:
         controllers: Controllers (A_i, B_i, C_i).
-        weights: Averaging weights that sum to one, (N,).
         transforms: Transforms T_i, (N, n, n).
     """
+    weights = equal_weights(controllers)
     w = np.sqrt(weights)[:, None, None]
     n = len(transforms[0])
     stacked = (w * transforms).reshape(-1, n)
@@ -116,12 +102,11 @@ def best_merged_controller(
     return Controller(A, B, C)
 
 
-def normalized_weights(controllers: Controllers, averaging_weights: AveragingWeights) -> np.ndarray:
-    """Returns averaging weights that sum to one, (N,), after checking that they fit.
+def equal_weights(controllers: Controllers) -> np.ndarray:
+    """Returns averaging weights that sum to one, (N,), after checking that the controllers fit.
 
     Raises:
-        LinearControlError: There are no controllers, they differ in shape, or the weights do not
-            fit.
+        LinearControlError: There are no controllers, or they differ in shape.
     """
     shapes = {k.shape for k in controllers}
     if len(shapes) != 1:
@@ -129,36 +114,7 @@ def normalized_weights(controllers: Controllers, averaging_weights: AveragingWei
         raise LinearControlError(
             f"Controllers of one shape (n, p, m) are required; given: {found}."
         )
-    count = len(controllers)
-    weights = np.ones(count) if averaging_weights is None else np.asarray(averaging_weights, float)
-    valid = weights.shape == (count,) and np.isfinite(weights).all()
-    if not valid or weights.min() < 0.0 or weights.sum() <= 0.0:
-        raise LinearControlError(
-            f"{count} averaging weights are required, none negative and not all zero; "
-            f"given: {weights.tolist()}."
-        )
-    return weights / weights.sum()
-
-
-AXES = {"A": "s s", "B": "s _y", "C": "_u s"}
-"""Axes of a controller, in the notation of `merging.symmetry`: the axes of an Elman network without
-a nonlinearity. A permutation matrix P there is the element T = P^T of GL(n) here."""
-
-
-def align_by_assignment(source: Controller, target: Controller, P: np.ndarray) -> np.ndarray:
-    """Returns the permutation of the paper's "Aligning step", (n, n).
-
-    It solves one linear assignment, with the left side of P' A P held at the last permutation.
-    Slip: this is no ascent of <P, A_s' P A_t> + <P, L>, whose gradient also has the term
-    A_s P A_t'.
-
-    Args:
-        source: Controller to align.
-        target: Controller to which it is aligned.
-        P: Last permutation, (n, n).
-    """
-    linear = source.B @ target.B.T + source.C.T @ target.C
-    return _best_permutation(source.A.T @ P @ target.A + linear)
+    return np.ones(len(controllers)) / len(controllers)
 
 
 def align_by_frank_wolfe(source: Controller, target: Controller, P: np.ndarray) -> np.ndarray:

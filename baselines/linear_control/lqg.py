@@ -185,11 +185,6 @@ class Rollouts:
     y: np.ndarray
     u: np.ndarray
 
-    def costs(self, system: LinearSystem) -> np.ndarray:
-        """Returns x'Q x + u'R u of each step, (episodes, steps)."""
-        state_costs = np.einsum("eti,ij,etj->et", self.x, system.Q, self.x)
-        return state_costs + np.einsum("eti,ij,etj->et", self.u, system.R, self.u)
-
 
 def simulate(
     system: LinearSystem,
@@ -198,9 +193,8 @@ def simulate(
     *,
     episodes: int = 1,
     steps: int = 100,
-    initial_covariance: np.ndarray | None = None,
 ) -> Rollouts:
-    """Simulates episodes from x[0] ~ N(0, initial_covariance), with the controller at rest.
+    """Simulates episodes from x[0] ~ N(0, W), one step of noise, with the controller at rest.
 
     Args:
         system: The plant.
@@ -208,15 +202,12 @@ def simulate(
         rng: Generator of the initial states and the noises.
         episodes: Number of episodes.
         steps: Number of steps of each episode, 100 in the paper.
-        initial_covariance: Covariance of the initial state, (n, n); W, one step of noise, by
-            default.
 
     Raises:
         LinearControlError: The controller has other inputs or outputs than the plant.
     """
     closed_loop(system, controller)  # checks that they fit
-    start = system.W if initial_covariance is None else initial_covariance
-    x_now = _draw(rng, start, episodes, 1)[:, 0]
+    x_now = _draw(rng, system.W, episodes, 1)[:, 0]
     w = _draw(rng, system.W, episodes, steps)
     v = _draw(rng, system.V, episodes, steps)
     s = np.zeros((episodes, controller.shape[0]))

@@ -1,6 +1,7 @@
 """One linear controller from many: averages after alignment under permutations or GL(n).
 
-Every method takes the controllers and their averaging weights, and returns a `MergedController`.
+Every method takes controllers of one shape, and returns a `MergedController`; it raises a
+`LinearControlError` if they differ in shape, or there are none.
 The transform T_i of a controller (P_i in the paper) is the one for which
 `controllers[i].transformed(T_i)` is compared with the merged controller. Slips of the paper here:
 
@@ -21,15 +22,13 @@ import numpy as np
 import scipy.optimize
 
 from fleet_tools.baselines.linear_control.alignment import (
-    AveragingWeights,
     Controllers,
     align,
-    align_by_assignment,
     align_by_frank_wolfe,
     alignment_loss,
     balancing_transform,
     best_merged_controller,
-    normalized_weights,
+    equal_weights,
 )
 from fleet_tools.baselines.linear_control.systems import Controller, controller_from_vector
 
@@ -49,156 +48,109 @@ class MergedController:
     losses: tuple[float, ...] = ()
 
 
-def average(
-    controllers: Controllers, averaging_weights: AveragingWeights = None
-) -> MergedController:
+def average(controllers: Controllers) -> MergedController:
     """Averages the matrices in the coordinates in which they are given."""
-    weights = normalized_weights(controllers, averaging_weights)
-    identities = np.stack([np.eye(controllers[0].shape[0])] * len(controllers))
-    return MergedController(_mean(controllers, weights), identities)
+    merged = _mean(controllers)
+    identities = np.stack([np.eye(merged.shape[0])] * len(controllers))
+    return MergedController(merged, identities)
 
 
-def merge_by_permutation(
-    controllers: Controllers,
-    averaging_weights: AveragingWeights = None,
-    *,
-    iterations: int = 100,
-    monotone: bool = True,
-) -> MergedController:
+def merge_by_permutation(controllers: Controllers, *, iterations: int = 100) -> MergedController:
     """Alternates between averaging and aligning with permutations (paper, "Method 1").
 
     Minimizes eq:linear_obj. Given the average, the paper aligns by the assignment
     max <P, A_i' P_old A-bar + B_i B-bar' + C_i' C-bar>, with one side of the quadratic term held at
-    the last permutation. This may increase the objective, and cycle. By default, Frank-Wolfe steps
-    with exact line search on the quadratic assignment are used instead, and a permutation is
-    accepted only if it decreases the objective, which then never increases. The first average is
-    the central controller (`central_index`): the mean of all in their given coordinates resembles
-    none of them.
+    the last permutation. This may increase the objective, and cycle. Here, Frank-Wolfe steps with
+    exact line search on the quadratic assignment are used instead, and a permutation is accepted
+    only if it decreases the objective, which then never increases. The first average is the central
+    controller (`central_index`): the mean of all in their given coordinates resembles none of them.
 
     Args:
         controllers: Controllers of one shape.
-        averaging_weights: Relative weights of the controllers, not negative; equal by default.
         iterations: Maximum number of alternations.
-        monotone: Whether to use Frank-Wolfe steps; False for the paper's assignment.
-
-    Raises:
-        LinearControlError: The controllers differ in shape, or there are none.
     """
-    weights = normalized_weights(controllers, averaging_weights)
-    merged = controllers[central_index(controllers, weights)]
+    weights = equal_weights(controllers)
+    merged = controllers[central_index(controllers)]
     transforms = average(controllers).transforms
-    align_one = align_by_frank_wolfe if monotone else align_by_assignment
     losses: list[float] = []
     for _ in range(iterations):
-        transforms = np.stack(
-            [align_one(k, merged, P) for k, P in zip(controllers, transforms, strict=True)]
-        )
+        pairs = zip(controllers, transforms, strict=True)
+        transforms = np.stack([align_by_frank_wolfe(k, merged, P) for k, P in pairs])
         aligned = [k.transformed(P) for k, P in zip(controllers, transforms, strict=True)]
-        merged = _mean(aligned, weights)
+        merged = _mean(aligned)
         losses.append(sum(w * _distance(k, merged) for w, k in zip(weights, aligned, strict=True)))
-        if losses[-1] in losses[:-1]:  # a fixed point or, without `monotone`, a cycle
+        if losses[-1] in losses[:-1]:  # a fixed point
             break
     return MergedController(merged, transforms, tuple(losses))
 
 
-def merge_by_least_squares(
-    controllers: Controllers,
-    averaging_weights: AveragingWeights = None,
-    *,
-    reference: int | None = None,
-    balance: bool = True,
-    iterations: int = 200,
-) -> MergedController:
+def merge_by_least_squares(controllers: Controllers, *, iterations: int = 200) -> MergedController:
     """Alternates between the two exact minimizations of eq:linear_obj_inv_two over GL(n).
 
     It finds the transforms by `align` and the merged controller by least squares, as the paper's
     remark suggests; the objective never increases. Transforms of one controller are exact after one
     iteration.
 
+    All are first brought to balanced coordinates. Otherwise the loss would depend on the
+    coordinates of each controller, and states that hardly affect the law would count as much as
+    others: learned controllers of nearly optimal cost would merge badly. The merged controller has
+    the coordinates of the one whose law is nearest to the mean law (`central_index`), so that the
+    order does not matter.
+
     Args:
         controllers: Controllers of one shape.
-        averaging_weights: Relative weights of the controllers, not negative; equal by default.
-        reference: Index of the controller whose coordinates, balanced or its own, the merged one
-            has. By default it is the one whose law is nearest to the mean law (`central_index`), so
-            that the order does not matter.
-        balance: Whether all are first brought to balanced coordinates. Otherwise the loss depends
-            on the coordinates of each controller, and states that hardly affect the law count as
-            much as others: learned controllers of nearly optimal cost then merge badly.
         iterations: Maximum number of iterations, at least 1.
-
-    Raises:
-        LinearControlError: The controllers differ in shape, or there are none.
     """
-    weights = normalized_weights(controllers, averaging_weights)
-    reference = central_index(controllers, weights) if reference is None else reference
-    controllers, frames = _in_frames(controllers, balance)
+    reference = central_index(controllers)
+    controllers, frames = _balanced(controllers)
     merged = controllers[reference]
     eye = np.eye(merged.shape[0])
-    transforms = np.stack([eye] * len(controllers))
     losses: list[float] = []
-    for _ in range(iterations):
+    while True:
         transforms = np.stack(
             [eye if i == reference else align(k, merged) for i, k in enumerate(controllers)]
         )
-        merged = best_merged_controller(controllers, weights, transforms)
-        losses.append(alignment_loss(merged, transforms, controllers, weights)[0])
-        if len(losses) > 1 and losses[-1] >= losses[-2] * (1.0 - 1e-9):
-            break
-    return MergedController(merged, frames @ transforms, tuple(losses))
+        merged = best_merged_controller(controllers, transforms)
+        losses.append(alignment_loss(merged, transforms, controllers)[0])
+        converged = len(losses) > 1 and losses[-1] >= losses[-2] * (1.0 - 1e-9)
+        if converged or len(losses) == iterations:
+            return MergedController(merged, frames @ transforms, tuple(losses))
 
 
-def merge_by_gradient(
-    controllers: Controllers,
-    averaging_weights: AveragingWeights = None,
-    *,
-    reference: int | None = None,
-    balance: bool = True,
-    iterations: int = 2000,
-) -> MergedController:
+def merge_by_gradient(controllers: Controllers) -> MergedController:
     """Minimizes eq:linear_obj_inv_two over the merged controller and all T_i (paper, "Method 2").
 
-    In the first stage, the transforms are optimized from I, with the reference controller as the
+    In the first stage, the transforms are optimized from I, with the central controller as the
     merged one. This problem is convex; a negative determinant is reached through singular matrices,
     at which the loss is finite. In the second stage, the merged controller is always the optimal
     one for the transforms. Both use L-BFGS. (A descent over all variables from the start is slow if
     the scales of B and C differ. It can follow a valley in which one transform grows without
-    bound.)
-
-    Args:
-        controllers: See `merge_by_least_squares`.
-        averaging_weights: See `merge_by_least_squares`.
-        reference: See `merge_by_least_squares`.
-        balance: See `merge_by_least_squares`.
-        iterations: Maximum number of steps in each of the two stages.
-
-    Raises:
-        LinearControlError: The controllers differ in shape, or there are none.
+    bound.) Coordinates are chosen as in `merge_by_least_squares`.
     """
-    weights = normalized_weights(controllers, averaging_weights)
-    index = central_index(controllers, weights) if reference is None else reference
-    framed, frames = _in_frames(controllers, balance)
+    index = central_index(controllers)
+    framed, frames = _balanced(controllers)
     start = average(framed).transforms
     losses: list[float] = []
 
-    def reference_controller(T: np.ndarray) -> Controller:
+    def central_controller(T: np.ndarray) -> Controller:
         return framed[index]
 
     def best_controller(T: np.ndarray) -> Controller:
-        return best_merged_controller(framed, weights, T)
+        return best_merged_controller(framed, T)
 
     transforms = start
-    for choose_merged in (reference_controller, best_controller):
+    for choose_merged in (central_controller, best_controller):
 
         def evaluate(
             vector: np.ndarray, choose: Callable[[np.ndarray], Controller] = choose_merged
         ) -> tuple[float, np.ndarray]:
             T = vector.reshape(start.shape)
-            loss, _, gradient = alignment_loss(choose(T), T, framed, weights)
+            loss, gradient = alignment_loss(choose(T), T, framed)
             gradient[index] = 0.0  # it keeps its coordinates
             return loss, gradient.ravel()
 
         # A long memory, as coordinates of different scales make the valley narrow.
-        options = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 100}
+        options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "maxcor": 100}
         result = scipy.optimize.minimize(
             evaluate,
             transforms.ravel(),
@@ -211,35 +163,38 @@ def merge_by_gradient(
     return MergedController(best_controller(transforms), frames @ transforms, tuple(losses))
 
 
-METHODS: dict[str, Callable[..., MergedController]] = {
+METHODS: dict[str, Callable[[Controllers], MergedController]] = {
     "average": average,
     "permutation": merge_by_permutation,
     "gradient": merge_by_gradient,
     "least_squares": merge_by_least_squares,
 }
-"""All methods, called with controllers and averaging weights."""
+"""All methods."""
+
+_STEPS = 2000
+"""Maximum number of steps in each of the two stages of `merge_by_gradient`."""
 
 
-def central_index(controllers: Controllers, averaging_weights: AveragingWeights = None) -> int:
-    """Returns the index of the controller whose law is nearest to the weighted mean law.
+def central_index(controllers: Controllers) -> int:
+    """Returns the index of the controller whose law is nearest to the mean law.
 
     Laws are compared by their impulse responses C A^k B for k < 2n, which do not depend on
     coordinates.
     """
-    weights = normalized_weights(controllers, averaging_weights)
+    weights = equal_weights(controllers)
     laws = np.stack([k.responses(2 * k.shape[0]).ravel() for k in controllers])
     distances = np.sum((laws - weights @ laws) ** 2, axis=1)
-    return int(np.argmin(np.where(weights > 0.0, distances, np.inf)))
+    return int(np.argmin(distances))
 
 
-def _in_frames(controllers: Controllers, balance: bool) -> tuple[list[Controller], np.ndarray]:
-    """Returns the controllers in balanced or in given coordinates, and their transforms to them."""
-    n = controllers[0].shape[0]
-    frames = np.stack([balancing_transform(k) if balance else np.eye(n) for k in controllers])
+def _balanced(controllers: Controllers) -> tuple[list[Controller], np.ndarray]:
+    """Returns the controllers in balanced coordinates, and their transforms to them."""
+    frames = np.stack([balancing_transform(k) for k in controllers])
     return [k.transformed(T) for k, T in zip(controllers, frames, strict=True)], frames
 
 
-def _mean(controllers: Controllers, weights: np.ndarray) -> Controller:
+def _mean(controllers: Controllers) -> Controller:
+    weights = equal_weights(controllers)
     vectors = np.stack([k.to_vector() for k in controllers])
     return controller_from_vector(weights @ vectors, controllers[0].shape)
 

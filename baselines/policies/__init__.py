@@ -19,9 +19,9 @@
     save_checkpoint(path, Checkpoint(blueprint, network.state_dict()))
     policy = load_checkpoint_policy(path, env)              # reset() and act(observation)
 
-`config`, `part_configs`, `layout` and `blueprint` hold values and are imported without PyTorch. The
-PyTorch modules are in `bodies` and `transformer`, `encoders` and `resnet`, `heads`, and `network`,
-which joins them. `policy` has what a policy executes of the chunks that a head gives.
+`config`, `part_configs`, `layout`, `reading` and `blueprint` hold values and are imported without
+PyTorch. The PyTorch modules are in `bodies`, `encoders` and `resnet`, `heads`, and `network`, which
+joins them. `policy` has what a policy executes of the chunks that a head gives.
 
 Raises:
     MissingLibraryError: PyTorch or safetensors is absent; the message holds the command that

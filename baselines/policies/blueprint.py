@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from fleet_merging.moments.affine_maps import AffineMap
     from fleet_merging.symmetry.table import Symmetry
-    from fleet_tools.baselines.policies.gated import GatedNetwork
-    from fleet_tools.baselines.policies.network import PolicyNetwork
+    from fleet_tools.baselines.policies.network import GatedNetwork, PolicyNetwork
     from fleet_tools.baselines.policies.reader import ReadingNetwork
 
     Network = PolicyNetwork | GatedNetwork | ReadingNetwork
@@ -203,8 +202,7 @@ class Blueprint(Value):
             return self._network()
 
     def _network(self) -> "Network":
-        from fleet_tools.baselines.policies.gated import GatedNetwork
-        from fleet_tools.baselines.policies.network import PolicyNetwork
+        from fleet_tools.baselines.policies.network import GatedNetwork, PolicyNetwork
         from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork
 
         if self.reading is not None:

@@ -8,14 +8,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
 from fleet_tools.baselines.policies.blueprint import VERSION, Blueprint
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError, FleetToolsError
-from fleet_tools.storage.tensor_files import write_tensors
+from fleet_tools.storage.tensor_files import opened, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -85,8 +85,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 def is_checkpoint(path: Path) -> bool:
     """Whether a file declares that it holds a policy; False for one that cannot be read."""
     try:
-        with _opened(path, "numpy") as file:
-            return _KEY in (file.metadata() or {})
+        return _KEY in _metadata(path)
     except CheckpointError:
         return False
 
@@ -98,9 +97,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         CheckpointError: The file is missing, truncated or not a safetensors file (pickles are never
             read); or it holds no policy, one of another version, or an incomplete one.
     """
-    with _opened(path, "pt") as file:
-        metadata = file.metadata()
-        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    weights, metadata = read_tensors(path, CheckpointError, _REMEDY, "checkpoint")
     with _cannot_be_run(path):
         blueprint, notes = _from_metadata(metadata)
         return Checkpoint(blueprint, weights, notes)
@@ -118,31 +115,18 @@ def env_kwargs_of(path: str | Path) -> dict[str, Any]:
         CheckpointError: The file is not a safetensors file, or its metadata hold no policy of this
             version.
     """
-    with _opened(path, "numpy") as file:
-        metadata = file.metadata()
+    metadata = _metadata(path)
     with _cannot_be_run(path):
         blueprint, _ = _from_metadata(metadata)
     return dict(blueprint.env_kwargs)
 
 
-@contextlib.contextmanager
-def _opened(path: str | Path, framework: Literal["pt", "numpy"]) -> Iterator[Any]:
-    """Opens a safetensors file.
+_REMEDY = "Checkpoints are safetensors files, as `save_checkpoint` writes them."
 
-    Args:
-        path: Path of the file.
-        framework: Library whose arrays its tensors become; "numpy" does not import PyTorch.
-    """
-    from safetensors import SafetensorError, safe_open
 
-    try:
-        with safe_open(path, framework) as file:
-            yield file
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{path} is not a checkpoint ({error}). Checkpoints are safetensors files, as "
-            "`save_checkpoint` writes them."
-        ) from None
+def _metadata(path: str | Path) -> Mapping[str, str]:
+    with opened(path, CheckpointError, _REMEDY, "checkpoint", "numpy") as file:
+        return file.metadata() or {}
 
 
 @contextlib.contextmanager
@@ -160,9 +144,9 @@ def _to_json(checkpoint: Checkpoint) -> str:
     return json.dumps(json.loads(checkpoint.blueprint.to_json()) | notes)
 
 
-def _from_metadata(metadata: Mapping[str, str] | None) -> tuple[Blueprint, dict[str, Any]]:
+def _from_metadata(metadata: Mapping[str, str]) -> tuple[Blueprint, dict[str, Any]]:
     """Returns the blueprint and the notes of a file's metadata."""
-    if metadata is None or _KEY not in metadata:
+    if _KEY not in metadata:
         raise CheckpointError(
             "it holds weights without a policy's blueprint. Store them with `save_checkpoint`, as "
             "a Checkpoint with its blueprint."

@@ -36,7 +36,7 @@ EncodedKind = Literal["cloud", "image"]
 
 
 class GateConfig(Value):
-    """Several networks in one policy, see `gated.GatedNetwork`; merging makes such policies.
+    """Several networks in one policy, see `network.GatedNetwork`; merging makes such policies.
 
     Attributes:
         members: Number of networks.

@@ -1,14 +1,15 @@
 """Encoders, which turn an entry of the observation into features: the base class, and PointNet."""
 
 import abc
-from typing import cast
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from fleet_merging.symmetry.layers import Table, mlp
 from fleet_tools.baselines.policies.part_configs import PointNetConfig
-from fleet_tools.baselines.policies.point_maxima import maxima_over_points
 
 
 class Encoder(nn.Module, abc.ABC):
@@ -40,7 +41,7 @@ class PointNetEncoder(Encoder):
         config: Its configuration.
 
     Attributes:
-        by_winners: Whether it computes as `point_maxima` does: the same up to rounding, in a
+        by_winners: Whether it computes as `maxima_over_points` does: the same up to rounding, in a
             fraction of the time. Training sets it. Merging needs what layers do with all points.
     """
 
@@ -94,3 +95,192 @@ def part_means(cloud: torch.Tensor) -> torch.Tensor:
     of_parts = torch.stack([cloud[..., 3] > 0, cloud[..., 3] < 0], -2).to(cloud.dtype)
     sums = (of_parts[..., None] * cloud[..., None, :, :3]).sum(-2)
     return sums / of_parts.sum(-1, keepdim=True).clamp(min=1)
+
+
+_BLOCK = 2048
+"""Number of points that pass through all layers together, for each thread."""
+
+Winners = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Indices (N,) of clouds, units and points: in this cloud, the unit is largest for this point.
+
+Several points that are equally large have one entry each. Units that ReLU sets to 0 have none, as
+they receive no gradient.
+"""
+
+
+def maxima_over_points(
+    layers: Sequence[nn.Linear], points: torch.Tensor, present: torch.Tensor
+) -> torch.Tensor:
+    """Returns the largest outputs of linear layers with ReLU over the points of each cloud.
+
+    A maximum over points depends on few of them: of 1,024 points, between 100 and 250 have the
+    largest output of any unit. So a first pass without gradients finds these, in blocks of which
+    all intermediate results fit the processor's cache, and leaves out absent points. Only the
+    points that it found pass through the hidden layers again, with gradients. Of the last layer,
+    each output needs one point alone: the gradients of its inputs and weights are weighted sums of
+    rows. Outputs and gradients are as for all points, up to rounding. Under autocast, the first
+    pass runs in its precision; gradients have the weights'.
+
+    Where several points have the same largest output, each receives the same part of its gradient,
+    as in `torch.amax`.
+
+    Args:
+        layers: The layers.
+        points: (clouds, points, n), what the first layer reads; they receive no gradient.
+        present: (clouds, points) bool; other points are left out.
+
+    Returns:
+        (clouds, units) in the precision of the weights; zeros where no point is present.
+    """
+    *hidden, last = layers
+    gradients = torch.is_grad_enabled()
+    with torch.no_grad():
+        largest, (clouds, units, chosen) = _find(hidden, last, points, present)
+        if not gradients:
+            return torch.relu(largest + last.bias)
+        flat = clouds * points.shape[1] + chosen
+        won = present.new_zeros(present.numel())
+        won[flat] = True
+        rows = (won.cumsum(0) - 1)[flat]
+    with torch.autocast(points.device.type, enabled=False):
+        inputs = points.flatten(0, 1)[won]
+        for layer in hidden:
+            inputs = torch.relu(layer(inputs))
+        maxima: Any = _Maximum.apply(inputs, last.weight, largest, clouds, units, rows)
+        return torch.relu(maxima + last.bias)
+
+
+class _Maximum(torch.autograd.Function):
+    """Outputs of a linear layer without bias, each for the rows of its inputs that it has won."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: torch.Tensor,
+        weight: torch.Tensor,
+        largest: torch.Tensor,
+        clouds: torch.Tensor,
+        units: torch.Tensor,
+        rows: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(inputs, weight, clouds, units, rows)
+        return largest.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (slopes,) = grad_outputs
+        inputs, weight, clouds, units, rows = ctx.saved_tensors
+        outputs = clouds * slopes.shape[1] + units
+        equal = torch.bincount(outputs, minlength=slopes.numel())[outputs]
+        shares = slopes.flatten()[outputs] / equal
+        of_inputs = None  # those of points, without hidden layers
+        if ctx.needs_input_grad[0]:
+            of_inputs = weighted_sums(weight, units, shares, rows, len(inputs))
+        of_weight = weighted_sums(inputs, rows, shares, units, len(weight))
+        return of_inputs, of_weight, None, None, None, None
+
+
+def weighted_sums(
+    rows: torch.Tensor,
+    chosen: torch.Tensor,
+    weights: torch.Tensor,
+    targets: torch.Tensor,
+    count: int,
+) -> torch.Tensor:
+    """Returns weighted sums of rows: result[targets[i]] is the sum of weights[i] rows[chosen[i]].
+
+    Args:
+        rows: (r, n).
+        chosen: (N,) indices of rows.
+        weights: (N,) weights of the chosen rows.
+        targets: (N,) indices of sums.
+        count: Number of sums.
+
+    Returns:
+        (count, n).
+    """
+    order = targets.argsort(stable=True)
+    counts = torch.bincount(targets, minlength=count)
+    return functional.embedding_bag(
+        chosen[order],
+        rows,
+        counts.cumsum(0) - counts,
+        mode="sum",
+        per_sample_weights=weights[order],
+    )
+
+
+def _find(
+    hidden: Sequence[nn.Linear], last: nn.Linear, points: torch.Tensor, present: torch.Tensor
+) -> tuple[torch.Tensor, Winners]:
+    """Returns the largest outputs without bias, (clouds, units), and the points that have them.
+
+    They are -inf in clouds without points.
+    """
+    largest = points.new_full((len(points), last.out_features), -torch.inf)
+    found: list[Winners] = []
+    for clouds, kept, there in _blocks(present):
+        units = points[clouds[:, None], kept].flatten(0, 1)
+        for layer in hidden:
+            units = layer(units).relu_()
+        outputs = functional.linear(units, last.weight).unflatten(0, kept.shape)
+        if not bool(there.all()):
+            outputs[~there] = -torch.inf
+        block, winners = _winners(outputs, last.bias)
+        largest[clouds] = block.to(largest.dtype)
+        found += [(clouds[cloud], unit, kept[cloud, point]) for cloud, unit, point in winners]
+    if not found:
+        none = torch.zeros(0, dtype=torch.int64, device=points.device)
+        return largest, (none, none, none)
+    clouds, units, chosen = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return largest, (clouds, units, chosen)
+
+
+def _blocks(present: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yields clouds with about as many points each, until all that have points are done.
+
+    Args:
+        present: (clouds, points) bool.
+
+    Yields:
+        Indices of c clouds, the indices of their points, (c, p), the present ones first, and which
+        of these are present, (c, p) bool.
+    """
+    counts = present.sum(1)
+    order = counts.argsort(descending=True)
+    sizes = counts[order].tolist()
+    kept = present.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
+    places = torch.arange(present.shape[1], device=present.device)
+    at_once = _BLOCK * torch.get_num_threads()
+    first = 0
+    while first < len(sizes) and (size := sizes[first]) > 0:
+        clouds = order[first : first + max(1, at_once // size)]
+        yield clouds, kept[clouds, :size], places[:size] < counts[clouds, None]
+        first += len(clouds)
+
+
+def _winners(
+    outputs: torch.Tensor, bias: torch.Tensor
+) -> tuple[torch.Tensor, list[tuple[torch.Tensor, ...]]]:
+    """Returns the largest outputs of clouds, (c, units), and the points that have them.
+
+    Args:
+        outputs: (c, p, units); they are changed.
+        bias: (units,).
+
+    Returns:
+        The largest outputs, and `Winners` in two parts, the first points and the others.
+    """
+    rows = outputs.unsqueeze(2).permute(0, 3, 1, 2)  # as an image, whose pooling is fast
+    largest, first = functional.max_pool2d(rows, (outputs.shape[1], 1), return_indices=True)
+    largest, first = largest[..., 0, 0], first[..., 0, 0]
+    alive = largest + bias > 0
+    clouds, units = alive.nonzero().unbind(1)
+    winners = [(clouds, units, first[clouds, units])]
+    if outputs.dtype == bias.dtype:  # under autocast, most are equal only by rounding
+        outputs.scatter_(1, first[:, None], -torch.inf)
+        clouds, units = (alive & (outputs.amax(1) == largest)).nonzero().unbind(1)
+        equal = outputs[clouds, :, units] == largest[clouds, units, None]
+        pairs, points = equal.nonzero().unbind(1)
+        winners.append((clouds[pairs], units[pairs], points))
+    return largest, winners

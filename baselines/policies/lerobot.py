@@ -29,7 +29,7 @@ from fleet_tools.envs.observation_modes import observation_kwargs
 from fleet_tools.errors import ConfigError, MissingLibraryError
 from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.wire_messages import Hello
-from fleet_tools.storage.record_folder import read_document
+from fleet_tools.storage.locked_folder import read_document
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 

@@ -124,7 +124,7 @@ def checkpoint_problem(
         output=_actions,
         state_size=_state_size(blueprint, network if encoders is not None else None),
         with_memory=blueprint.with_memory,
-        arguments_of=_features if encoders is not None else partial(_observations, blueprint),
+        arguments_of=_features if encoders is not None else partial(observations_of, blueprint),
         encoders=encoders,
         inputs=partial(_read, shared) if shared is not None and blueprint.with_memory else None,
         resized=None if wide is None else wide.create().eval(),
@@ -246,7 +246,7 @@ def _features(features: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:
     return ({FEATURES: features if features.dim() == 3 else features[:, None]},)
 
 
-def _observations(blueprint: Blueprint, scaled: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:
+def observations_of(blueprint: Blueprint, scaled: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:
     """Returns scaled states, (n, size) or (n, steps, size), as observations of trajectories."""
     names = blueprint.names("state")
     offset, divisor = map(torch.from_numpy, blueprint.scaling.arrays(names))

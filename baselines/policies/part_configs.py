@@ -90,7 +90,7 @@ class DiagonalConfig(ModuleConfig):
         width: Number of states, and of units, of each layer.
     """
 
-    module: ClassVar[str] = "diagonal:DiagonalBody"
+    module: ClassVar[str] = "bodies:DiagonalBody"
     type: Literal["diagonal"] = "diagonal"
     layers: Depth = 4
     width: Width = 512
@@ -109,7 +109,7 @@ class TransformerConfig(ModuleConfig):
             the first token of the sequence, to which all steps attend.
     """
 
-    module: ClassVar[str] = "transformer:TransformerBody"
+    module: ClassVar[str] = "bodies:TransformerBody"
     type: Literal["transformer"] = "transformer"
     layers: Depth = 4
     width: Width = 512

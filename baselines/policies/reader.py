@@ -12,11 +12,9 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.bodies import Hidden
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.encoders import part_means
-from fleet_tools.baselines.policies.gated import GatedNetwork
-from fleet_tools.baselines.policies.held_tool import HeldTool
 from fleet_tools.baselines.policies.layout import LayoutError
-from fleet_tools.baselines.policies.network import PolicyNetwork
-from fleet_tools.baselines.policies.reading import CLOUD, HAND, NAMES, Reading
+from fleet_tools.baselines.policies.network import GatedNetwork, PolicyNetwork
+from fleet_tools.baselines.policies.reading import CLOUD, HAND, NAMES, HeldTool, Reading
 from fleet_tools.config.values import parse
 from fleet_tools.envs.array_spec import layout_differences
 

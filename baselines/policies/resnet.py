@@ -20,6 +20,7 @@ from fleet_merging.symmetry.layers import Table, batch_norm, conv
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.policies.encoders import Encoder
 from fleet_tools.baselines.policies.part_configs import ResNet18Config
+from fleet_tools.storage.tensor_files import read_tensors
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and deviation of ImageNet's red, green and blue in [0, 1], which trained weights expect."""
@@ -131,13 +132,7 @@ def load_features(encoder: ResNetEncoder, path: Path) -> None:
     Raises:
         CheckpointError: The file cannot be read, or holds weights of another network.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        state = load_file(path)
-    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
-        raise CheckpointError(f"{path} is not a safetensors file: {error}. {_REMEDY}") from None
+    state, _ = read_tensors(path, CheckpointError, _REMEDY)
     absent = ("fc.", *(f"layer{stage}." for stage in range(encoder.stages + 1, 5)))
     own = encoder.state_dict()
     counters = {name: own[name] for name in own if name.endswith("num_batches_tracked")}

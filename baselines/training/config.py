@@ -10,7 +10,6 @@ from tyro.conf import UseAppendAction, arg
 
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import (
-    STORED_IF_SET,
     Axis,
     Count,
     NonNegative,
@@ -88,9 +87,6 @@ class TrainingConfig(OptionGroup):
     ema_decay: Fraction = 0.0
     """Decay of the exponential moving average of the weights, which is then the policy, such as
     0.999 (Polyak and Juditsky 1992); 0 for the weights themselves."""
-    weight_decay: Annotated[NonNegative, STORED_IF_SET] = 0.0
-    """Decay of weight matrices, times the learning rate in each step and apart from its gradients,
-    such as 0.01 (AdamW, Loshchilov and Hutter 2019); biases and decays of states have none."""
     clouds: CloudAugmentation = CloudAugmentation()
     """Augmentation of point clouds."""
     images: ImageAugmentation = ImageAugmentation()

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
+from fleet_merging.moments.gate import draw
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.policies.merged_checkpoints import observations_of
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.dataset.samples import Samples
 
@@ -57,7 +59,7 @@ class DrawnStates:
     Each is an item of one step, without a hidden state. See `loop.Batches`.
 
     Args:
-        observations: Entries of the observation by name, (n, *shape).
+        observations: Entries of the observation by name, (n, 1, *shape).
         actions: Actions to imitate, (n, 6).
 
     Attributes:
@@ -79,27 +81,18 @@ class DrawnStates:
             counts: Number of states from the Gaussian of each member.
             seed: Seed of the draws.
         """
-        blueprint = teacher.blueprint
-        network = _network(teacher)
-        generator = torch.Generator().manual_seed(seed)
-        scaled = []
+        network, generator = _network(teacher), torch.Generator().manual_seed(seed)
         gaussians = zip(teacher.weights["gate.means"], teacher.weights["gate.factors"], strict=True)
-        for count, (mean, factor) in zip(counts, gaussians, strict=True):
-            noise = torch.randn(len(mean), count, generator=generator)
-            # The covariance is the inverse of factor @ factor.T.
-            deviations = torch.linalg.solve_triangular(factor.T, noise, upper=True)
-            scaled.append(mean + deviations.T)
-        names = blueprint.names("state")
-        offset, divisor = map(torch.from_numpy, blueprint.scaling.arrays(names))
-        states = torch.cat(scaled) * divisor + offset
-        sizes = [len(blueprint.scaling.mean[name]) for name in names]
-        observations = {
-            name: part.reshape(-1, *blueprint.observation[name].shape)
-            for name, part in zip(names, states.split(sizes, -1), strict=True)
-        }
+        states = torch.cat(
+            [
+                draw(mean, factor, count, generator)
+                for count, (mean, factor) in zip(counts, gaussians, strict=True)
+            ]
+        )
+        (observations,) = observations_of(teacher.blueprint, states)
         actions = []
         for first in range(0, len(states), _BATCH):
-            some = {name: each[first : first + _BATCH, None] for name, each in observations.items()}
+            some = {name: each[first : first + _BATCH] for name, each in observations.items()}
             actions.append(network(some)[0][:, 0].clamp(-1, 1))
         return cls(observations, torch.cat(actions))
 
@@ -112,6 +105,6 @@ class DrawnStates:
     def batch(self, items: np.ndarray) -> Batch:
         """Returns states as trajectories of one step."""
         rows = torch.from_numpy(items)
-        observations = {name: each[rows, None] for name, each in self._observations.items()}
+        observations = {name: each[rows] for name, each in self._observations.items()}
         ones = torch.ones(len(items), 1, 1, dtype=torch.bool)
         return Batch(observations, self._actions[rows][:, None, None], ones)

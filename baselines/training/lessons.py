@@ -11,7 +11,6 @@ import numpy as np
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig
-from fleet_tools.baselines.policies.held_tool import in_other_frame
 from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.reading import (
     CLOUD,
@@ -21,6 +20,7 @@ from fleet_tools.baselines.policies.reading import (
     Reading,
     RotationalSymmetry,
     TaskReading,
+    in_other_frame,
 )
 from fleet_tools.baselines.training.config import SymmetryOption
 from fleet_tools.baselines.training.demonstrations import (

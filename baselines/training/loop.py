@@ -168,21 +168,12 @@ def train(
                 loss = errors.sum().item() / steps
                 found = f"the loss is {loss:g}, and the norm of its gradient {norm.item():g}"
                 raise DivergedError(_message(state, found, config))
-            _shrink(parameters, config.weight_decay * optimizer.param_groups[0]["lr"])
             optimizer.step()
             _update(average, named, config, optimizer)
             state = _after(state, errors.double().sum().item(), steps, len(order))
             if not after_batch(snapshot):
                 return snapshot()
     return snapshot()
-
-
-@torch.no_grad()
-def _shrink(parameters: Sequence[torch.Tensor], fraction: float) -> None:
-    """Makes matrices smaller by a fraction of themselves, as AdamW does before its step."""
-    for each in parameters if fraction > 0 else ():
-        if each.dim() > 1:
-            each.mul_(1 - fraction)
 
 
 def _without_padding(batch: Batch, blueprint: Blueprint) -> Batch:

@@ -25,7 +25,7 @@ from fleet_tools.baselines.policies.checkpoint import (
 )
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import batches_of
-from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.run import VERSION, TrainingRunSpec
 from fleet_tools.baselines.training.state import (
     EpochMetrics,
     Tensors,
@@ -35,13 +35,22 @@ from fleet_tools.baselines.training.state import (
     best_epoch,
 )
 from fleet_tools.config.values import CountOrZero, NonNegative, Value, parse
-from fleet_tools.storage.run_folder import REMEDY, RunWriter, set_aside
-from fleet_tools.storage.tensor_files import read_checked, write_checked
+from fleet_tools.storage.run_folder import REMEDY, STATE, RunKind, RunWriter
 
-STATE, METRICS = "state.safetensors", "metrics.jsonl"
-LAST, BEST = "last.safetensors", "best.safetensors"
+METRICS, LAST, BEST = "metrics.jsonl", "last.safetensors", "best.safetensors"
 
-_KEY, _WHAT = "fleet_tools_training", "a training run"
+TRAINING_RUN = RunKind(
+    what="a training run",
+    maker="python -m fleet_tools.baselines.train",
+    error=TrainingError,
+    document=TrainingRunSpec,
+    version=VERSION,
+    log_name=METRICS,
+    state_key="fleet_tools_training",
+)
+"""Folders that hold training runs."""
+
+_KINDS = ("weights", "moments", "average", "best")
 _NUMBERS = ("epoch", "batch", "squares", "steps")
 
 
@@ -67,7 +76,7 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
     """
 
     def __init__(self, folder: Path, spec: TrainingRunSpec) -> None:
-        super().__init__(folder, spec, log_name=METRICS, what=_WHAT, error=TrainingError)
+        super().__init__(TRAINING_RUN, folder, spec)
 
     def load(self, trajectories: Trajectories) -> TrainingProgress:
         """Returns the stored progress, or that before the first step.
@@ -78,12 +87,13 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
         Raises:
             TrainingError: The state is missing or damaged, or not one of this run.
         """
-        if self.has_state(STATE):
+        if self.has_state():
             progress = load_progress(self.folder)
-            if found := defects(self.spec, trajectories, progress):
+            if found := defects(self.document, trajectories, progress):
                 raise TrainingError(f"{self.folder / STATE} is damaged: {found}. {REMEDY}")
             return progress
-        weights = self.spec.blueprint.create(self.spec.training.seed).state_dict()
+        spec = self.document
+        weights = spec.blueprint.create(spec.training.seed).state_dict()
         return TrainingProgress(TrainingState.initial(weights))
 
     def save(self, progress: TrainingProgress) -> None:
@@ -92,27 +102,19 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
         Raises:
             OSError: The disk is full or gone; the progress before is still stored.
         """
-        from fleet_merging.queries.wire import packed
-
-        state = progress.state
+        state, blueprint = progress.state, self.document.blueprint
+        kinds = (state.weights, state.moments, state.average, progress.best)
         tensors = {
-            f"{kind}/{name}": packed(tensor)
-            for kind, named in (
-                ("weights", state.weights),
-                ("moments", state.moments),
-                ("average", state.average),
-                ("best", progress.best),
-            )
+            f"{kind}/{name}": tensor
+            for kind, named in zip(_KINDS, kinds, strict=True)
             for name, tensor in named.items()
         }
         numbers = {name: getattr(state, name) for name in _NUMBERS}
         metrics = [each.model_dump() for each in progress.metrics]
-        content = json.dumps({**numbers, "metrics": metrics})
-        write_checked(self.folder / STATE, tensors, {_KEY: content})
-        self.write_log([json.dumps(each) for each in metrics])
-        save_checkpoint(self.folder / LAST, Checkpoint(self.spec.blueprint, state.policy_weights))
+        self.save_state(tensors, {**numbers, "metrics": metrics}, [*map(json.dumps, metrics)])
+        save_checkpoint(self.folder / LAST, Checkpoint(blueprint, state.policy_weights))
         if progress.best:
-            save_checkpoint(self.folder / BEST, Checkpoint(self.spec.blueprint, progress.best))
+            save_checkpoint(self.folder / BEST, Checkpoint(blueprint, progress.best))
 
 
 def load_progress(folder: Path) -> TrainingProgress:
@@ -121,22 +123,18 @@ def load_progress(folder: Path) -> TrainingProgress:
     Raises:
         TrainingError: The state is missing or damaged.
     """
-    path = folder / STATE
-    stored, metadata = read_checked(path, TrainingError, REMEDY)
-    tensors: dict[str, dict[str, Any]] = {
-        kind: {} for kind in ("weights", "moments", "average", "best")
-    }
-    try:
-        for key, tensor in stored.items():
-            kind, _, name = key.partition("/")
-            tensors[kind][name] = tensor
-        # Not `strict_json`: losses may be infinite just before a divergence.
-        content = parse(_Content, json.loads((metadata or {})[_KEY]), str(path))
-    except (KeyError, ValueError, RecursionError) as error:
-        raise TrainingError(f"{path} is damaged ({error!r}). {REMEDY}") from None
+    return TRAINING_RUN.read_state(folder, _progress)
+
+
+def _progress(tensors: dict[str, torch.Tensor], data: Any) -> TrainingProgress:
+    kinds: dict[str, dict[str, torch.Tensor]] = {kind: {} for kind in _KINDS}
+    for key, tensor in tensors.items():
+        kind, _, name = key.partition("/")
+        kinds[kind][name] = tensor
+    content = parse(_Content, data, "It")
     numbers = {name: getattr(content, name) for name in _NUMBERS}
-    state = TrainingState(tensors["weights"], tensors["moments"], tensors["average"], **numbers)
-    return TrainingProgress(state, tensors["best"], content.metrics)
+    state = TrainingState(kinds["weights"], kinds["moments"], kinds["average"], **numbers)
+    return TrainingProgress(state, kinds["best"], content.metrics)
 
 
 def chosen_checkpoint(folder: Path) -> Path:
@@ -146,8 +144,8 @@ def chosen_checkpoint(folder: Path) -> Path:
 
 
 def restart(folder: Path) -> Path | None:
-    """Sets the folder of a training run aside, see `storage.run_folder.set_aside`."""
-    return set_aside(folder, METRICS, _WHAT, TrainingError)
+    """Sets the folder of a training run aside, see `RunKind.set_aside`."""
+    return TRAINING_RUN.set_aside(folder)
 
 
 def defects(spec: TrainingRunSpec, trajectories: Trajectories, progress: TrainingProgress) -> str:

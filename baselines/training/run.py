@@ -20,8 +20,8 @@ from fleet_tools.baselines.training.state import (
     TrainingState,
 )
 from fleet_tools.config.values import Count, CountOrZero, Number
+from fleet_tools.storage.locked_folder import Document
 from fleet_tools.storage.provenance import installed_packages
-from fleet_tools.storage.record_folder import Document
 
 VERSION = 1
 """Version of the content and meaning of `config.json`."""

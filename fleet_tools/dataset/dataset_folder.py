@@ -21,9 +21,9 @@ from fleet_tools.dataset.stored_episode import (
 from fleet_tools.errors import DatasetError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.storage.atomic_files import write_file
-from fleet_tools.storage.record_folder import FolderKind, RecordWriter
+from fleet_tools.storage.record_folder import RecordKind, RecordWriter
 
-DATASET = FolderKind(
+DATASET = RecordKind(
     what="a dataset",
     maker="python -m fleet_tools.collect",
     error=DatasetError,

@@ -16,8 +16,8 @@ from fleet_tools.envs.spec import TOOL_USE, EnvSpec
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError, UnknownNameError
 from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.sim.own_models import CarriesModels
+from fleet_tools.storage.locked_folder import Document
 from fleet_tools.storage.provenance import TaskFile, installed_packages
-from fleet_tools.storage.record_folder import Document
 
 if TYPE_CHECKING:
     from fleet_tools.envs.recorded_env import RecordedEnv

@@ -41,11 +41,6 @@ class Statistics(Value):
         offset, scale = self._like(rows)
         return self._present(rows, (rows - offset) / scale)
 
-    def denormalize(self, rows: Any) -> Any:
-        """Inverts `normalize`."""
-        offset, scale = self._like(rows)
-        return self._present(rows, rows * scale + offset)
-
     def _like(self, rows: Any) -> tuple[Any, Any]:
         """Returns offset and scale as arrays or tensors, like the rows."""
         constant = np.equal(self.min, self.max)  # whose std may be a rounding error

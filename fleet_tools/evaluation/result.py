@@ -19,8 +19,8 @@ from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.sim.own_models import CarriesModels
+from fleet_tools.storage.locked_folder import Document
 from fleet_tools.storage.provenance import Machine
-from fleet_tools.storage.record_folder import Document
 from fleet_tools.utils.anytime_statistics import MOST_SCENES
 from fleet_tools.utils.statistics import NOT_TOLD_APART
 

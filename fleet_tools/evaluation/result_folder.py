@@ -15,12 +15,12 @@ from fleet_tools.evaluation.result import (
     Result,
 )
 from fleet_tools.evaluation.scores import score
-from fleet_tools.storage.record_folder import FolderKind, RecordWriter
+from fleet_tools.storage.record_folder import RecordKind, RecordWriter
 
 RESULT = "result.json"
 EPISODES = "episodes.jsonl"
 
-EVALUATION: FolderKind[Result, EpisodeResult] = FolderKind(
+EVALUATION: RecordKind[Result, EpisodeResult] = RecordKind(
     what="an evaluation",
     maker="python -m fleet_tools.evaluate",
     error=ResultError,

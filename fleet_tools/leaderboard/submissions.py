@@ -38,7 +38,7 @@ from fleet_tools.leaderboard.result_folders import (
     name_problem,
     shortened,
 )
-from fleet_tools.storage.record_folder import read_version
+from fleet_tools.storage.locked_folder import read_version
 
 
 @dataclass(frozen=True)

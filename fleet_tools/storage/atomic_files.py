@@ -5,7 +5,6 @@ import glob
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -75,7 +74,7 @@ def temporary(aside: Path, path: Path, size: int | None = None) -> Iterator[None
 
 
 @contextlib.contextmanager
-def temporary_in(folder: Path, target: Path) -> Iterator[Path]:
+def temporary_in(folder: Path, target: Path, size: int | None = None) -> Iterator[Path]:
     """Yields a path for a file or a folder, which is to be moved to its target; see `temporary`.
 
     What killed processes left of the same target is removed.
@@ -83,6 +82,7 @@ def temporary_in(folder: Path, target: Path) -> Iterator[Path]:
     Args:
         folder: Existing folder on the target's disk.
         target: The target.
+        size: Size of what is made, bytes, if it is known.
     """
     name = target.name  # one of 255 bytes has no room for more
     if len(os.fsencode(name)) > 100:
@@ -92,7 +92,7 @@ def temporary_in(folder: Path, target: Path) -> Iterator[Path]:
         if process.isdecimal() and (int(process) == os.getpid() or not _is_running(int(process))):
             _remove(former)
     aside = folder / f"{_UNFINISHED}{name}.{os.getpid()}"
-    with temporary(aside, target):
+    with temporary(aside, target, size):
         yield aside
 
 
@@ -107,24 +107,22 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         DiskError: The disk is full, read-only or broken; an existing folder is unchanged.
         OSError: It cannot be written for another reason; likewise.
     """
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(disk_errors(folder, sum(map(len, files.values()))))
+    size = sum(map(len, files.values()))
+    with disk_errors(folder, size):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = stack.enter_context(
-            tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED)
-        )
-        new, old = Path(aside) / "new", Path(aside) / "old"
-        for path, content in files.items():
-            (new / path).parent.mkdir(parents=True, exist_ok=True)
-            (new / path).write_bytes(content)
-        if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
+        with temporary_in(folder.parent, folder, size) as aside:
+            new, old = aside / "new", aside / "old"
+            for path, content in files.items():
+                (new / path).parent.mkdir(parents=True, exist_ok=True)
+                (new / path).write_bytes(content)
+            if folder.exists():
+                folder.rename(old)
+            try:
+                new.rename(folder)
+            except OSError:
+                if old.exists():
+                    old.rename(folder)
+                raise
 
 
 def clear_unfinished(folder: Path) -> None:

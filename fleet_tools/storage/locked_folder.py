@@ -1,22 +1,31 @@
-"""Folders to which one process writes at a time, and their logs, which only grow.
+"""Folders that hold a JSON document and a log, and to which one process writes at a time.
 
-A line that a crash tore never counts.
+There are two kinds: folders of single records (`record_folder`), of which the log is all there is,
+and folders of runs (`run_folder`), whose log follows from a state. Both are created, claimed,
+repaired after a crash and resumed in the same way.
 """
 
 import contextlib
 import fcntl
 import os
-from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from fleet_tools.errors import FleetToolsError
-from fleet_tools.storage.atomic_files import is_blank, leftovers
+from fleet_tools.config.values import STORED_IF_SET, Value, differences, parse
+from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.storage.atomic_files import is_blank, leftovers, write_file
+from fleet_tools.storage.strict_json import load
 from fleet_tools.utils.disk_errors import disk_errors
+
+RESTORE = "Restore it from a copy."
+"""What can be done about a damaged file, for error messages."""
 
 
 class AppendLog:
     """Appends lines to a file, each on the disk before the next; one process at a time.
+
+    A line that a crash tore has no newline, and never counts.
 
     Args:
         path: Path of the file, which exists.
@@ -65,32 +74,188 @@ class AppendLog:
         os.close(self._descriptor)
 
 
-class LockedFolder:
-    """Claims a folder by its log, and removes what a crash may have left.
-
-    Args:
-        folder: Folder with the log.
-        log_name: File name of the log.
-        error: Class of the errors raised.
+class Document(Value):
+    """Base of the documents that describe a folder.
 
     Attributes:
-        folder: As given.
-
-    Raises:
-        FleetToolsError: Another process is writing to the folder.
+        order_dependence: Message of an `OrderDependenceError`; None if no worker found one.
     """
 
-    def __init__(self, folder: Path, log_name: str, error: type[FleetToolsError]) -> None:
-        self.folder = folder
+    order_dependence: Annotated[str | None, STORED_IF_SET] = None
+
+    def essence(self) -> dict[str, object]:
+        """Returns what must not differ within one folder, by its name in messages."""
+        return self.model_dump(mode="json")
+
+    def differences(self, other: Self) -> list[str]:
+        """Lists what must not differ within one folder, and does."""
+        return differences(self.essence(), other.essence())
+
+
+V = TypeVar("V", bound=Value)
+D = TypeVar("D", bound=Document)
+
+
+def read_document(
+    path: Path,
+    kind: type[V],
+    version: int,
+    error: type[FleetToolsError],
+    version_key: str = "schema_version",
+    remedy: str = RESTORE,
+) -> V:
+    """Reads a JSON document.
+
+    Args:
+        path: Path of the file.
+        kind: Class of its content.
+        version: Present version of the content.
+        error: Class of the errors raised.
+        version_key: Key of its version.
+        remedy: What can be done about a damaged one.
+
+    Raises:
+        FleetToolsError: The document is missing, damaged or of an unknown version.
+    """
+    found = read_version(path, error, version_key, remedy)
+    if found != version:
+        raise error(
+            f"{path} has {version_key.replace('_', ' ')} {found!r}; this version of Fleet-Tools "
+            f"reads {version}. Read it with the version that wrote it."
+        )
+    try:
+        return parse(kind, load(path), str(path))
+    except ConfigError as raised:
+        raise error(f"{raised}\n{remedy}") from raised
+
+
+def read_version(
+    path: Path,
+    error: type[FleetToolsError],
+    version_key: str = "schema_version",
+    remedy: str = RESTORE,
+) -> Any:
+    """Returns the version of a document, whatever else it holds; None if it names none.
+
+    Raises:
+        FleetToolsError: The document is missing or damaged.
+    """
+    try:
+        data = load(path)
+    except (OSError, ValueError) as raised:
+        raise error(f"{path} is damaged: {raised}. {remedy}") from raised
+    return data.get(version_key) if isinstance(data, dict) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderKind(Generic[D]):
+    """A kind of folder.
+
+    Attributes:
+        what: Its name in messages, with its article, such as "a dataset".
+        maker: Command that makes one.
+        error: Class of the errors raised.
+        document: Class of the document.
+        document_name: File name of the document.
+        version: Version of the document and the log.
+        version_key: Key of the version in the document.
+        log_name: File name of the log.
+        log_follows: Whether the log follows from other files, so that an absent one is empty.
+        subfolders: Names of folders that a new one holds.
+        remedy: What can be done about a damaged document.
+    """
+
+    what: str
+    maker: str
+    error: type[FleetToolsError]
+    document: type[D]
+    document_name: str
+    version: int
+    version_key: str = "schema_version"
+    log_name: str
+    log_follows: bool = False
+    subfolders: tuple[str, ...] = ()
+    remedy: str = RESTORE
+
+    def read_document(self, folder: Path) -> D:
+        """Reads the document of a folder.
+
+        Raises:
+            FleetToolsError: It is missing, damaged or of an unknown version.
+        """
+        path = folder / self.document_name
+        if not os.path.exists(path):  # `Path.exists` raises where a name is too long
+            raise self.error(
+                f"{folder} is not {self.what}: it has no {self.document_name}. "
+                f"`{self.maker}` makes one."
+            )
+        return read_document(
+            path, self.document, self.version, self.error, self.version_key, self.remedy
+        )
+
+    def lock(self, folder: Path) -> AppendLog:
+        """Claims a folder by its log.
+
+        Raises:
+            FleetToolsError: Another process is writing to the folder.
+        """
         try:
-            self._log = AppendLog(folder / log_name)
+            return AppendLog(folder / self.log_name)
         except BlockingIOError:
-            raise error(f"Another process is writing to {folder}.") from None
+            raise self.error(f"Another process is writing to {folder}.") from None
+
+
+class LockedFolder(Generic[D]):
+    """Claims a new folder, or one whose document is the same, and removes what a crash left.
+
+    Args:
+        kind: Kind of the folder.
+        folder: Created if it does not exist; otherwise blank, or a folder of the kind.
+        document: Describes what it holds.
+
+    Attributes:
+        folder, document: As given.
+        present: The document that the folder had, or got.
+
+    Raises:
+        FleetToolsError: The folder holds something else, or another process is writing to it.
+    """
+
+    def __init__(self, kind: FolderKind[D], folder: Path, document: D) -> None:
+        self.folder, self.document, self.present = folder, document, document
+        self._document_path = folder / kind.document_name
+        self._log_path = folder / kind.log_name
+        if self._document_path.exists():
+            self.present = kind.read_document(folder)
+            if differences := self.present.differences(document):
+                raise kind.error(
+                    f"{folder} already holds {kind.what}, but another one: in it, "
+                    f"{'; '.join(differences)}. Give another --output, or the same options to "
+                    "resume it."
+                )
+            if kind.log_follows:
+                self._log_path.touch()
+        else:
+            if folder.exists() and not is_blank(folder, (kind.log_name, *kind.subfolders)):
+                raise kind.error(
+                    f"{folder} is neither empty nor {kind.what}. Give another --output."
+                )
+            for subfolder in (folder, *(folder / name for name in kind.subfolders)):
+                subfolder.mkdir(parents=True, exist_ok=True)
+            self._log_path.touch()
+            self.replace_document(document)  # last: it makes it such a folder
+        self._log = kind.lock(folder)
         try:
-            clear_leftovers(folder)
+            for leftover in leftovers(folder):
+                leftover.unlink()
         except BaseException:
             self.close()
             raise
+
+    def replace_document(self, document: D) -> None:
+        """Stores a new version of the document, completely or not at all."""
+        text = document.model_dump_json(indent=2, by_alias=True)
+        write_file(self._document_path, text + "\n")
 
     def close(self) -> None:
         """Releases the folder to other processes."""
@@ -103,27 +268,3 @@ class LockedFolder:
     def __exit__(self, *_: object) -> None:
         """Releases the folder."""
         self.close()
-
-
-def require_blank(
-    folder: Path, names: Collection[str], what: str, error: type[FleetToolsError]
-) -> None:
-    """Checks that a folder does not exist, or holds nothing of value.
-
-    Args:
-        folder: The folder.
-        names: Names of files and folders that may be there, if they are empty.
-        what: What is to be made in it, with its article, such as "a dataset".
-        error: Class of the errors raised.
-
-    Raises:
-        FleetToolsError: The folder holds something else.
-    """
-    if folder.exists() and not is_blank(folder, names):
-        raise error(f"{folder} is neither empty nor {what}. Give another --output.")
-
-
-def clear_leftovers(folder: Path) -> None:
-    """Removes the temporary files that killed processes left."""
-    for leftover in leftovers(folder):
-        leftover.unlink()

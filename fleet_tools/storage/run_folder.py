@@ -1,82 +1,131 @@
-"""Folders of runs: a JSON document that specifies the run, and files that follow from its state.
+"""Folders of runs: a state from which all other files follow, such as training runs and fleets.
 
-Training runs and fleets are such folders. The state is stored first and as a whole, and the log
-repeats some of it, so that nothing is lost when the process is killed. Unlike in a folder of
-records (`record_folder`), nothing is known from the log alone.
+The state is stored first and as a whole, and the log repeats some of it, so that nothing is lost
+when the process is killed.
 """
 
 import contextlib
 import itertools
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
-from fleet_tools.config.values import parse
-from fleet_tools.errors import FleetToolsError
-from fleet_tools.storage.locked_folder import AppendLog, LockedFolder, require_blank
-from fleet_tools.storage.record_folder import Document, require_same, write_document
-from fleet_tools.storage.strict_json import load
+from fleet_tools.storage.locked_folder import Document, FolderKind, LockedFolder
+from fleet_tools.storage.tensor_files import read_checked, write_checked
 
-CONFIG = "config.json"
-"""File name of the document."""
+CONFIG, STATE = "config.json", "state.safetensors"
+"""File names of the document and of the state."""
 
 REMEDY = "Restore it from a copy, or begin anew with --restart, which keeps the former files."
 """What can be done about a damaged run, for error messages."""
 
 D = TypeVar("D", bound=Document)
+T = TypeVar("T")
 
 
-class RunWriter(LockedFolder, Generic[D]):
-    """Claims a new folder of a run, or one whose document is the same.
-
-    Args:
-        folder: Created if it does not exist; otherwise blank, or the folder of the same run.
-        spec: The document.
-        log_name: File name of the log.
-        what: Name of the run in messages, with its article, such as "a training run".
-        error: Class of the errors raised.
+@dataclass(frozen=True, kw_only=True)
+class RunKind(FolderKind[D]):
+    """A kind of folder of runs.
 
     Attributes:
-        folder, spec: As given.
-
-    Raises:
-        FleetToolsError: The folder holds something else, or another process is writing to it.
+        state_key: Key of the state's content beside tensors.
     """
 
-    def __init__(
-        self, folder: Path, spec: D, *, log_name: str, what: str, error: type[FleetToolsError]
-    ) -> None:
-        self.spec, self._error = spec, error
-        present = spec
-        if (folder / CONFIG).exists():
-            present = read_spec(folder, type(spec), error)
-            require_same(present, spec, folder, what, error)
-        else:
-            require_blank(folder, (log_name,), what, error)
-            folder.mkdir(parents=True, exist_ok=True)
-            write_document(folder / CONFIG, spec, indent=1)
-        self._log_path = folder / log_name
-        self._log_path.touch()
-        super().__init__(folder, log_name, error)
-        if present != spec:  # a damaged part of it that follows from the rest
-            write_document(folder / CONFIG, spec, indent=1)
+    document_name: str = CONFIG
+    version_key: str = "version"
+    log_follows: bool = True
+    remedy: str = REMEDY
+    state_key: str
 
-    def has_state(self, name: str) -> bool:
-        """Whether the run has stored a state yet.
+    def read_state(self, folder: Path, make: Callable[[dict[str, Any], Any], T]) -> T:
+        """Reads the state of a run.
 
         Args:
-            name: File name of the state, which is stored before any line of the log.
+            folder: Folder of the run.
+            make: Returns the state by its tensors and its plain data, which may be anything.
+
+        Raises:
+            FleetToolsError: The state is missing or damaged.
+        """
+        return read_checked(
+            folder / STATE,
+            self.state_key,
+            # Not `strict_json`: losses may be infinite just before a divergence.
+            lambda tensors, text: make(tensors, json.loads(text)),
+            self.error,
+            REMEDY,
+        )
+
+    def set_aside(self, folder: Path) -> Path | None:
+        """Renames the folder of a run, damaged or not, so that another one can begin there.
+
+        Returns:
+            The new path; None if there is no such folder, or nothing in it.
+
+        Raises:
+            FleetToolsError: The folder holds something else, or another process is writing to it.
+            OSError: It cannot be renamed.
+        """
+        folder = Path(os.path.abspath(folder))
+        if not folder.is_dir() or not any(folder.iterdir()):
+            return None
+        if not any((folder / name).exists() for name in (CONFIG, self.log_name)):
+            raise self.error(
+                f"{folder} is not {self.what}, and is left as it is. Give another --output."
+            )
+        with contextlib.ExitStack() as stack:
+            if (folder / self.log_name).is_file():
+                stack.callback(self.lock(folder).close)
+            names = (folder.with_name(f"{folder.name}-former-{k}") for k in itertools.count(1))
+            kept = next(path for path in names if not path.exists())
+            return folder.rename(kept)
+
+
+class RunWriter(LockedFolder[D]):
+    """Stores the state of a new run, or of one whose document is the same.
+
+    Args:
+        kind, folder, document: See `LockedFolder`.
+
+    Raises:
+        FleetToolsError: See `LockedFolder`.
+    """
+
+    def __init__(self, kind: RunKind[D], folder: Path, document: D) -> None:
+        super().__init__(kind, folder, document)
+        self._kind = kind
+        if self.present != document:  # a damaged part of it that follows from the rest
+            self.replace_document(document)
+
+    def has_state(self) -> bool:
+        """Whether the run has stored a state yet, which comes before any line of the log.
 
         Raises:
             FleetToolsError: It has, and the state is missing.
         """
-        path = self.folder / name
+        path = self.folder / STATE
         if path.exists():
             return True
         if self._log_path.stat().st_size > 0:
-            raise self._error(f"{path} is missing, while {self._log_path} is there. {REMEDY}")
+            raise self._kind.error(f"{path} is missing, while {self._log_path} is there. {REMEDY}")
         return False
+
+    def save_state(self, tensors: Mapping[str, Any], content: Any, log: Sequence[str]) -> None:
+        """Stores the state, and then the log.
+
+        Args:
+            tensors: The state's tensors.
+            content: Its plain data.
+            log: Lines of the log, see `write_log`.
+
+        Raises:
+            OSError: The disk is full or gone; the state before is still stored.
+        """
+        write_checked(self.folder / STATE, self._kind.state_key, tensors, json.dumps(content))
+        self.write_log(log)
 
     def write_log(self, lines: Sequence[str]) -> None:
         """Makes the log consist of the given lines; those that it already has are not rewritten.
@@ -98,56 +147,3 @@ class RunWriter(LockedFolder, Generic[D]):
             self._log.truncate(size)
         for line in lines[present:]:
             self._log.append(line)
-
-
-def set_aside(folder: Path, log_name: str, what: str, error: type[FleetToolsError]) -> Path | None:
-    """Renames the folder of a run, damaged or not, so that another one can begin there.
-
-    Args:
-        folder: Folder of the run.
-        log_name: File name of its log.
-        what: Name of the run in messages, with its article, such as "a training run".
-        error: Class of the errors raised.
-
-    Returns:
-        The new path; None if there is no such folder, or nothing in it.
-
-    Raises:
-        FleetToolsError: The folder holds something else, or another process is writing to it.
-        OSError: It cannot be renamed.
-    """
-    folder = Path(os.path.abspath(folder))
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return None
-    if not any((folder / name).exists() for name in (CONFIG, log_name)):
-        raise error(f"{folder} is not {what}, and is left as it is. Give another --output.")
-    with contextlib.ExitStack() as stack:
-        if (folder / log_name).is_file():
-            try:
-                log = AppendLog(folder / log_name)
-            except BlockingIOError:
-                raise error(f"Another process is writing to {folder}.") from None
-            stack.callback(log.close)
-        names = (folder.with_name(f"{folder.name}-former-{k}") for k in itertools.count(1))
-        kept = next(path for path in names if not path.exists())
-        return folder.rename(kept)
-
-
-def read_spec(folder: Path, kind: type[D], error: type[FleetToolsError]) -> D:
-    """Reads the document of a run.
-
-    Args:
-        folder: Folder of the run.
-        kind: Class of the document.
-        error: Class of the errors raised.
-
-    Raises:
-        FleetToolsError: The document is missing, damaged, or of another version.
-    """
-    path = folder / CONFIG
-    try:
-        return parse(kind, load(path), str(path))
-    except (OSError, ValueError) as raised:  # ConfigError is a ValueError
-        raise error(
-            f"{path} is not a run that this version can resume: {raised} {REMEDY}"
-        ) from None

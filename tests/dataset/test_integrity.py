@@ -17,7 +17,6 @@ from support.damage import (
     STRUCTURES,
     damaged,
     damaged_json,
-    external_storage,
     relist,
     rewrite_lines,
 )
@@ -129,19 +128,6 @@ def test_hostile_structures_are_refused(copy, structure, name, reader):
     relist(copy)
     with pytest.raises(DatasetError, match=r"episode_000000\.hdf5 .*collect --tool"):
         reader(copy)
-
-
-def test_another_file_is_no_longer_read_as_actions(copy):
-    """The attack as it was found: the raw bytes of any file of the machine, as actions."""
-    secret = np.random.default_rng(0).uniform(-1, 1, (3, 6)).astype(np.float32)
-    (copy.parent / "secret").write_bytes(secret.tobytes())
-    with h5py.File(copy / FIRST, "r+") as file:
-        external_storage(file.require_group("episode_0"), "actions", copy.parent / "secret")
-        np.testing.assert_array_equal(stored(file, "actions")[()], secret)
-    relist(copy)
-    for check in (True, False):
-        with pytest.raises(DatasetError, match="actions is stored in another file"):
-            next(iter(Dataset(copy, check=check)))
 
 
 @pytest.mark.parametrize("attribute", ["outcome", "error", "scene"])

@@ -1,5 +1,6 @@
-"""Samples: the episodes of `Dataset.episode`, cut into steps and windows, also by a DataLoader."""
+"""Samples are the steps of episodes, their statistics, and partitions among robots."""
 
+import json
 import os
 import pickle
 import tempfile
@@ -10,14 +11,26 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support.processes import run_python
 from support.shares import few
-from support.small_datasets import OBSERVATION, Drawn, a_header, drawn, to_imitate, write
+from support.small_datasets import (
+    OBSERVATION,
+    Drawn,
+    a_header,
+    a_record,
+    an_episode,
+    drawn,
+    to_imitate,
+    write,
+)
 
-from fleet_tools.dataset import Dataset
+from fleet_tools.config.values import parse
+from fleet_tools.dataset import Dataset, DatasetWriter, episode_file
+from fleet_tools.dataset.normalization import Normalization, normalization_of
+from fleet_tools.dataset.partition import dirichlet_partition
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 from fleet_tools.rollouts.episode import Episode
@@ -150,18 +163,6 @@ def test_failures_are_used_only_on_request(tmp_path):
     assert [episode.record for episode in Samples(tmp_path).episodes] == [
         record for record in dataset.stored() if record.success
     ]
-
-
-@pytest.mark.parametrize("length", [None, 8, "episode"])
-def test_samples_of_a_collected_dataset(uninterrupted, length):
-    dataset = Dataset(uninterrupted)
-    names = tuple(dataset.header.observation)
-    samples = Samples(dataset.folder, sequence_length=length)
-    batch = samples.gather(range(len(samples)))
-    expected = expected_samples([dataset], length, 1, True, names)
-    assert len(samples) == len(expected)
-    for k, sample in enumerate(expected):
-        assert_same(row(batch, k), sample)
 
 
 @few(10)
@@ -309,3 +310,172 @@ def test_datasets_without_samples_are_refused(tmp_path):
         Samples([])
     with pytest.raises(IndexError, match="no item 3; there are 3"):
         Samples(tmp_path, failures=True).gather([3])
+
+
+def all_rows(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Returns the rows of all steps, and the present points of all clouds, as float64."""
+    episodes = list(dataset)
+    imitated = [actions[mask] for mask, actions in map(to_imitate, episodes)]
+    rows = {"action": np.concatenate(imitated)}
+    for name in episodes[0].observations:
+        rows[name] = np.concatenate([episode.observations[name][:-1] for episode in episodes])
+    points = rows["point_cloud"].reshape(-1, 4)
+    rows["point_cloud"] = points[points[:, 3] != 0]
+    return {name: array.astype(float) for name, array in rows.items()}
+
+
+@few(10)
+@given(drawn(), st.randoms())
+def test_statistics_are_those_of_all_rows_at_once_in_any_order(content, random):
+    assume(sum(content.steps) > 0)
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = write(Path(folder), content)
+        rows = all_rows(dataset)
+        assume(len(rows["action"]) > 0)
+        samples = Samples(folder, failures=True)
+        found = normalization_of(samples)
+        order = random.sample(range(len(samples.episodes)), len(samples.episodes))
+        again = normalization_of(samples.subset(order))
+    assert found.observation.keys() == {"joint_position", "point_cloud", "ticks"}  # no images
+    for entry, array in rows.items():
+        if entry == "wrist_rgb":
+            continue
+        for each in (found, again):
+            statistics = each.action if entry == "action" else each.observation[entry]
+            assert (statistics.shape, statistics.count) == (array.shape[1:], len(array))
+            for name in ("mean", "std", "min", "max"):
+                direct = getattr(array, name)(axis=0).ravel()
+                np.testing.assert_allclose(
+                    getattr(statistics, name), direct, rtol=1e-10, atol=1e-11
+                )
+
+
+def test_statistics_survive_json(tmp_path):
+    write(tmp_path, Drawn([3, 2], [True, True], 0))
+    found = normalization_of(Samples(tmp_path))
+    assert parse(Normalization, json.loads(found.to_json()), "it") == found
+
+
+def test_normalized_samples_have_mean_zero_and_deviation_one(tmp_path):
+    write(tmp_path, Drawn([9, 7], [True, True], 0))
+    samples = Samples(tmp_path)
+    batch = samples.gather(range(len(samples)))
+    found = normalization_of(samples)
+    for statistics, rows in (
+        (found.action, batch["action"]),
+        (found.observation["joint_position"], batch["observation"]["joint_position"]),
+    ):
+        normal = statistics.normalize(rows)
+        assert normal.dtype == rows.dtype
+        np.testing.assert_allclose(normal.mean(axis=0), 0, atol=1e-5)
+        np.testing.assert_allclose(normal.std(axis=0), 1, atol=1e-5)
+
+
+def test_absent_points_and_the_mask_stay_as_they_are(tmp_path):
+    write(tmp_path, Drawn([9, 7], [True, True], 0))
+    samples = Samples(tmp_path, sequence_length=3)
+    cloud = samples.gather(range(len(samples)))["observation"]["point_cloud"]
+    statistics = normalization_of(samples).observation["point_cloud"]
+    normal = statistics.normalize(cloud)
+    present = cloud[..., 3] != 0
+    assert 0 < present.mean() < 1
+    np.testing.assert_array_equal(normal[..., 3], cloud[..., 3])
+    assert (normal[~present] == 0).all()
+    assert (normal[present][:, :3] != cloud[present][:, :3]).all()
+
+
+def one_episode(folder: Path, observations: np.ndarray) -> Samples:
+    """Writes a dataset of one episode that observes `x` as given, (T + 1, ...)."""
+    layout = {"x": (observations.shape[1:], str(observations.dtype))}
+    episode = an_episode(np.random.default_rng(0), len(observations) - 1, True, layout)
+    episode.observations["x"][:] = observations
+    with DatasetWriter(folder, a_header(layout)) as writer:
+        writer.add(a_record(0, episode), episode_file.to_bytes(episode, 0))
+    return Samples(folder, check=False)
+
+
+def test_constant_entries_become_zero_and_deviations_far_from_zero_are_exact(tmp_path):
+    rows = np.full((8, 2), 0.1, np.float64)
+    rows[:, 1] = np.arange(8)
+    statistics = normalization_of(one_episode(tmp_path / "constant", rows)).observation["x"]
+    normal = statistics.normalize(rows)
+    np.testing.assert_allclose(normal[:, 0], 0, atol=1e-15)
+    rows = 1e9 + np.random.default_rng(0).normal(size=(50, 1))
+    statistics = normalization_of(one_episode(tmp_path / "far", rows)).observation["x"]
+    np.testing.assert_allclose(statistics.std, (rows[:-1] - 1e9).std(axis=0), rtol=1e-6)
+
+
+def test_samples_without_statistics_are_refused(tmp_path):
+    write(tmp_path / "empty", Drawn([0], [True], 0))
+    with pytest.raises(DatasetError, match="no step"):
+        normalization_of(Samples(tmp_path / "empty"))
+    rows = np.array([[1.0], [np.inf], [2.0]])
+    with pytest.raises(DatasetError, match=r"episode_000000\.hdf5 has .*x' that are not finite"):
+        normalization_of(one_episode(tmp_path / "infinite", rows))
+
+
+def test_tensors_are_normalized_as_arrays_are(tmp_path):
+    torch = pytest.importorskip("torch")
+    write(tmp_path, Drawn([5], [True], 0))
+    samples = Samples(tmp_path)
+    found, batch = normalization_of(samples), samples.gather(range(5))
+    for name in ("joint_position", "point_cloud"):
+        rows, statistics = batch["observation"][name], found.observation[name]
+        tensor = statistics.normalize(torch.from_numpy(rows))
+        np.testing.assert_array_equal(tensor.numpy(), statistics.normalize(rows))
+
+
+LABELS = st.lists(st.sampled_from("abcd"), min_size=1, max_size=60)
+ALPHAS = st.floats(1e-4, 1e6)
+SEEDS = st.integers(0, 2**32)
+
+
+def partition(labels: Sequence[str], robots: int, alpha: float, seed: int) -> list[list[int]]:
+    return dirichlet_partition(labels, robots, alpha, np.random.default_rng(seed))
+
+
+@given(LABELS, st.data(), ALPHAS, SEEDS)
+def test_every_item_belongs_to_one_robot_and_sizes_are_equal(labels, data, alpha, seed):
+    robots = data.draw(st.integers(1, len(labels)))
+    parts = partition(labels, robots, alpha, seed)
+    assert sorted(index for part in parts for index in part) == list(range(len(labels)))
+    assert all(part == sorted(part) for part in parts)
+    sizes = [len(part) for part in parts]
+    assert len(parts) == robots and max(sizes) - min(sizes) <= 1
+    assert parts == partition(labels, robots, alpha, seed)
+
+
+@given(LABELS, st.data(), ALPHAS, SEEDS, st.permutations("abcd"))
+def test_names_of_labels_do_not_matter(labels, data, alpha, seed, others):
+    robots = data.draw(st.integers(1, len(labels)))
+    renamed = [dict(zip("abcd", others, strict=True))[label] for label in labels]
+    assert partition(labels, robots, alpha, seed) == partition(renamed, robots, alpha, seed)
+
+
+def mixtures(labels: Sequence[str], parts: list[list[int]]) -> np.ndarray:
+    """Returns the fraction of every label in every part, (robots, labels)."""
+    names = sorted(set(labels))
+    return np.array(
+        [[np.mean([labels[index] == name for index in part]) for name in names] for part in parts]
+    )
+
+
+def test_alpha_ranges_from_one_label_per_robot_to_the_same_mixture_for_all():
+    labels = ["a"] * 400 + ["b"] * 300 + ["c"] * 200 + ["d"] * 100
+    purity, parts = [], []
+    for alpha in (0.01, 0.3, 3, 1e5):
+        parts = [part for seed in range(5) for part in partition(labels, 10, alpha, seed)]
+        purity.append(mixtures(labels, parts).max(axis=1).mean())
+    assert purity == sorted(purity, reverse=True)
+    assert purity[0] > 0.7
+    # All draw from the pool's mixture: a robot's 100 items have the deviation of a binomial.
+    np.testing.assert_allclose(mixtures(labels, parts), [[0.4, 0.3, 0.2, 0.1]] * 50, atol=0.2)
+    np.testing.assert_allclose(
+        mixtures(labels, parts).std(axis=0), np.sqrt(np.array([24, 21, 16, 9]) / 1e4), rtol=0.35
+    )
+
+
+@pytest.mark.parametrize(("robots", "alpha"), [(0, 1), (4, 1), (2, 0), (2, -1), (2, np.inf)])
+def test_impossible_partition_is_refused(robots, alpha):
+    with pytest.raises(ConfigError, match="given: "):
+        partition("aab", robots, alpha, 0)

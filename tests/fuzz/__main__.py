@@ -73,8 +73,7 @@ def _counted(
     """Returns the name of a kind, and how often its trials had each outcome."""
     import time
 
-    from fuzz.kernel import DEFECTS
-    from fuzz.running import trials
+    from fuzz.running import DEFECTS, trials
 
     counts: Counter = Counter()
     started = time.perf_counter()
@@ -95,7 +94,7 @@ def _tell(options: FuzzOptions, text: str) -> None:
 
 
 def _run_one(options: FuzzOptions, kind: Any) -> int:
-    from fuzz.kernel import generator_of
+    from fuzz.running import generator_of
 
     assert options.number is not None
     with tempfile.TemporaryDirectory() as folder, chdir(folder):

@@ -1,4 +1,4 @@
-"""Conversations of policies and pages: openpi's clients, answers of servers, messages of pages."""
+"""Requests to servers of policies, of pages and of Blender, and the answers of servers."""
 
 import contextlib
 import json
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import trimesh
+from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
 from support.damage import damaged
 from support.served_policies import ACTION, LAYOUT, Remembering, hello, observation, serving
 from websockets.exceptions import ConnectionClosed
@@ -20,19 +21,93 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.policies import openpi
 from fleet_tools.policies.array_codec import ProtocolError, decode, encode
-from fleet_tools.policies.conversation import Served
+from fleet_tools.policies.conversation import Conversation, Served
 from fleet_tools.policies.openpi import RESET, OpenpiConversation, OpenpiPolicy
 from fleet_tools.policies.policy_client import PolicyClient
-from fleet_tools.policies.wire_messages import Acted, Ready
+from fleet_tools.policies.wire_messages import (
+    Act,
+    Acted,
+    Failed,
+    Ready,
+    Reset,
+    largest_request,
+    read_message,
+    require_arrays,
+)
 from fleet_tools.studio.labelling.labels import read_draft
 from fleet_tools.studio.labelling.session import LabellingSession
 from fleet_tools.studio.labelling.subjects import MeshSubject
+from fleet_tools.studio.photographs import render_requests as server
 from fleet_tools.studio.teleoperation.devices import action_of
 from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.page_server import Controls, read_controls
-from fuzz.kernel import SECONDS, Subject, require, require_same_after_json
-from fuzz.kinds_remote import changed_arrays
-from fuzz.mutations import changed_data, changed_json, changed_text, pick, scalar
+from fuzz.mutations import JSON_TOKENS, changed_data, changed_json, changed_text, pick, scalar
+from fuzz.running import SECONDS, Subject, require, require_same_after_json
+
+
+def requests(folder: Path) -> Subject:
+    """Requests to a served policy: bytes, and what else msgpack can say."""
+    plain = {"type": "act", "seq": 1, "time_s": 0.5, "observation": {"state": [0.0, 1.0]}}
+
+    def make(generator: np.random.Generator) -> bytes:
+        act = Act(seq=1, time_s=0.5, observation=observation(int(generator.integers(100))))
+        match int(generator.integers(4)):
+            case 0:
+                return act.to_bytes()
+            case 1:
+                return _encoded(changed_data(plain, generator), act)
+            case 2:
+                return _encoded({**plain, "observation": changed_arrays(generator)}, act)
+        return damaged(pick(generator, (act, Reset(session=1))).to_bytes(), generator)
+
+    def read(content: bytes) -> Ready | Acted:
+        conversation = Conversation(Served(hello(), Remembering))
+        conversation.answer(Reset(session=0))
+        reply = conversation.reply(content).content
+        answer: Ready | Acted | Failed = read_message(reply, Ready, Acted, Failed)
+        if isinstance(answer, Failed):
+            require(len(answer.message) <= 500, "a long message")
+            raise ProtocolError(answer.code)
+        return answer
+
+    def check(content: bytes, answer: Ready | Acted) -> None:
+        require(len(content) <= largest_request(LAYOUT), "a larger request than any")
+        request = read_message(content, Reset, Act)
+        if isinstance(request, Act):
+            require_arrays(LAYOUT, request.observation)
+            require(isinstance(answer, Acted) and answer.seq == request.seq, "another answer")
+            return
+        require(isinstance(answer, Ready) and answer.session == request.session, "another answer")
+
+    return Subject(make, read, check)
+
+
+def changed_arrays(generator: np.random.Generator) -> dict[str, np.ndarray]:
+    """Returns an observation of which an entry has another shape, dtype, name or number."""
+    arrays = observation()
+    name = pick(generator, list(arrays))
+    array = arrays.pop(name).copy()
+    match int(generator.integers(5)):
+        case 0:
+            array = array.reshape(array.shape[::-1])
+        case 1:
+            array = array.astype(pick(generator, ("float64", "int32", "bool", "uint8", "float32")))
+        case 2:
+            name = pick(generator, ("", "state ", "other", "x" * 300))
+        case 3:
+            array = array.astype("float32")
+            array.flat[0] = pick(generator, (np.nan, np.inf, -np.inf, 1e38, -0.0))
+        case _:
+            array = array[: int(generator.integers(len(array)))]
+    return {**arrays, name: array}
+
+
+def _encoded(message: object, otherwise: Act) -> bytes:
+    """Returns a message as bytes; another one where it cannot be sent at all."""
+    try:
+        return encode(message if isinstance(message, dict) else {"": message})
+    except (ProtocolError, UnicodeEncodeError, RecursionError):
+        return otherwise.to_bytes()[:-1]
 
 
 def openpi_requests(folder: Path) -> Subject:
@@ -283,3 +358,110 @@ def _packed(message: Any, encoder: Callable[[Any], bytes] = openpi.encode) -> by
         return encoder(message if isinstance(message, dict) else {"": message})
     except (ProtocolError, UnicodeEncodeError, RecursionError):
         return openpi.encode({})
+
+
+_FORM_TOKENS = (
+    *(f"--{BOUNDARY}", f"--{BOUNDARY}--", "\r\n\r\n", "\r\n", 'name="scene"', 'name=""'),
+    *("name*=x''y", "Content-Disposition: form-data", "Content-Type: multipart/mixed; boundary=a"),
+    *("; ", "=?utf-8?q?=00?="),
+)
+_TYPE_TOKENS = (
+    *("boundary=", ";", '"', "''", "*0=", "\\", "=?x?b?y?=", "multipart/", "charset*=", "("),
+)
+
+
+def _changed_form(generator: np.random.Generator) -> tuple[str, bytes]:
+    """Returns a content type and a body."""
+    match int(generator.integers(6)):
+        case 0:
+            return FORM, damaged(form(), generator)
+        case 1:
+            return changed_text(FORM, generator, _TYPE_TOKENS).replace("\n", ""), form()
+        case 2:
+            text = changed_text(form().decode(), generator, (*_FORM_TOKENS, *JSON_TOKENS))
+            return FORM, text.encode(errors="surrogatepass")
+        case 3:
+            name = pick(generator, ("width", "height", "near", "far", "focal_x", "center_y"))
+            return FORM, form(**{name: str(scalar(generator)).encode(errors="replace").decode()})
+        case 4:
+            return FORM, form(**{pick(generator, ("width", "scene_sha256", "submit")): None})
+    return FORM, form(changed_json(json.dumps(SCENE), generator))
+
+
+def blender_forms(folder: Path) -> Subject:
+    """Forms that the Blender server is sent."""
+
+    def read(given: tuple[str, bytes]) -> Any:
+        return server.parse_request(*given)
+
+    def check(given: tuple[str, bytes], request: Any) -> None:
+        scene, camera = request
+        require(all(np.isfinite(each) for each in camera.values()), "a number is not finite")
+        require(1 <= camera["width"] <= server.MAX_PIXELS, "the width is out of range")
+        require(0 < camera["near"] <= camera["far"], "near is beyond far")
+        json.dumps(scene, allow_nan=False).encode()
+
+    return Subject(_changed_form, read, check, (server.RequestError,))
+
+
+def http_requests(folder: Path) -> Subject:
+    """Requests to the Blender server, over a connection."""
+    errors: list[BaseException | None] = []
+
+    def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
+        return b"image"
+
+    running = server.make_server("127.0.0.1", 0, draw, {}, MAX_BYTES)
+    # What its threads raise, no client sees.
+    before, threading.excepthook = threading.excepthook, lambda each: errors.append(each.exc_value)
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+
+    def close() -> None:
+        running.close()
+        thread.join()
+        threading.excepthook = before
+
+    def make(generator: np.random.Generator) -> bytes:
+        content_type, body = _changed_form(generator)
+        head = f"POST /render HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\n"
+        head += f"Content-Length: {len(body)}\r\n\r\n"
+        content = head.encode(errors="surrogatepass") + body
+        match int(generator.integers(4)):
+            case 0:
+                return damaged(content, generator)
+            case 1:
+                changed = changed_text(head, generator, _HTTP_TOKENS)
+                return changed.encode(errors="surrogatepass") + body
+        return content
+
+    def read(content: bytes) -> int | None:
+        errors.clear()
+        with socket.create_connection(running.address, timeout=SECONDS) as client:
+            with contextlib.suppress(ConnectionError):
+                client.sendall(content)
+            with contextlib.suppress(OSError):  # if the server has closed it meanwhile
+                client.shutdown(socket.SHUT_WR)
+            reply = b""
+            with contextlib.suppress(ConnectionError):
+                while chunk := client.recv(65536):
+                    reply += chunk
+        if errors and not isinstance(errors[0], ConnectionError):
+            raise RuntimeError("in a thread of the server") from errors[0]
+        status = int(reply.split(b" ", 2)[1]) if reply.startswith(b"HTTP/1.") else None
+        if status is None or 400 <= status < 500 or status in (501, 505):
+            raise FleetToolsError(f"refused with the status {status}")
+        return status
+
+    def check(given: bytes, status: int) -> None:
+        if status == 500:
+            raise RuntimeError("the server answered with 500")
+
+    return Subject(make, read, check, close=close)
+
+
+_HTTP_TOKENS = (
+    *("Content-Length: 5\r\n", "Content-Length: -1\r\n", "Transfer-Encoding: chunked\r\n", "\r\n"),
+    *("Expect: 100-continue\r\n", "GET /health ", "HTTP/9.9", "HTTP/0.9", "\0", " ", "\n", "\t"),
+    *("X: " + "y" * 70_000, "X: y\r\n" * 200, "CONNECT ", "é", ":", "Connection: x"),
+)

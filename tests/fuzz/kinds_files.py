@@ -1,24 +1,49 @@
-"""Files that programs of the package store: datasets and results."""
+"""Files of datasets, results, leaderboards, meshes, scans and labelled examples."""
 
 import contextlib
+import json
+import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import trimesh
+from pydrake.geometry import Role
+from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
+from pydrake.systems.framework import DiagramBuilder
 from support.damage import STRUCTURES, damaged, relist
 from support.dataset_readers import read_episodes, read_samples, read_summary
+from support.labelled_files import spoken, write_batches, write_leaf, write_mnist
+from support.scans import body, pcd, sampled, write_ply
 from support.small_datasets import Drawn, write
-from support.submitted import random_evaluation
+from support.submitted import SMALL, random_evaluation, renamed, verification
 from support.submitted import write as write_result
+from trimesh.exchange.gltf import export_gltf
 
+from fleet_tools.baselines.experiments.supervised import sources
+from fleet_tools.config.file_access import assets_root
 from fleet_tools.dataset import Dataset
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.errors import FleetToolsError, ResultError
 from fleet_tools.evaluation.result import Evaluation, decode_actions
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, load_evaluation
-from fuzz.kernel import Subject, require, require_same_after_json
-from fuzz.mutations import changed_json, changed_lines, pick
+from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
+from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.records import content_digest, write_verifications
+from fleet_tools.leaderboard.submissions import read_submissions
+from fleet_tools.leaderboard.texts import as_markdown
+from fleet_tools.perception.visible_links import shape_triangles
+from fleet_tools.sim.add_models import add_model
+from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
+from fleet_tools.studio.importing.mesh_file import read_mesh
+from fleet_tools.studio.importing.program import PLAIN
+from fleet_tools.studio.importing.scan_files import read_views
+from fleet_tools.studio.importing.settings import ImportSettings, ScanSettings
+from fuzz.mutations import changed_json, changed_lines, changed_number, changed_text, pick
+from fuzz.running import Subject, require, require_same_after_json
 
 Named = tuple[str, bytes]
 """A file's name and content."""
@@ -197,3 +222,198 @@ def results(folder: Path) -> Subject:
 
     result = folder / "result"
     return with_one_file(result, whole, lambda _: load_evaluation(result), check)
+
+
+def leaderboards(folder: Path) -> Subject:
+    """Folders of results in which one result is a stranger's."""
+    root = folder / "results"
+    ours = random_evaluation(0.5, seed=1, name="ours")
+    record = verification("ours", content_digest=content_digest(write_result(ours, root / "ours")))
+    write_verifications(root, {"ours": record})
+    theirs = write_result(renamed(ours, "theirs"), root / "theirs")
+    (theirs / "README.md").write_text("# Theirs\n\n<script>[x](y)</script>\n")
+    whole = {
+        f"theirs/{name}": (theirs / name).read_bytes() for name in (RESULT, EPISODES, "README.md")
+    }
+
+    def read(_: str) -> Any:
+        submissions, rejections = read_submissions(root, [SMALL])
+        board = Board(
+            [RankedLevel(SMALL, "00")], make_rankings(submissions, [SMALL]), rejections=rejections
+        )
+        for text in (as_html(board), as_markdown(board)):
+            text.encode()
+        accepted = {each.folder: each for each in submissions}
+        require("ours" in accepted and accepted["ours"].verified(), "it cost another's result")
+        if "theirs" not in accepted:
+            require({each.folder for each in rejections} == {"theirs"}, "it has no reason")
+            raise ResultError(rejections[0].reason)
+        return accepted["theirs"].evaluation
+
+    def check(given: Named, evaluation: Any) -> None:
+        for value in (evaluation.result, *evaluation.episodes):
+            require_same_after_json(value)
+
+    return with_one_file(root, whole, read, check)
+
+
+def meshes(folder: Path) -> Subject:
+    """Meshes to import."""
+    settings = ImportSettings("tool", "hammer", "mine", PLAIN, mass=0.5)
+
+    def read(given: Named) -> ImportedModel:
+        path = folder / f"mesh.{given[0]}"
+        path.write_bytes(given[1])
+        return import_mesh(read_mesh(path), settings)
+
+    def check(given: Named, imported: ImportedModel) -> None:
+        (link,) = imported.model.links
+        properties = link.mass_properties()
+        inertia = np.asarray(properties.inertia)
+        require(np.isfinite(inertia).all(), "the inertia is not finite")
+        require(np.isclose(properties.mass, 0.5), f"the mass is {properties.mass} kg")
+
+    return Subject(_changed_mesh(), read, check)
+
+
+def visual_meshes(folder: Path) -> Subject:
+    """Visual meshes of models, which are converted where not every renderer draws them."""
+    model = shutil.copytree(assets_root() / "tools/hammer/claw", folder / "claw")
+    text = (model / "model.sdf").read_text()
+    visual = re.search(r"<visual.*?<uri>(.*?)</uri>", text, re.DOTALL)
+    assert visual is not None
+
+    def read(given: Named) -> list[np.ndarray]:
+        name = f"given.{given[0]}"
+        (model / name).write_bytes(given[1])
+        changed = text[: visual.start(1)] + name + text[visual.end(1) :]
+        (model / "model.sdf").write_text(changed)
+        builder = DiagramBuilder()
+        plant, scene_graph = AddMultibodyPlant(MultibodyPlantConfig(time_step=0.004), builder)
+        add_model(plant, scene_graph, read_model(model), "tool")
+        inspector = scene_graph.model_inspector()
+        shapes = inspector.GetAllGeometryIds(Role.kPerception)
+        return [shape_triangles(inspector.GetShape(each)) for each in shapes]
+
+    def check(given: Named, surfaces: list[np.ndarray]) -> None:
+        require(all(len(each) for each in surfaces), "a visual has no triangles")
+        require(all(np.isfinite(each).all() for each in surfaces), "a corner is not finite")
+
+    return Subject(_changed_mesh(), read, check)
+
+
+def _changed_mesh() -> Callable[[np.random.Generator], Named]:
+    """Returns what makes damaged meshes, given by their formats."""
+    solid = trimesh.creation.box((0.2, 0.03, 0.04))
+    whole = {}
+    for suffix in ("obj", "stl", "ply", "off", "glb"):
+        exported = solid.export(file_type=suffix)
+        whole[suffix] = exported.encode() if isinstance(exported, str) else exported
+    whole["gltf"] = json.dumps(_gltf(solid)).encode()
+
+    def make(generator: np.random.Generator) -> Named:
+        suffix = pick(generator, tuple(whole))
+        content, text = whole[suffix], suffix in ("obj", "off", "gltf")
+        if text and generator.integers(2):
+            return suffix, changed_number(content.decode(), generator).encode(errors="replace")
+        if text and generator.integers(2):
+            changed = changed_text(content.decode(), generator, _MESH_TOKENS, 5)
+            return suffix, changed.encode(errors="surrogatepass")
+        return suffix, damaged(content, generator)
+
+    return make
+
+
+_MESH_TOKENS = ("nan", "inf", "-1", "0", "1e999", "9" * 30, "f 1 2 3", "v 0 0 0", "mtllib x", "\0")
+
+
+def _gltf(mesh: trimesh.Trimesh) -> Any:
+    files = export_gltf(trimesh.Scene(mesh), embed_buffers=True)
+    return json.loads(files["model.gltf"])
+
+
+def scans(folder: Path) -> Subject:
+    """Views of scans: point clouds, and the poses of their cameras."""
+    points, normals = sampled(body(), 200)
+    clouds = {"a.ply": (points, normals), "b.ply": (points, None)}
+    whole = {name: write_ply(folder / name, *cloud).read_bytes() for name, cloud in clouds.items()}
+    rows = [" ".join(map(str, point)) for point in points[:50].tolist()]
+    head = "ply\nformat ascii 1.0\nelement vertex 50\n"
+    head += "".join(f"property float {axis}\n" for axis in "xyz") + "end_header\n"
+    whole["c.ply"] = (head + "\n".join(rows) + "\n").encode()
+    whole["d.pcd"] = pcd(points)
+    poses = {name: np.eye(4).tolist() for name in whole}
+    whole["poses.yaml"] = json.dumps({"X_WC": poses}).encode()
+    for name, content in whole.items():
+        (folder / name).write_bytes(content)
+    settings = ScanSettings(poses=folder / "poses.yaml")
+
+    def make(generator: np.random.Generator) -> Named:
+        name = pick(generator, tuple(whole))
+        if name == "poses.yaml":
+            return name, changed_json(whole[name].decode(), generator)
+        head, end, rest = whole[name].partition(b"end_header\n" if "ply" in name else b"binary\n")
+        if generator.integers(2):
+            changed = changed_number(
+                changed_text(head.decode(), generator, _CLOUD_TOKENS), generator
+            )
+            return name, changed.encode(errors="surrogatepass") + end + rest
+        return name, damaged(whole[name], generator)
+
+    def read(name: str) -> Any:
+        others = [each for each in ("a.ply", "b.ply") if each != name]
+        files = others if name == "poses.yaml" else [name, *others]
+        return read_views([folder / each for each in files], settings)
+
+    def check(given: Named, found: Any) -> None:
+        for view in found[0]:
+            require(view.points.ndim == 2 and view.points.shape[1] == 3, "no points")
+            require(np.isfinite(view.points).all(), "a point is not finite")
+            if view.normals is not None:
+                lengths = np.linalg.norm(view.normals, axis=1)
+                require(np.allclose(lengths, 1, atol=0.01), "a normal is no unit vector")
+
+    return with_one_file(folder, whole, read, check, make)
+
+
+_CLOUD_TOKENS = (
+    *("element face 0\n", "element vertex 3\n", "property list uchar int x\n"),
+    *("property float x\n", "format ascii 1.0\n", "double", "float", "uchar", "comment "),
+    *("obj_info", "end_header", "nan", "COUNT 0 0 0\n", "DATA ascii\n", "DATA binary_compressed\n"),
+    *("\0", "9" * 30, "-1", "é", "\r\n"),
+)
+
+
+def labelled_files(folder: Path) -> Subject:
+    """Files of labelled examples, of which one is another."""
+    roots = {name: folder / name for name in ("mnist", "cifar10", "shakespeare")}
+    write_mnist(roots["mnist"])
+    write_batches(roots["cifar10"])
+    for part in ("train", "test"):
+        write_leaf(roots["shakespeare"] / part, spoken("HAMLET", "OPHELIA"))
+    whole = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+    def make(generator: np.random.Generator) -> Named:
+        name = pick(generator, tuple(whole))
+        if name.endswith(".json"):
+            return name, changed_json(whole[name].decode(), generator)
+        return name, damaged(whole[name], generator)
+
+    def read(_: str) -> Any:
+        return {name: sources.load(name, root) for name, root in roots.items()}
+
+    def check(given: Named, loaded: Any) -> None:
+        for training, test in loaded.values():
+            for data in (training, test):
+                require(len(data.inputs) == len(data), "labels without examples")
+                require(int(data.labels.min()) >= 0, "a label below 0")
+                require(int(data.labels.max()) < data.shape.classes, "a label beyond the classes")
+                high = 1 if data.speakers is None else data.shape.classes - 1
+                require(float(data.inputs.min()) >= 0, "an input below 0")
+                require(float(data.inputs.max()) <= high, "an input beyond what it may be")
+
+    return with_one_file(folder, whole, read, check, make)

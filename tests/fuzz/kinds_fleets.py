@@ -37,9 +37,9 @@ from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetRobot
 from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.protection import Task, read_task
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
-from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_tensors import changed_tensors
 from fuzz.mutations import changed_json, pick, scalar
+from fuzz.running import Subject, require, require_same_after_json
 
 _BITS = 8
 

@@ -1,40 +1,63 @@
-"""YAML files of tasks, fleets, experiments, protocols and models, and the models' XML."""
+"""Texts: task files, configurations, models, labels, names, notations and variables."""
 
 import json
+import os
 import re
 import shutil
+import string
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import pydantic
 import yaml
 from pydrake.multibody.plant import MultibodyPlant
 from support.arms import six_joints
 from support.damage import damaged
 from support.processes import ROOT
 from support.task_files import whole_task
+from tyro.constructors import PrimitiveConstructorSpec
 
+from fleet_merging import model_files
 from fleet_tools.baselines.experiments.fleets import ToolUse
 from fleet_tools.baselines.experiments.form import Experiment, load_experiment, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig, read_policy_config
 from fleet_tools.baselines.policies.part_configs import PointNetConfig
+from fleet_tools.blender import VARIABLE
 from fleet_tools.config.file_access import assets_root, task_configs_root
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Value, load_yaml
+from fleet_tools.dataset import Dataset
+from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.evaluation.result_folder import load_evaluation
+from fleet_tools.parallel import cluster
+from fleet_tools.perception.display import MESHCAT_HOST, open_meshcat
+from fleet_tools.policies.released import CHECKPOINTS, find_file
+from fleet_tools.policies.server_access import TOKEN_VARIABLE, read_token, require_url
+from fleet_tools.policies.sources import find_policy
 from fleet_tools.robot.arm import Arm
 from fleet_tools.robot.arm_model import joint_limits
+from fleet_tools.sim.catalog import load_model
 from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.program import load, read_model
+from fleet_tools.studio.importing import settings as argument_types
+from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
 from fleet_tools.studio.photographs.photo_jobs import read_scene_file
-from fuzz.kernel import Subject, require, require_same_after_json
+from fleet_tools.utils.compiled import SHARED_FOLDER, share_compiled
+from fleet_tools.utils.imports import load_user_function
+from fleet_tools.utils.libraries import ANY_RELEASE, require_tested_release
+from fleet_tools.utils.option_parser import key_value
 from fuzz.kinds_files import with_one_file
 from fuzz.mutations import (
     XML_TOKENS,
@@ -45,7 +68,9 @@ from fuzz.mutations import (
     changed_text,
     nudged_data,
     pick,
+    scalar,
 )
+from fuzz.running import Subject, require, require_same_after_json
 
 Maker = Callable[[np.random.Generator], bytes]
 
@@ -276,3 +301,110 @@ def _check_plant(given: Any, plant: MultibodyPlant) -> None:
     require(np.isfinite(inertia).all(), "the mass matrix is not finite")
     positions = plant.GetPositions(context)
     require(np.isfinite(positions).all(), "a joint position is not finite")
+
+
+_PIECES = (
+    *("claw", "expert", "hammer", "head=0.1,0,0.05", "m", "mm", "auto", "1,2,3", "0,0,0,0,0,90"),
+    *("split=all", 'a=[1,"b"]', "ws://127.0.0.1:9", "wss://[::1]:9/x", "v2", "mlp", "body.width"),
+    *("task.yaml", "json:loads", "dagger:", "module:", ":f", "a:b:c", "../..", "/dev/zero", "."),
+    *("~", "~x", "\0", "\n", " ", "", "é", "e\u0301", "\udc80", "%", "%00", "#", "?", "=", ","),
+    *("-", "--", "nan", "inf", "1e999", "9" * 400, "[" * 3000, "{", '"', "'", "x" * 5000, "C:\\x"),
+    "\u202e",
+)
+
+
+def _word(generator: np.random.Generator) -> str:
+    """Returns a word, mostly of known pieces."""
+    if generator.integers(6) == 0:
+        return str(scalar(generator))
+    word = "".join(pick(generator, _PIECES) for _ in range(pick(generator, (1, 1, 1, 2, 3))))
+    return changed_text(word, generator, _PIECES) if generator.integers(3) == 0 else word
+
+
+def words(folder: Path) -> Subject:
+    """Names of tasks, policies, protocols, functions, architectures and models, and notations."""
+    readers: dict[str, Callable[[str], Any]] = {
+        "task": load_task,
+        "protocol": load_protocol,
+        "policy": lambda word: require_url(word) if "wss" in word else find_policy(word),
+        "address": require_url,
+        "function": lambda word: load_user_function(word, "predicate", ConfigError),
+        "architecture": read_policy_config,
+        "setting": lambda word: read_policy_config("mlp", [key_value(word)]),
+        "model": check_model_name,
+        "tool": lambda word: load_model(Path(word), "tool"),
+        "weights": lambda word: model_files.read_model(Path(word)),
+        "checkpoint": lambda word: load_checkpoint(Path(word)),
+        "dataset": Dataset,
+        "result": lambda word: load_evaluation(Path(word)),
+        "fleet": lambda word: load_yaml(FleetConfig, Path(word)),
+        "--env": key_value,
+    }
+    for name, annotation in vars(argument_types).items():
+        for each in getattr(annotation, "__metadata__", ()):
+            if isinstance(each, PrimitiveConstructorSpec):
+                readers[name] = lambda word, spec=each: spec.instance_from_str([word])
+
+    def make(generator: np.random.Generator) -> tuple[str, str]:
+        return pick(generator, tuple(readers)), _word(generator)
+
+    def read(given: tuple[str, str]) -> Any:
+        return readers[given[0]](given[1])
+
+    def check(given: tuple[str, str], found: Any) -> None:
+        reader, word = given
+        match reader:
+            case "model":
+                require(found == word and set(word) <= _LETTERS, "a name of other characters")
+            case "--env":
+                require(word.startswith(f"{found[0]}="), "another key")
+            case "function":
+                require(callable(found), "no function")
+        if reader.endswith("Argument"):
+            json.dumps(pydantic.TypeAdapter(Any).dump_python(found, mode="json"), allow_nan=False)
+
+    return Subject(make, read, check, (FleetToolsError, ValueError))
+
+
+_LETTERS = {*string.ascii_letters, *string.digits, "_"}
+
+
+VARIABLES: dict[str, Callable[[], Any]] = {
+    TOKEN_VARIABLE: read_token,
+    TRUSTED_MODULES: lambda: untrusted_functions(load_task("hammer")),
+    "RAY_ADDRESS": lambda: cluster.is_running(None),
+    SHARED_FOLDER: share_compiled,
+    ANY_RELEASE: require_tested_release,
+    MESHCAT_HOST: open_meshcat,
+    CHECKPOINTS: lambda: find_file("bc_hammer"),
+}
+"""Readers of environment variables, by name."""
+VARIABLES_NOT_TRIED = {VARIABLE: "a program of the user's own, which is run"}
+
+
+def variables(folder: Path) -> Subject:
+    """Environment variables that the package reads."""
+    (folder / "private").mkdir(mode=0o700)
+
+    def make(generator: np.random.Generator) -> tuple[str, str]:
+        name, word = pick(generator, tuple(VARIABLES)), _word(generator).replace("\0", "")
+        odd = pick(
+            generator, ("", "127.0.0.1", "::1", "*", str(folder / "private"), "x" * 32, word)
+        )
+        return name, odd.encode(errors="surrogatepass").decode(errors="surrogateescape")
+
+    def read(given: tuple[str, str]) -> Any:
+        with mock.patch.dict(os.environ, {given[0]: given[1]}):
+            return VARIABLES[given[0]]()
+
+    def check(given: tuple[str, str], found: Any) -> None:
+        name, word = given
+        match name:
+            case cls if cls == TOKEN_VARIABLE:
+                require(found == word and len(found) >= 16, "another token")
+            case cls if cls == SHARED_FOLDER and found is not None:
+                require(found == folder / "private", "a folder that is not private")
+            case cls if cls == MESHCAT_HOST:
+                require(word in ("127.0.0.1", "::1", "*"), "it listens elsewhere")
+
+    return Subject(make, read, check)

@@ -8,6 +8,7 @@ from support.processes import ROOT
 
 _METHODS = {
     *("load_yaml", "read_yaml", "parse_yaml", "read_document", "read_records", "read_checked"),
+    *("read_tensors", "read_state", "opened"),
     *("safe_open", "load_file", "loads", "unpackb", "unpacked", "recv", "recv_bytes", "load_ply"),
     *("load_scene", "read_text", "read_bytes", "read_bounded", "frombuffer", "read_message"),
     *("model_validate_json", "getenv"),
@@ -56,6 +57,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/evaluation/result_folder.py": "results of evaluations",
     "fleet_tools/leaderboard/records.py": "caches and records",
     "fleet_tools/leaderboard/submissions.py": "folders of a leaderboard",
+    "fleet_tools/storage/locked_folder.py": "headers and manifests",
     "fleet_tools/storage/record_folder.py": "headers and manifests",
     "fleet_tools/storage/run_folder.py": "documents and logs of runs",
     "fleet_tools/storage/strict_json.py": "headers and manifests",

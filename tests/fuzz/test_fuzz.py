@@ -17,14 +17,22 @@ from hypothesis import strategies as st
 from support.fuzz_subjects import ENDS, each_end
 
 from fleet_tools.__main__ import PROGRAMS
-from fuzz.kernel import DEFECTS, Kind, Outcome, attempt, generator_of
 from fuzz.kinds import KINDS
 from fuzz.kinds_programs import LINES
 from fuzz.kinds_programs import NOT_TRIED as PROGRAMS_NOT_TRIED
-from fuzz.kinds_words import VARIABLES, VARIABLES_NOT_TRIED
+from fuzz.kinds_texts import VARIABLES, VARIABLES_NOT_TRIED
 from fuzz.mutations import changed_data, changed_json, changed_text, nudged_data
 from fuzz.readers import NOT_TRIED, TRIED, reading_modules, variables_of_the_package
-from fuzz.running import as_table, distributed, is_clean
+from fuzz.running import (
+    DEFECTS,
+    Kind,
+    Outcome,
+    as_table,
+    attempt,
+    distributed,
+    generator_of,
+    is_clean,
+)
 from fuzz.running import trials as trials_of
 
 SEEDS = st.integers(0, 2**32)

@@ -50,7 +50,7 @@ def test_gives_up_and_reports_why(tmp_path, capsys):
 # --- Interruptions --------------------------------------------------------------------------
 
 
-@pytest.mark.slow  # in any order of attempts: tests/dataset/test_collection.py
+@pytest.mark.slow  # in any order of attempts: tests/dataset/test_attempts.py
 def test_killed_it_keeps_finished_episodes_and_resumes(uninterrupted, tmp_path):
     terminal, stderr = os.openpty()
     termios.tcsetwinsize(stderr, (24, 100))

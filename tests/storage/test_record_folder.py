@@ -1,24 +1,22 @@
-"""Folders of records, and their logs: created, claimed, repaired and resumed in one way."""
+"""Folders of records and of runs, strict JSON, and the versions of packages."""
 
 import json
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.processes import run_python
 
 from fleet_tools.config.values import Value
-from fleet_tools.errors import DatasetError
-from fleet_tools.storage.locked_folder import AppendLog
-from fleet_tools.storage.record_folder import (
-    Document,
-    FolderKind,
-    RecordWriter,
-    read_records,
-    read_version,
-)
+from fleet_tools.errors import DatasetError, PolicyError
+from fleet_tools.storage.locked_folder import AppendLog, Document, read_version
+from fleet_tools.storage.provenance import PACKAGES, UNKNOWN, installed_packages, other_versions
+from fleet_tools.storage.record_folder import RecordKind, RecordWriter, read_records
+from fleet_tools.storage.run_folder import RunKind, RunWriter
+from fleet_tools.storage.strict_json import MAX_CHARACTERS, MAX_DEPTH, loads
 
 
 class Plan(Document):
@@ -54,7 +52,7 @@ class Line(Value):
     text: str
 
 
-PLANS = FolderKind(
+PLANS = RecordKind(
     what="a plan",
     maker="make plan",
     error=DatasetError,
@@ -223,6 +221,7 @@ def test_a_damaged_document_is_named(tmp_path, content):
 LINES = st.lists(st.builds(Line, number=st.integers(), text=st.text()), max_size=5)
 
 
+@settings(max_examples=40)
 @given(LINES, st.data())
 def test_records_are_those_whose_lines_are_complete(lines, data):
     encoded = [line.to_json().encode() + b"\n" for line in lines]
@@ -296,3 +295,121 @@ except BlockingIOError:
     log.close()
     assert run_python(code, str(path)) == "written"
     assert path.read_bytes() == b"other\n"
+
+
+SHORT_LINES = st.lists(st.text("ab", max_size=2), max_size=4)
+
+
+class Spec(Document):
+    """The specification of a run."""
+
+    version: int = 1
+    seed: int
+
+
+RUNS = RunKind(
+    what="a run",
+    maker="make run",
+    error=PolicyError,
+    document=Spec,
+    version=1,
+    log_name="log",
+    state_key="a_run",
+)
+
+
+def writer_of(folder: Path, seed: int = 0) -> RunWriter[Spec]:
+    return RunWriter(RUNS, folder, Spec(seed=seed))
+
+
+@settings(max_examples=40)
+@given(SHORT_LINES, SHORT_LINES, st.binary(max_size=3).filter(lambda torn: b"\n" not in torn))
+def test_the_log_becomes_the_given_lines_whatever_it_was(tmp_path_factory, before, lines, torn):
+    folder = tmp_path_factory.mktemp("run")
+    with writer_of(folder) as writer:
+        writer.write_log(before)
+        with (folder / "log").open("ab") as log:
+            log.write(torn)
+        writer.write_log(lines)
+    assert (folder / "log").read_text() == "".join(f"{line}\n" for line in lines)
+
+
+def test_the_same_run_is_resumed_and_another_is_refused(tmp_path):
+    with writer_of(tmp_path / "run") as writer:
+        assert writer.document == RUNS.read_document(tmp_path / "run")
+        with pytest.raises(PolicyError, match="Another process is writing"):
+            writer_of(tmp_path / "run")
+    (tmp_path / "run" / ".state.7.aside.bin").write_bytes(b"half")
+    writer_of(tmp_path / "run").close()
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.json", "log"]
+    with pytest.raises(PolicyError, match=r"already holds a run, .* seed is 0, not 1"):
+        writer_of(tmp_path / "run", seed=1)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, "{", "[]", '{"seed": 0}', '{"version": 2, "seed": 0}', '{"version": 1, "seed": "x"}'],
+)
+def test_damaged_specification_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(PolicyError, match=r"config\.json"):
+        RUNS.read_document(tmp_path)
+
+
+NUMBERS = st.integers(-(10**99), 10**99) | st.floats(allow_nan=False, allow_infinity=False)
+SHAPES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(SHAPES)
+@example(-(10**99))  # a sign is no digit
+def test_what_json_writes_is_read(data):
+    assert loads(json.dumps(data)) == data
+
+
+@given(st.integers(1, 2 * MAX_DEPTH), st.sampled_from(["[", '{"a":']), st.text('[{\\"]}'))
+def test_depth_is_counted_outside_of_strings(depth, opening, text):
+    closing = "]" if opening == "[" else "}"
+    data = opening * depth + json.dumps(text * 100) + closing * depth
+    if depth <= MAX_DEPTH:
+        assert json.dumps(loads(data)).replace(" ", "") == data
+    else:
+        with pytest.raises(ValueError, match="nested too deeply"):
+            loads(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 10**6, "nested too deeply"),
+        ('{"a":' * 10**5, "nested too deeply"),
+        ("9" * 101, "an integer has 101 digits"),
+        ("9" * 10**6, "an integer has 1,000,000 digits"),
+        ("1e400", "too large a number"),
+        ("[NaN]", "NaN is not a number"),
+        ('{"a": 1, "b": 2, "a": 3}', "'a' is given 2 times"),
+        (" " * (MAX_CHARACTERS + 1), "16,000,001 characters"),
+        ("", "Expecting value"),
+    ],
+    ids=lambda value: value[:8],
+)
+def test_what_has_no_reading_or_exceeds_the_bounds_is_refused_at_once(text, message):
+    started = time.process_time()
+    with pytest.raises(ValueError, match=message) as error:
+        loads(text)
+    assert time.process_time() - started < 2.0
+    assert len(str(error.value)) < 1000
+
+
+def test_what_is_installed_does_not_differ_from_itself_and_all_else_does():
+    here = installed_packages([*PACKAGES, "not-installed-by-pip"])
+    assert here["not-installed-by-pip"] == UNKNOWN and UNKNOWN not in {here[p] for p in PACKAGES}
+    assert other_versions(here) == {}
+    assert other_versions(here | {"drake": "1.0"}) == {"drake": ("1.0", here["drake"])}
+    assert other_versions({"not-installed-by-pip": "1.0"}) == {
+        "not-installed-by-pip": ("1.0", None)
+    }

@@ -10,9 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
-from fleet_tools.baselines.training.state import TrainingError
-from fleet_tools.storage.record_folder import Document
-from fleet_tools.storage.run_folder import CONFIG, read_spec
+from fleet_tools.storage.run_folder import CONFIG, RunKind
 from fleet_tools.storage.tensor_files import write_checked
 
 Damaged = tuple[str, bytes | None]
@@ -121,7 +119,8 @@ def without_digest(content: bytes) -> bytes:
 
 def with_digest(content: bytes, path: Path) -> bytes:
     """Returns a state with the digest of what it holds now, as a forger writes it to a path."""
-    write_checked(path, load(content), metadata_of(content) or None)
+    ((key, text),) = (metadata_of(content) or {"": ""}).items()
+    write_checked(path, key, load(content), text)
     return path.read_bytes()
 
 
@@ -168,13 +167,13 @@ def write_files(folder: Path, files: Mapping[str, bytes | None]) -> None:
             (folder / name).write_bytes(content)
 
 
-def resumed(folder: Path, spec: type[Document]) -> dict[str, Any]:
+def resumed(folder: Path, kind: RunKind[Any]) -> dict[str, Any]:
     """Returns the content of a finished run, without wall times and the digest over them."""
     files = files_of(folder)
     del files[CONFIG]
     return {
         **{name: _without_times(name, content) for name, content in files.items()},
-        CONFIG: read_spec(folder, spec, TrainingError),
+        CONFIG: kind.read_document(folder),
     }
 
 

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from fuzz.kernel import Subject, require
+from fuzz.running import Subject, require
 
 from fleet_tools.errors import ConfigError
 

@@ -26,7 +26,7 @@ from support.fleet_cases import RecordingTransport, arguments, equal, local, pla
 
 from fleet_tools.baselines.federated.messages import encode
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.record import FleetRunSpec, FleetWriter
+from fleet_tools.baselines.federated.record import FLEET, FleetWriter
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.transport import CachingTransport
@@ -166,9 +166,9 @@ def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
     options = arguments(data, folder, **SHORT)
     write_files(folder, stopped)
     assert main(options) == 0
-    whole = resumed(folder, FleetRunSpec)
+    whole = resumed(folder, FLEET)
 
     for name, what, content in damaged_files(stopped):
         write_files(folder, stopped | {name: content})
         code = main(options)
-        assert code == 2 or (code == 0 and resumed(folder, FleetRunSpec) == whole), (name, what)
+        assert code == 2 or (code == 0 and resumed(folder, FLEET) == whole), (name, what)

@@ -17,12 +17,13 @@ from support.fleet_cases import local, plan_of
 from fleet_merging.errors import UnsoundMergeError
 from fleet_tools.baselines.federated.config import ServerConfig
 from fleet_tools.baselines.federated.progress import FleetProgress
-from fleet_tools.baselines.federated.record import STATE, FleetWriter, load_progress
+from fleet_tools.baselines.federated.record import FLEET, FleetWriter, load_progress
 from fleet_tools.baselines.federated.rounds import after_merge
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.server_optimizer import server_step
 from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.errors import ConfigError
+from fleet_tools.storage.run_folder import STATE
 from fleet_tools.storage.tensor_files import read_checked, write_checked
 
 SEEDS = st.integers(0, 1000)
@@ -160,7 +161,9 @@ def test_a_damaged_state_of_the_server_is_refused(data: Path, tmp_path: Path, da
     server = {"optimizer": "adam"}
     plan = plan_of(data, initialization="common", server=server)
     completed(plan, tmp_path)
-    tensors, metadata = read_checked(tmp_path / STATE, TrainingError, "")
+    tensors, text = read_checked(
+        tmp_path / STATE, FLEET.state_key, lambda *stored: stored, TrainingError
+    )
     changed = dict(tensors)
     first = next(name for name in tensors if name.startswith("server/variance/"))
     if damage == "lost":
@@ -171,8 +174,7 @@ def test_a_damaged_state_of_the_server_is_refused(data: Path, tmp_path: Path, da
         changed[first] = torch.full_like(tensors[first], float("nan"))
     else:
         changed["server/more/x"] = torch.zeros(1, dtype=torch.float64)
-    kept = {name: text for name, text in (metadata or {}).items() if "fleet" in name}
-    write_checked(tmp_path / STATE, changed, kept)
+    write_checked(tmp_path / STATE, FLEET.state_key, changed, text)
     assert load_progress(tmp_path).rounds  # readable, but not of this fleet
     with pytest.raises(TrainingError, match="server"), FleetWriter(tmp_path, plan) as writer:
         writer.load()

@@ -1,5 +1,6 @@
-"""Merging: what each group can align, and that order and coordinates do not matter."""
+"""Merging of linear controllers: what each group can align, and the arena that compares them."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -16,11 +17,13 @@ from support.linear_cases import (
     seeds,
 )
 
+from fleet_tools.baselines.experiments.form import Experiment, planned_runs
 from fleet_tools.baselines.linear_control.alignment import (
     align,
     alignment_loss,
     balancing_transform,
 )
+from fleet_tools.baselines.linear_control.arena import LinearControl
 from fleet_tools.baselines.linear_control.learning import learn_by_gradient
 from fleet_tools.baselines.linear_control.lqg import (
     cost,
@@ -39,9 +42,10 @@ from fleet_tools.baselines.linear_control.merging import (
 from fleet_tools.baselines.linear_control.systems import (
     Controller,
     LinearControlError,
-    controller_from_vector,
     paper_system,
 )
+from fleet_tools.config.values import parse
+from fleet_tools.errors import FleetToolsError
 
 signs = st.sampled_from([-1, 1])
 over_gl = pytest.mark.parametrize("merge", [merge_by_gradient, merge_by_least_squares])
@@ -77,7 +81,7 @@ def test_alignment_minimizes_its_loss(seed):
     rng = np.random.default_rng(seed)
     source, target = random_controller(rng, 3, 2, 2), random_controller(rng, 3, 2, 2)
     T = align(source, target)
-    loss, _, gradient = alignment_loss(target, T[None], [source])
+    loss, gradient = alignment_loss(target, T[None], [source])
     assert np.abs(gradient).max() < 1e-9 * (1.0 + loss)
 
 
@@ -150,10 +154,8 @@ def test_order_does_not_matter(merge, seed):
     rng = np.random.default_rng(seed)
     best = optimal_controller(paper_system(unstable=True, outputs=3))
     fleet = [noisy(best, rng, 0.02).transformed(random_transform(rng, 3)) for _ in range(4)]
-    weights, order = rng.uniform(0.5, 2.0, 4), rng.permutation(4)
-    first = merge(fleet, weights)
-    second = merge([fleet[i] for i in order], weights[order])
-    assert_same_law(first.controller, second.controller, 1e-3)
+    second = merge([fleet[i] for i in rng.permutation(4)])
+    assert_same_law(merge(fleet).controller, second.controller, 1e-3)
 
 
 @over_gl
@@ -193,32 +195,20 @@ def test_learned_controllers_merge_better_than_they_are(merge):
     assert cost(system, average(fleet).controller) > 2 * optimal_cost(system)
 
 
-@every_method
-def test_a_weight_of_zero_leaves_a_controller_out(merge):
-    rng = np.random.default_rng(0)
-    best = optimal_controller(paper_system(unstable=True, outputs=3))
-    fleet = [noisy(best, rng, 0.02) for _ in range(3)]
-    with_another = merge([*fleet, random_controller(rng, *best.shape)], [1, 2, 3, 0])
-    assert_same_law(merge(fleet, [1, 2, 3]).controller, with_another.controller, 1e-3)
-
-
 @given(seeds)
 @settings(max_examples=40)
 def test_the_gradient_of_the_merging_loss_is_that_of_finite_differences(seed):
     rng = np.random.default_rng(seed)
     merged = random_controller(rng)
     fleet = [random_controller(rng, *merged.shape) for _ in range(3)]
-    weights, size = rng.uniform(0.1, 1.0, 3), merged.to_vector().size
     T = rng.standard_normal((3, *merged.A.shape))
-    _, d_merged, d_T = alignment_loss(merged, T, fleet, weights)
 
     def of_vector(vector):
-        controller = controller_from_vector(vector[:size], merged.shape)
-        return alignment_loss(controller, vector[size:].reshape(T.shape), fleet, weights)[0]
+        return alignment_loss(merged, vector.reshape(T.shape), fleet)[0]
 
-    numeric = finite_differences(of_vector, np.concatenate([merged.to_vector(), T.ravel()]))
-    analytic = np.concatenate([d_merged.to_vector(), d_T.ravel()])
+    numeric = finite_differences(of_vector, T.ravel())
     scale = 1.0 + np.abs(numeric).max()
+    analytic = alignment_loss(merged, T, fleet)[1].ravel()
     np.testing.assert_allclose(analytic, numeric, rtol=0, atol=1e-7 * scale)
 
 
@@ -249,23 +239,12 @@ def test_alternations_never_raise_their_objective(seed):
         assert all(b <= a * (1.0 + 1e-9) for a, b in pairwise(losses))
 
 
-def test_the_papers_assignment_may_raise_its_objective():
-    increases = 0
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        fleet = [random_controller(rng, 4, 1, 1) for _ in range(3)]
-        losses = np.array(merge_by_permutation(fleet, monotone=False, iterations=20).losses)
-        increases += bool(np.any(np.diff(losses) > 1e-9))
-    assert increases > 0
-
-
 def test_the_central_controller_is_found_in_any_coordinates():
     rng = np.random.default_rng(0)
     best = optimal_controller(paper_system(outputs=3))
     fleet = [noisy(best, rng, 0.1) for _ in range(5)]
     index = central_index(fleet)
     assert central_index([k.transformed(random_transform(rng, 4)) for k in fleet]) == index
-    assert central_index([*fleet, fleet[0]], [0, 0, 0, 0, 1, 0]) == 4
 
 
 @every_method
@@ -275,6 +254,49 @@ def test_controllers_that_do_not_fit_are_refused(merge):
     for controllers in ([], [small, large]):
         with pytest.raises(LinearControlError, match="one shape"):
             merge(controllers)
-    for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, np.nan]):
-        with pytest.raises(LinearControlError, match="2 averaging weights are required"):
-            merge([small, small], weights)
+
+
+def costs(folder, **base) -> dict[str, float]:
+    """Returns J / J* of each method and reference, of seed 0."""
+    arms = {name: {"method": name} for name in ("average", "permutation", "least_squares")}
+    content = {"arms": arms, "base": base, "references": ["single", "joint"], "seeds": 1}
+    arena = LinearControl(experiment := parse(Experiment, content, "The test"))
+    found = {
+        run.arm: arena.measure(arena.plan(run), folder)["cost"] for run in planned_runs(experiment)
+    }
+    return {arm: math.inf if cost is None else cost for arm, cost in found.items()}
+
+
+def test_static_laws_of_one_task_are_the_optimum_however_they_are_merged(tmp_path):
+    assert costs(tmp_path, controllers="static") == pytest.approx(
+        dict.fromkeys(("average", "permutation", "least_squares", "single", "joint"), 1.0)
+    )
+
+
+def test_no_static_law_is_optimal_for_ten_tasks(tmp_path):
+    found = costs(tmp_path, controllers="static", tasks=10)
+    assert found.pop("single") == pytest.approx(1.0)
+    assert all(1.1 < cost < 1.5 for cost in found.values())
+
+
+def test_components_that_no_path_joins_are_merged_over_gl_alone(tmp_path):
+    found = costs(tmp_path, controllers="opposite", unstable=True)
+    assert found["average"] == found["permutation"] == math.inf
+    assert found["least_squares"] == pytest.approx(1.0)
+
+
+def test_fleets_are_learned_once(tmp_path, monkeypatch):
+    first = costs(tmp_path, controllers="static", tasks=10)
+    cells = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    assert len(cells) == 2  # the robots' controllers, and the joint one
+    assert costs(tmp_path, controllers="static", tasks=10) == first
+    assert all(path.stat().st_mtime_ns == then for path, then in cells.items())
+
+
+def test_unknown_methods_and_keys_are_refused(tmp_path):
+    for base in ({"tasks": 3}, {"controllers": "fuzzy"}):
+        with pytest.raises(FleetToolsError):
+            costs(tmp_path, **base)
+    arena = LinearControl(experiment := parse(Experiment, {"arms": {"a": {"method": "x"}}}, "T"))
+    with pytest.raises(FleetToolsError, match="least_squares"):
+        arena.plan(planned_runs(experiment)[0])

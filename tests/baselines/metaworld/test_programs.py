@@ -85,19 +85,19 @@ def test_stored_episodes_replay(folder, capsys):
 def test_a_policy_is_trained_and_evaluated(folder, tmp_path, capsys):
     datasets = [str(folder / task) for task in TASKS.split(",")]
     options = ["--architecture", "mlp", "--set", "body.layers=2", "--set", "body.width=64"]
-    sizes = ["--epochs", "30", "--batch-size", "64", "--rollouts", "2", "--rollout-every", "100"]
+    sizes = ["--epochs", "30", "--batch-size", "64"]  # rollouts: of the fleet below
     output = tmp_path / "run"
     arguments = ["--dataset", *datasets, *options, *sizes, "--output", str(output)]
     assert train.main([*arguments, "--quiet"]) == 0
     checkpoint = output / "last.safetensors"
     assert load_checkpoint(checkpoint).blueprint.action.shape == (4,)
     capsys.readouterr()
-    command = ["evaluate", "--policy", str(checkpoint), "--scenes", "2", "--workers", "0"]
+    command = ["evaluate", "--policy", str(checkpoint), "--scenes", "1", "--workers", "0"]
     assert program.main([*command, "--tasks", TASKS, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["packages"]["mujoco"] == "3.3.0"
     assert "reward: v2" in summary["task_files"]["reach-v3"]
-    assert summary["tasks"]["drawer-close-v3"]["successes"] == 2
+    assert summary["tasks"]["drawer-close-v3"]["successes"] == 1
     # Of another set, the one-hot has another meaning.
     assert program.main([*command, "--tasks", "drawer-close-v3,reach-v3"]) == 2
     assert "entries" in capsys.readouterr().err

@@ -1,12 +1,26 @@
-"""Policies behind a reader of keypoints: they act as the policy does on what is read."""
+"""Readers of keypoints: their numbers, turns that look alike, the tool in the hand, and merging."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydrake.math import RigidTransform
+from scipy.spatial.transform import Rotation
+
+from fleet_tools.baselines.policies.reading import (
+    HeldTool,
+    Reading,
+    RotationalSymmetry,
+    TaskReading,
+    in_other_frame,
+    turn_angles,
+)
+from fleet_tools.config.values import parse
+from fleet_tools.errors import ConfigError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from scipy.spatial.transform import Rotation
 from support.policy_cases import ACTION, BODIES, CLOUD, STATE
 from torch import Tensor, nn
 
@@ -16,7 +30,6 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
 from fleet_tools.baselines.policies.encoders import PointNetEncoder, part_means
-from fleet_tools.baselines.policies.held_tool import in_other_frame
 from fleet_tools.baselines.policies.layout import LayoutError, Scaling
 from fleet_tools.baselines.policies.part_configs import MLPConfig, PointNetConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
@@ -24,13 +37,8 @@ from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork
 from fleet_tools.baselines.policies.reading import (
     HAND,
     NAMES,
-    Reading,
-    RotationalSymmetry,
-    TaskReading,
 )
-from fleet_tools.config.values import parse
 from fleet_tools.envs.array_spec import ArraySpec
-from fleet_tools.errors import ConfigError
 
 TURNS = RotationalSymmetry(part="object", fold=6, axis=(0, 1), marker=2)
 READING = Reading(
@@ -284,3 +292,187 @@ def test_they_are_merged_apart():
     with pytest.raises(IncompatiblePoliciesError, match="reader"):
         common_blueprint({"one": blueprint, "other": other})
     assert reader().blueprint.symmetry().axes  # as that of any network
+
+
+NUT = RotationalSymmetry(part="object", fold=6, axis=(2, 3), marker=1)
+TURNING = Reading(
+    tasks=(
+        TaskReading(name="hammer", tool=3, object=2),
+        TaskReading(name="wrench", tool=2, object=4, symmetries=(NUT,)),
+    ),
+    rows=5,
+)
+BODY = np.array([[0, 0, 0.004], [0.008, 0.001, 0.003], [0, 0, 0], [0, 0, 0.01], [0, 0, 0]])
+"""A nut: its centre, a flat, and the ends of its axis; the last row is none of its keypoints."""
+
+
+def posed(rng: np.random.Generator, turn: float) -> np.ndarray:
+    """Returns the nut turned about its axis, then tilted and moved at random, (rows, 3)."""
+    tilt = Rotation.from_rotvec(rng.normal(size=3) * 0.3)
+    return tilt.apply(Rotation.from_euler("z", turn).apply(BODY)) + rng.normal(size=3) * 0.1
+
+
+def numbers(tool: np.ndarray, thing: np.ndarray, task: int) -> np.ndarray:
+    return TURNING.targets((tool[None], thing[None]), np.array([task]))[0]
+
+
+seeds, angles = st.integers(0, 2**32), st.floats(-3, 3)
+
+
+@settings(max_examples=50)
+@given(seed=seeds, turn=angles)
+def test_the_way_there_and_back_keeps_keypoints(seed, turn):
+    rng = np.random.default_rng(seed)
+    tool, thing = rng.normal(size=(5, 3)) * 0.1, posed(rng, turn)
+    for task, (of_tool, of_object) in enumerate([(3, 2), (2, 4)]):
+        read, _ = TURNING.keypoints(numbers(tool, thing, task), task, None)
+        for part, points, count in ((0, tool, of_tool), (1, thing, of_object)):
+            np.testing.assert_allclose(read[part, :count, :3], points[:count], atol=1e-6)
+            assert (read[part, :count, 3] == 1).all() and not read[part, count:].any()
+
+
+@settings(max_examples=50)
+@given(seed=seeds, turn=angles, sixths=st.integers(1, 5))
+def test_turns_that_look_alike_have_the_same_numbers_but_for_the_named_turn(seed, turn, sixths):
+    tool = np.random.default_rng(seed).normal(size=(5, 3))
+    one, other = (
+        numbers(tool, posed(np.random.default_rng(seed), turn + k * np.pi / 3), 1)
+        for k in (0, sixths)
+    )
+    named = slice(TURNING.coordinates + 4, TURNING.coordinates + 6)
+    assert abs(one[named] - other[named]).max() > 1e-3
+    one[named] = other[named] = 0
+    np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+@settings(max_examples=50)
+@given(seed=seeds, turn=angles, off=st.floats(-0.5, 0.5), sixths=st.integers(-6, 6))
+def test_among_turns_that_look_alike_it_is_the_one_next_to_the_former(seed, turn, off, sixths):
+    rng = np.random.default_rng(seed)
+    row = numbers(np.zeros((5, 3)), thing := posed(rng, turn), 1)
+    true = turn_angles(thing[None], NUT)[0]
+    former = true + sixths * np.pi / 3 + off  # half a sixth is 0.52
+    read, found = TURNING.keypoints(row, 1, np.array([0, former]))
+    assert found[1] == pytest.approx(former - off, abs=1e-5)
+    difference = turn_angles(read[1, None, :, :3], NUT)[0] - (former - off)
+    assert np.sin(difference / 2) == pytest.approx(0, abs=1e-4)
+
+
+@settings(max_examples=50)
+@given(seed=seeds, turn=angles, off=st.floats(-0.5, 0.5))
+def test_a_named_turn_that_is_roughly_right_suffices_at_first(seed, turn, off):
+    rng = np.random.default_rng(seed)
+    thing = posed(rng, turn)
+    row, true = numbers(np.zeros((5, 3)), thing, 1), turn_angles(thing[None], NUT)[0]
+    row[TURNING.coordinates + 4 : TURNING.coordinates + 6] = 0.1 * np.array(
+        [np.cos(true + off), np.sin(true + off)]
+    )
+    read, _ = TURNING.keypoints(row, 1, None)
+    np.testing.assert_allclose(read[1, :4, :3], thing[:4], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": 3}, "4 keypoints do not fit into 3 rows"),
+        ({"tasks": ()}, "tasks"),
+        (
+            {"tasks": ({"name": "a", "tool": 1, "object": 3, "symmetries": (NUT,)},)},
+            "the object of a has no such keypoint",
+        ),
+        (
+            {"tasks": ({"name": "a", "tool": 1, "object": 4, "symmetries": (NUT, NUT)},)},
+            "several symmetries of one part",
+        ),
+    ],
+)
+def test_readings_that_cannot_be_are_refused(change, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(Reading, {**dict(TURNING), **change}, "What is read")
+
+
+ROWS = 4
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def poses(rng: np.random.Generator, count: int, step_m: float = 0.02) -> np.ndarray:
+    """Poses of a hand that moves at random, (count, 3, 4)."""
+    positions = np.cumsum(rng.normal(scale=step_m, size=(count, 3)), 0)
+    turns = Rotation.from_rotvec(np.cumsum(rng.normal(scale=0.05, size=(count, 3)), 0))
+    return np.concatenate([turns.as_matrix(), positions[:, :, None]], -1)
+
+
+def as_shown(tool: np.ndarray, X_WE: np.ndarray, delay: int) -> np.ndarray:
+    """Keypoints as clouds show them: by Drake, and from the hand that held them to the present."""
+    shown = []
+    for t, now in enumerate(X_WE):
+        then = X_WE[max(t - delay, 0)]
+        X = RigidTransform(now).inverse() @ RigidTransform(then)
+        shown.append(X.multiply(tool.T).T)
+    return np.stack(shown)
+
+
+def followed(shown: np.ndarray, X_WE: np.ndarray) -> np.ndarray:
+    memory, found = HeldTool.begin(shown[:1], X_WE[:1]), []
+    for points, X in zip(shown, X_WE, strict=True):
+        held, memory = memory.follow(points[None], X[None])
+        found.append(held[0])
+    return np.stack(found)
+
+
+@given(SEEDS)
+def test_frames_are_exchanged_as_drake_does(seed):
+    rng = np.random.default_rng(seed)
+    A, B = poses(rng, 3), poses(rng, 3)
+    points = rng.normal(size=(3, ROWS, 3))
+    expected = [
+        (RigidTransform(b).inverse() @ RigidTransform(a)).multiply(p.T).T
+        for a, b, p in zip(A, B, points, strict=True)
+    ]
+    np.testing.assert_allclose(in_other_frame(points, A, B), expected, atol=1e-12)
+
+
+@given(SEEDS)
+@settings(max_examples=50)
+def test_a_tool_that_is_shown_late_is_put_into_the_hand(seed):
+    rng = np.random.default_rng(seed)
+    tool, X_WE = rng.normal(scale=0.1, size=(ROWS, 3)), poses(rng, 12)
+    held = followed(as_shown(tool, X_WE, 1), X_WE)
+    np.testing.assert_allclose(held, np.broadcast_to(tool, held.shape), atol=1e-9)
+
+
+@given(SEEDS)
+@settings(max_examples=50)
+def test_a_tool_that_is_shown_without_delay_stays_to_the_bit(seed):
+    rng = np.random.default_rng(seed)
+    tool, X_WE = rng.normal(scale=0.1, size=(ROWS, 3)), poses(rng, 12)
+    shown = np.broadcast_to(tool, (12, ROWS, 3))
+    np.testing.assert_array_equal(followed(shown, X_WE), shown)
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_errors_of_reading_hardly_hide_the_delay(delay):
+    """Each keypoint is off by 4 mm in each step, and by 4 mm in all of them."""
+    rng = np.random.default_rng(delay)
+    right = []
+    for _ in range(50):
+        tool, X_WE = rng.normal(scale=0.1, size=(ROWS, 3)), poses(rng, 20)
+        errors = rng.normal(scale=0.004, size=(20, ROWS, 3)) + rng.normal(
+            scale=0.004, size=(ROWS, 3)
+        )
+        held = followed(as_shown(tool, X_WE, delay) + errors, X_WE)
+        right.append(np.linalg.norm(held[5:] - tool, axis=-1).mean(-1) < 0.02)
+    assert np.mean(right) > 0.98
+
+
+def test_a_hand_that_rests_moves_nothing_and_episodes_are_told_apart():
+    rng = np.random.default_rng(0)
+    tool, moving = rng.normal(scale=0.1, size=(ROWS, 3)), poses(rng, 8)
+    resting = np.repeat(moving[:1], 8, 0)
+    late = as_shown(tool, moving, 1)
+    both = np.stack([late, np.broadcast_to(tool, late.shape), late], 1)
+    X_WE = np.stack([moving, resting, moving], 1)
+    memory = HeldTool.begin(both[0], X_WE[0])
+    for points, X in zip(both, X_WE, strict=True):
+        held, memory = memory.follow(points, X)
+        np.testing.assert_allclose(held, np.broadcast_to(tool, held.shape), atol=1e-9)

@@ -29,11 +29,9 @@ from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import batches_of
 from fleet_tools.baselines.training.loop import train as train_epochs
-from fleet_tools.baselines.training.record import TrainingWriter, expected_moments
-from fleet_tools.baselines.training.run import TrainingRunSpec
+from fleet_tools.baselines.training.record import TRAINING_RUN, TrainingWriter, expected_moments
 from fleet_tools.baselines.training.state import TrainingError, TrainingProgress
 from fleet_tools.storage.locked_folder import AppendLog
-from fleet_tools.storage.run_folder import read_spec
 
 EPOCHS = ["--epochs", "4", "--quiet"]
 
@@ -69,7 +67,7 @@ def _read(
 
     folder = tmp_path_factory.mktemp("read") / "run"
     write_files(folder, stopped)
-    spec = read_spec(folder, TrainingRunSpec, TrainingError)
+    spec = TRAINING_RUN.read_document(folder)
     training, _ = split(Samples(data), spec.validation_fraction, spec.training.seed)
     trajectories = Trajectories(training, spec.blueprint)
 
@@ -191,9 +189,9 @@ def test_every_damaged_file_is_refused_or_resumed_to_the_same_result(
     options = train_options(data, folder, *EPOCHS)
     write_files(folder, stopped)
     assert train.main(options) == 0
-    whole = resumed(folder, TrainingRunSpec)
+    whole = resumed(folder, TRAINING_RUN)
 
     for name, what, content in damaged_files(stopped):
         write_files(folder, stopped | {name: content})
         code = train.main(options)
-        assert code == 2 or (code == 0 and resumed(folder, TrainingRunSpec) == whole), (name, what)
+        assert code == 2 or (code == 0 and resumed(folder, TRAINING_RUN) == whole), (name, what)

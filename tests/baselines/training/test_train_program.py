@@ -1,6 +1,14 @@
-"""`python -m fleet_tools.baselines.train` trains, and refuses wrong options."""
+"""The program `train`: its options and errors, resumption, curves, and rounds of DAgger."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,16 +19,23 @@ pytest.importorskip("safetensors")
 import torch
 import yaml
 from safetensors.torch import load_file
-from support.processes import run_python
-from support.small_datasets import Drawn, write
+from support.fleet_cases import arguments, rounds_of, write_data
+from support.processes import ROOT, run_python
+from support.small_checkpoints import untrained
+from support.small_datasets import Drawn, hammer_header, write
 from support.training_cases import LAYOUT, same, small_data, train_options
 
-from fleet_tools.baselines import merge, train
+from fleet_tools.baselines import fleet, merge, train
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.record import load_progress
 from fleet_tools.config.tasks import task_path
+from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.header import Header, describe
 from fleet_tools.envs.spec import EnvSpec
+from fleet_tools.errors import PolicyError
+from fleet_tools.evaluation.config import EvaluationConfig
+from fleet_tools.evaluation.run import describe as describe_evaluation
+from fleet_tools.rollouts.episode import LEARNER_STEPS
 
 
 @pytest.fixture(scope="module", name="data")
@@ -140,7 +155,7 @@ def test_a_folder_of_something_else_is_not_changed(data, tmp_path, capsys):
     state = output / "state.safetensors"
     state.write_bytes(state.read_bytes()[:-5])
     assert train.main(train_options(data, output, "--epochs", "1")) == 2
-    assert "state.safetensors cannot be read" in capsys.readouterr().err
+    assert "state.safetensors is not a safetensors file" in capsys.readouterr().err
 
 
 def test_a_divergence_keeps_the_last_good_policy(data, tmp_path, capsys):
@@ -201,3 +216,213 @@ print(json.dumps([code, errors.getvalue()]))
     code, errors = run_python(code, *train_options(data, tmp_path / "out"))
     assert code == 2 and "torch is needed to learn policies and merge them. Install" in errors
     assert not (tmp_path / "out").exists()
+
+
+def same_result(one: Path, other: Path) -> bool:
+    """Whether two runs have the same result, except for wall times."""
+    runs = [load_progress(folder) for folder in (one, other)]
+    metrics = [[each.model_copy(update={"seconds": 0}) for each in run.metrics] for run in runs]
+    return (
+        same(runs[0].state.weights, runs[1].state.weights)
+        and same(runs[0].state.moments, runs[1].state.moments)
+        and all(
+            (one / name).read_bytes() == (other / name).read_bytes()
+            for name in ("last.safetensors", "best.safetensors")
+        )
+        and metrics[0] == metrics[1]
+    )
+
+
+@pytest.mark.slow  # of what is left then: test_damaged_training.py
+def test_after_kill_9_and_ctrl_c_the_same_command_ends_with_the_same_bits(data, tmp_path, capsys):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    epochs = ["--epochs", "30", "--quiet"]
+    assert train.main(train_options(data, whole, *epochs)) == 0
+    options = train_options(data, stopped, *epochs, "--save-every", "0.001")
+    program = [sys.executable, "-m", "fleet_tools.baselines.train"]
+    process = subprocess.Popen([*program, *options], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and _epochs(stopped) < 2:
+        time.sleep(0.002)
+    process.kill()
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGKILL, errors
+    assert 2 <= load_progress(stopped).state.epoch < 30
+
+    def interrupt() -> None:
+        while _epochs(stopped) < 6:
+            time.sleep(0.002)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as threads:
+        interrupted = threads.submit(interrupt)
+        assert train.main(options) == 130
+        interrupted.result()
+    assert "The same command resumes it" in capsys.readouterr().err
+    assert 6 <= load_progress(stopped).state.epoch < 30
+    assert train.main(train_options(data, stopped, *epochs)) == 0
+    assert same_result(whole, stopped)
+    assert {path.name for path in stopped.iterdir()} == {path.name for path in whole.iterdir()}
+
+
+def _epochs(folder: Path) -> int:
+    try:
+        return len((folder / "metrics.jsonl").read_text().splitlines())
+    except FileNotFoundError:
+        return 0
+
+
+needs_tensorboard = pytest.mark.skipif(not find_spec("tensorboard"), reason="its curves")
+
+
+def curves_of(folder: Path) -> dict[str, dict[int, float]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of protobuf
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        events = EventAccumulator(str(folder))
+        events.Reload()
+    points = {name: events.Scalars(name) for name in events.Tags()["scalars"]}
+    for each in points.values():
+        assert len({point.step for point in each}) == len(each)
+    return {name: {point.step: point.value for point in each} for name, each in points.items()}
+
+
+@needs_tensorboard
+def test_curves_follow_the_log_also_of_epochs_before_they_were_asked_for(data, tmp_path):
+    output = tmp_path / "run"
+    epochs = ["--epochs", "4", "--quiet"]
+
+    def stop_after_two(progress):
+        if progress.state.epoch == 2:
+            raise OSError(28, "no space left on device")
+
+    with pytest.MonkeyPatch.context() as patched:
+        from fleet_tools.baselines.training import reports as epoch_bar
+
+        patched.setattr(
+            epoch_bar.EpochBar, "update", lambda self, progress: stop_after_two(progress)
+        )
+        assert train.main(train_options(data, output, *epochs)) == 1
+    assert not (output / "tensorboard").exists()
+    for _ in range(2):  # the second time, nothing is left to do
+        assert train.main(train_options(data, output, *epochs, "--tensorboard")) == 0
+        lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+        assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
+        curves = curves_of(output / "tensorboard")
+        assert curves.keys() == {"loss/training", "loss/validation", "learning_rate"}
+        for name, key in (("loss/training", "loss"), ("loss/validation", "validation_loss")):
+            expected = {line["epoch"]: pytest.approx(line[key], rel=1e-6) for line in lines}
+            assert curves[name] == expected
+
+
+@needs_tensorboard
+def test_a_fleet_has_a_point_for_each_round(tmp_path):
+    output = tmp_path / "fleet"
+    options = arguments(write_data(tmp_path / "data"), output)
+    assert fleet.main(options) == 0
+    assert fleet.main([*options, "--tensorboard"]) == 0
+    rounds, curves = rounds_of(output), curves_of(output / "tensorboard")
+    assert curves.keys() == {"loss/held_out", "bytes", "moved_fraction"}
+    for name, key in (("loss/held_out", "loss"), ("bytes", "bytes_so_far")):
+        assert curves[name] == {
+            each["round"]: pytest.approx(each[key], rel=1e-6) for each in rounds
+        }
+
+
+@needs_tensorboard
+def test_another_file_beside_the_curves_is_kept(data, tmp_path):
+    output = tmp_path / "run"
+    assert train.main(train_options(data, output, "--epochs", "1", "--quiet", "--tensorboard")) == 0
+    (output / "tensorboard" / "notes.txt").write_text("mine")
+    assert train.main(train_options(data, output, "--epochs", "1", "--quiet", "--tensorboard")) == 0
+    assert (output / "tensorboard" / "notes.txt").read_text() == "mine"
+    assert len(list((output / "tensorboard").glob("events*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("library", "options"),
+    [
+        ("tensorboard", ["--tensorboard"]),
+        ("wandb", ["--wandb", "project"]),
+    ],
+)
+def test_an_absent_library_is_refused_before_anything_is_written(
+    data, tmp_path, capsys, monkeypatch, library, options
+):
+    monkeypatch.setitem(sys.modules, library, None)
+    assert train.main(train_options(data, tmp_path / "run", "--epochs", "1", *options)) == 2
+    assert f"[{library}]" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_trained_is_printed_with_its_defaults(data, tmp_path, capsys):
+    assert train.main(train_options(data, tmp_path / "run", "--epochs", "1")) == 0
+    shown = capsys.readouterr().err
+    assert "gru (layers 1, width 8)" in shown and "constant learning rate 0.001" in shown
+    assert "1 epochs, batches of 8" in shown and "for validation" in shown
+
+
+def test_weights_and_biases_has_each_epoch_once(data, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    logged: list[tuple[int, set[str]]] = []
+    log = wandb.Run.log
+
+    def record(run, values, *, step, **others):
+        logged.append((step, set(values)))
+        return log(run, values, step=step, **others)
+
+    monkeypatch.setattr(wandb.Run, "log", record)
+    options = train_options(data, tmp_path / "run", "--epochs", "2", "--quiet", "--wandb", "trial")
+    assert train.main(options) == 0
+    names = {"loss/training", "loss/validation", "learning_rate"}
+    assert logged == [(1, names), (2, names)]
+    assert list((tmp_path / "run" / "wandb").glob("offline-run-*"))
+    own = (tmp_path / "run" / "wandb_id.txt").read_text()
+    assert train.main(options) == 0
+    assert (tmp_path / "run" / "wandb_id.txt").read_text() == own
+    assert train.main([*options, "--restart"]) == 0  # another run, whose curves begin anew
+    assert (tmp_path / "run" / "wandb_id.txt").read_text() != own
+
+
+def of_rounds(data: Path, output: Path, rounds: int) -> list[str]:
+    """Returns the program's arguments for a short training of a small policy."""
+    size = ["--set", "body.layers=1", "--set", "body.width=8", "--epochs", "2", "--threads", "1"]
+    rounds_ = ["--dagger", str(rounds), "--dagger-episodes", "1", "--validation-fraction", "0.4"]
+    return [
+        *["--dataset", str(data), "--architecture", "mlp", *size, *rounds_],
+        *["--output", str(output), "--quiet", "--json"],
+    ]
+
+
+def test_rounds_learn_from_all_data_and_the_same_command_goes_on(tmp_path, capsys):
+    data, output = tmp_path / "data", tmp_path / "run"
+    write(data, Drawn([5, 4, 6], [True] * 3, 0), hammer_header())
+    assert train.main(of_rounds(data, output, 1)) == 0
+    summary = json.loads(capsys.readouterr().out)
+    rounds = [output / "round_0", output / "round_1"]
+    assert [each["output"] for each in summary["rounds"]] == list(map(str, rounds))
+    collected = Dataset(output / "data_1" / "hammer")
+    records = collected.stored()
+    assert len(records) == 1
+    assert collected.header.policy.startswith("dagger:best.safetensors")
+    assert collected.header.env_spec == Dataset(data).header.env_spec
+    assert any(record.info[LEARNER_STEPS] for record in records)
+    configs = [json.loads((each / "config.json").read_text()) for each in rounds]
+    assert [config["episodes"] for config in configs] == [3, 4]
+    assert {record.seed for record in records}.isdisjoint(r.seed for r in Dataset(data).stored())
+
+    before = load_progress(rounds[1]).state.weights
+    (rounds[1] / "state.safetensors").rename(tmp_path / "lost")  # as if it had just begun
+    for name in ("metrics.jsonl", "last.safetensors", "best.safetensors", "config.json"):
+        (rounds[1] / name).unlink()
+    stored = {path: path.read_bytes() for path in (output / "data_1").rglob("*.hdf5")}
+    assert train.main(of_rounds(data, output, 1)) == 0
+    assert same(load_progress(rounds[1]).state.weights, before)
+    assert {path: path.read_bytes() for path in (output / "data_1").rglob("*.hdf5")} == stored
+
+
+def test_a_learner_that_the_expert_helps_cannot_be_evaluated(tmp_path):
+    checkpoint = untrained(tmp_path / "policy.safetensors")
+    with pytest.raises(PolicyError, match="acts in turns"):
+        describe_evaluation(EvaluationConfig(policy=f"dagger:{checkpoint}", tool="hammer"))

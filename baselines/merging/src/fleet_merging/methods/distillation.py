@@ -34,7 +34,7 @@ from fleet_merging.modules import (
     tensors_of,
     uncompiled,
 )
-from fleet_merging.moments.gate import RowGate
+from fleet_merging.moments.gate import RowGate, draw
 from fleet_merging.moments.measurement import combine
 from fleet_merging.moments.mixture import StateMixture
 from fleet_merging.moments.rows import input_rows
@@ -242,9 +242,7 @@ def draw_states(problem: MergeProblem, gate: RowGate, count: int) -> torch.Tenso
     ):
         seed = content_seed(problem.seed, 0, digest(model))
         generator = torch.Generator().manual_seed(seed)
-        noise = torch.randn(len(mean), max(1, round(count * weight)), generator=generator)
-        # The covariance is the inverse of factor @ factor.T.
-        drawn.append(mean + torch.linalg.solve_triangular(factor.T, noise, upper=True).T)
+        drawn.append(draw(mean, factor, max(1, round(count * weight)), generator))
     return _mixed(problem, torch.cat(drawn))
 
 

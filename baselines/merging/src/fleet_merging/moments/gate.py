@@ -39,6 +39,22 @@ def log_densities(states: torch.Tensor, means: torch.Tensor, factors: torch.Tens
     return determinants - whitened.square().sum(-1) / 2
 
 
+def draw(
+    mean: torch.Tensor, factor: torch.Tensor, count: int, generator: torch.Generator
+) -> torch.Tensor:
+    """Returns draws from the Gaussian of one model, (count, n).
+
+    Args:
+        mean: Its mean, (n,).
+        factor: Its factor, see `density_weights`.
+        count: Number of draws.
+        generator: Draws them.
+    """
+    noise = torch.randn(len(mean), count, generator=generator)
+    # The covariance is the inverse of factor @ factor.T.
+    return mean + torch.linalg.solve_triangular(factor.T, noise, upper=True).T
+
+
 @dataclass(frozen=True, eq=False)
 class RowGate:
     """Weights for the rows of models that lie side by side, see `density_weights`.
