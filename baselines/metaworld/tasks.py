@@ -8,9 +8,13 @@ import yaml
 from fleet_tools.config.values import Number, Seed, Value
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import require_name
-from fleet_tools.registration import META_WORLD_ID
+from fleet_tools.registration import ARENAS
 from fleet_tools.storage.provenance import TaskFile
 from fleet_tools.utils.libraries import require
+
+META_WORLD = ARENAS["MetaWorld"]
+(META_WORLD_ID,) = META_WORLD.ids
+"""Id for all tasks: `gymnasium.make(META_WORLD_ID, task="reach-v3")`."""
 
 SETS = ("mt10", "mt50")
 """Meta-World's sets of tasks: 10, and all 50."""

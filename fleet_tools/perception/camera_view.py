@@ -18,6 +18,11 @@ Channel = Literal["rgb", "depth", "segmentation"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 """Kinds of images of a camera."""
 
+THIRD = "third"
+"""Name of the third-person view among the cameras of a task."""
+PICTURE_SIZE = (640, 480)
+"""Width and height of pictures for people, in pixels."""
+
 BACKGROUND, ROBOT, TOOL, OBJECT = range(4)
 SEGMENTS = ("background", "robot", "tool", "object")
 """Names of the values of a segmentation; the table is background."""

@@ -20,7 +20,13 @@ from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 
 from fleet_tools.baselines.metaworld.env import MetaWorldEnv
 from fleet_tools.baselines.metaworld.expert import scripted_expert
-from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, MetaWorldScene, read_task, task_set
+from fleet_tools.baselines.metaworld.tasks import (
+    MAX_STEPS,
+    META_WORLD_ID,
+    MetaWorldScene,
+    read_task,
+    task_set,
+)
 from fleet_tools.dataset import episode_file
 from fleet_tools.envs.spec import EnvSpec, arena_of, read_scene
 from fleet_tools.envs.tool_use_env import unwrap
@@ -33,7 +39,6 @@ from fleet_tools.errors import (
     UnknownNameError,
 )
 from fleet_tools.policies.policy import StoredActions
-from fleet_tools.registration import META_WORLD_ID
 from fleet_tools.rollouts.episode import first_difference
 from fleet_tools.rollouts.rollout import rollout
 

@@ -17,8 +17,8 @@ from fleet_tools.dataset import Dataset, DatasetWriter
 from fleet_tools.dataset.__main__ import main
 from fleet_tools.dataset.export.exporting import FORMATS, export_dataset
 from fleet_tools.dataset.header import Header
-from fleet_tools.envs.spec import TOOL_USE
 from fleet_tools.errors import DatasetError, MissingLibraryError, UnknownNameError
+from fleet_tools.registration import TOOL_USE
 from fleet_tools.utils import progress
 
 each_format = pytest.mark.parametrize("format_name", [name for name in FORMATS if name != "ply"])
