@@ -20,7 +20,7 @@ from console import AGREEMENT_COLUMNS, agreement_cells, print_now, table_head, t
 from fleet_tools.config.values import Count
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils import cli
-from fleet_tools.utils.libraries import ANY_RELEASE
+from fleet_tools.utils.drake_release import ANY_RELEASE
 from fleet_tools.utils.machine import machine_name
 from fleet_tools.utils.progress import progress_bar
 

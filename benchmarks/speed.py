@@ -19,7 +19,7 @@ from timing import cpu_seconds
 from fleet_tools.config.values import Count
 from fleet_tools.parallel.backend import ONE_THREAD
 from fleet_tools.utils import cli
-from fleet_tools.utils.libraries import ANY_RELEASE
+from fleet_tools.utils.drake_release import ANY_RELEASE
 from fleet_tools.utils.machine import machine_name
 
 _ROOT = Path(__file__).resolve().parents[1]

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.utils import cli
-from fleet_tools.utils.libraries import CONSTRAINTS
+from fleet_tools.utils.drake_release import CONSTRAINTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")

@@ -16,7 +16,7 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError, UnknownNameError
 from fleet_tools.registration import TOOL_USE
 from fleet_tools.robot.arm import DEFAULT_ROBOT
-from fleet_tools.sim.own_models import CarriesModels
+from fleet_tools.storage.carried_models import CarriesModels
 from fleet_tools.storage.provenance import TaskFile, installed_packages
 from fleet_tools.storage.record_folder import Document
 

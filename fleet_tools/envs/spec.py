@@ -27,8 +27,8 @@ from fleet_tools.errors import (
 from fleet_tools.registration import CUSTOM_ID, TOOL_USE, Arena, env_id, find_arena
 from fleet_tools.robot.arm import robot_names, robot_path
 from fleet_tools.storage.provenance import TaskFile
+from fleet_tools.utils.drake_release import require_tested_release
 from fleet_tools.utils.imports import load_function, require_trusted, trust
-from fleet_tools.utils.libraries import missing_library, require_tested_release
 
 if TYPE_CHECKING:
     from fleet_tools.envs.recorded_env import RecordedEnv, StartScene
@@ -243,4 +243,6 @@ def require_drake() -> None:
     try:
         import pydrake.common  # noqa: F401
     except ImportError as error:
+        from fleet_tools.utils.libraries import missing_library
+
         raise MissingLibraryError(missing_library("pydrake", reason=str(error))) from error

@@ -20,7 +20,6 @@ from fleet_tools.blender import VARIABLE
 from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import load_yaml
 from fleet_tools.dataset import Dataset
-from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import load_evaluation
@@ -33,8 +32,8 @@ from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing import settings as argument_types
 from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.utils.compiled import SHARED_FOLDER, share_compiled
-from fleet_tools.utils.imports import load_user_function
-from fleet_tools.utils.libraries import ANY_RELEASE, require_tested_release
+from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
+from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
 from fleet_tools.utils.option_parser import key_value
 from fuzz.kernel import Subject, require
 from fuzz.mutations import changed_text, pick, scalar
@@ -107,7 +106,7 @@ _LETTERS = {*string.ascii_letters, *string.digits, "_"}
 
 VARIABLES: dict[str, Callable[[], Any]] = {
     TOKEN_VARIABLE: read_token,
-    TRUSTED_MODULES: lambda: untrusted_functions(load_task("hammer")),
+    TRUSTED_MODULES: lambda: is_trusted("predicates:upright"),
     "RAY_ADDRESS": lambda: cluster.is_running(None),
     SHARED_FOLDER: share_compiled,
     ANY_RELEASE: require_tested_release,
