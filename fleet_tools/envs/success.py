@@ -28,7 +28,7 @@ from fleet_tools.config.predicates import (
 )
 from fleet_tools.envs.predicate_functions import BoundFunction
 from fleet_tools.errors import PredicateError, UnknownNameError
-from fleet_tools.sim.motion_tables import PartMotion
+from fleet_tools.sim.attribution import PartMotion
 from fleet_tools.sim.world_state import WorldState
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from fleet_tools.config.predicates import (
 )
 from fleet_tools.envs.success import judge, judge_all
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.sim.motion_tables import PartMotion
+from fleet_tools.sim.attribution import PartMotion
 from fleet_tools.sim.world_state import WorldState
 
 positions = st.floats(-10, 10)
