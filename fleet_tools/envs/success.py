@@ -121,11 +121,6 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
     raise TypeError(f"no rule for {type(predicate).__name__}")
 
 
-def judge_all(predicates: Sequence[Predicate], initial: WorldState, now: WorldState) -> Verdict:
-    """Evaluates the conjunction of predicates; see `conjunction`."""
-    return conjunction([judge(predicate, initial, now) for predicate in predicates])
-
-
 def judge_each(
     predicates: Sequence[Predicate], initial: WorldState, now: WorldState
 ) -> dict[str, Verdict]:

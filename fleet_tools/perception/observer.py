@@ -101,14 +101,13 @@ class Observer:
         return Measurement(state, shown, latest, cloud)
 
     def visible_points(
-        self, simulation: Simulation, views: list[CameraView], *, ideal: bool = False
+        self, simulation: Simulation, views: list[CameraView]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns what all cameras see of the tool (n, 3) and the object (m, 3), in W, m.
 
         Args:
             simulation: The simulation.
             views: The cameras, as they are.
-            ideal: Whether to leave out the errors of the cameras.
         """
         from fleet_tools.perception.point_cloud import points_of
 
@@ -117,7 +116,7 @@ class Observer:
         found = self._renderer.points(simulation.query(), views)
         for view, hits in zip(views, found, strict=True):
             X = view.X_WC
-            if not ideal and (sensor := self._sensors.get(view.name)):
+            if (sensor := self._sensors.get(view.name)) is not None:
                 X, hits = X @ sensor.X_CK, sensor.read_hits(hits, simulation.steps)
             for part, points_W in seen.items():
                 points_W.append(X.multiply(points_of(hits[part], view.pinhole).T).T)
