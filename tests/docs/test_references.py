@@ -65,7 +65,7 @@ def test_every_option_says_what_it_is():
 
 
 def test_a_file_is_read_after_those_that_it_imports():
-    page = (DOCS / "concepts" / "read_the_code.md").read_text()
+    page = (DOCS / "reference" / "read_the_code.md").read_text()
     rooms = re.findall(r"```{room-files} (\w+)", page)
     assert rooms == ["config", "robot", "sim", "envs", "perception", "rollouts"]
     for room in rooms:
