@@ -151,19 +151,18 @@ class EnvSpec(Value):
             task: The task file as it was when it was stored; it replaces the specification's.
             source: What stores it, such as "the dataset", for error messages.
             error: Class of the error of a file that is not trusted.
-            trusted: Whether code that the file or the specification names may be run. Otherwise
-                only in modules that the user trusts, see `fleet_tools.utils.imports`.
+            trusted: Whether functions that the file names as predicates may be imported, and their
+                code run. Otherwise only those in modules that the user trusts, see
+                `fleet_tools.utils.imports`; as all code that the specification names.
             others: Keyword arguments that replace the specification's.
 
         Raises:
             FleetToolsError: The file names functions that are not trusted, is not valid, or what
                 it was made of does not exist here.
         """
-        others["task"] = task
-        if trusted:
-            return make_tool_use(**{**self.kwargs, **others})
-        require_trust(task, source, error)
-        return self.make_tool_use(**others)
+        if not trusted:
+            require_trust(task, source, error)
+        return self.make_tool_use(**{**others, "task": task})
 
 
 def _plain(value: Any) -> Any:
