@@ -116,7 +116,8 @@ def _load_own(
     module_name, _, own_name = name.partition(":")
     if not module_name or not own_name:
         raise error_class(
-            f"The {what} {name!r} is not of the form `module:function`, such as policies:{what}."
+            f"The {what} {name!r} is not of the form `module:function`, such as "
+            f"policies:{what.replace(' ', '_')}."
         )
     try:
         return _load(name, what, fits)
