@@ -48,7 +48,7 @@ class MetaWorldScene(Value):
     """The start of one episode, which its seed determines.
 
     Attributes:
-        arena: Name of the arena, see `envs.spec`.
+        arena: Name of the arena, see `fleet_tools.registration`.
         task: Name of the task.
         seed: Seed that drew it.
         random_vector: What was drawn: positions of objects and of the goal, m, and angles, rad.

@@ -71,8 +71,8 @@ def test_stored_episodes_are_observed_by_a_renderer_of_ones_own(tmp_path, monkey
     assert collect.main([*task, "--output", data]) == 0
     look = ["--obs-mode", "point_cloud", "--env", f"cloud_source={DISTANCE}", "camera_size=[24,16]"]
     assert dataset(["observe", data, *look, "--output", clouds, "--workers", "1", "--quiet"]) == 0
-    (record,) = Dataset(Path(clouds)).records
-    seen = Dataset(Path(clouds)).read(record).observations["point_cloud"]
+    (episode,) = Dataset(Path(clouds))
+    seen = episode.observations["point_cloud"]
     assert {*seen[..., 3].ravel()} == {1.0, -1.0}
     monkeypatch.setenv(TRUSTED_MODULES, "")
     back = ["observe", clouds, "--obs-mode", "state", "--output", state, "--workers", "0"]
@@ -91,11 +91,10 @@ def test_episodes_of_an_arena_of_ones_own_are_collected_by_workers(tmp_path, mon
     monkeypatch.setenv(TRUSTED_MODULES, MODULE)
     policy = find_policy("random")
     header = describe_collection(EnvSpec.model_validate(facts), policy, 0, False)
-    make = partial(make_attempts, policy=policy)
+    make = partial(make_attempts, policy=policy, verify=True)
     done = collect(tmp_path, header, make, 2, WorkerOptions(workers=2), quiet=True)
     assert exit_code(done) == 0
-    stored = Dataset(tmp_path)
-    episodes = [stored.read(record) for record in stored.records]
+    episodes = list(Dataset(tmp_path))
     assert [len(each) for each in episodes] == [STEPS] * 2
     assert all(read_scene(each.scene.model_dump()) == each.scene for each in episodes)
     assert replay.main([str(tmp_path), "--workers", "1", "--quiet"]) == 0
