@@ -8,11 +8,9 @@ those inside it, too.
 import importlib
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from fleet_tools.errors import FleetToolsError, UnknownNameError
-
-T = TypeVar("T")
 
 TRUSTED_MODULES = "FLEET_TOOLS_TRUSTED_MODULES"
 
@@ -86,33 +84,22 @@ def _load(name: str, what: str, fits: Callable[[Any], bool]) -> Any:
     return found
 
 
-def load_user_object(name: str, what: str, error_class: type[FleetToolsError], kind: type[T]) -> T:
-    """Imports a module of a user's own and returns a value in it of some class.
+def load_user_object(
+    name: str, what: str, error_class: type[FleetToolsError], kind: type | None = None
+) -> Any:
+    """Imports a module of a user's own and returns a value in it.
 
     Args:
         name: "module:name".
-        what: Kind of value, for the error message, such as "arena".
+        what: Kind of value, for the error message, such as "method".
         error_class: Class of the error that tells why there is none.
-        kind: Its class.
+        kind: Its class; None for whatever can be called.
 
     Raises:
         FleetToolsError: Of `error_class`: the name has another form, or the module cannot be
             imported.
-        UnknownNameError: The module has no such value of this class.
+        UnknownNameError: The module has no such value of this kind.
     """
-    return _load_own(name, what, error_class, lambda found: isinstance(found, kind))
-
-
-def load_user_function(
-    name: str, what: str, error_class: type[FleetToolsError]
-) -> Callable[..., Any]:
-    """Imports a module of a user's own and returns a function of it; see `load_user_object`."""
-    return _load_own(name, what, error_class, callable)
-
-
-def _load_own(
-    name: str, what: str, error_class: type[FleetToolsError], fits: Callable[[Any], bool]
-) -> Any:
     module_name, _, own_name = name.partition(":")
     if not module_name or not own_name:
         raise error_class(
@@ -120,7 +107,7 @@ def _load_own(
             f"policies:{what.replace(' ', '_')}."
         )
     try:
-        return _load(name, what, fits)
+        return _load(name, what, callable if kind is None else lambda each: isinstance(each, kind))
     except FleetToolsError:
         raise
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
@@ -129,3 +116,10 @@ def _load_own(
             f"({type(error).__name__}: {error}). Modules are searched in the working directory "
             "and on PYTHONPATH."
         ) from error
+
+
+def load_user_function(
+    name: str, what: str, error_class: type[FleetToolsError]
+) -> Callable[..., Any]:
+    """Imports a module of a user's own and returns a function of it; see `load_user_object`."""
+    return load_user_object(name, what, error_class)
