@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from fleet_merging.errors import UnsoundMergeError
 from fleet_tools.baselines.experiments.arena import may_fail
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fleet_tools.errors import FleetToolsError, UnknownNameError
+from fleet_tools.errors import UnknownNameError, known_errors
 
 TRUSTED_MODULES = "FLEET_TOOLS_TRUSTED_MODULES"
 
@@ -96,7 +96,7 @@ def load_user_object(
         kind: Its class; None for whatever can be called.
 
     Raises:
-        FleetToolsError: Of `error_class`: the name has another form, or the module cannot be
+        Exception: Of `error_class`: the name has another form, or the module cannot be
             imported.
         UnknownNameError: The module has no such value of this kind.
     """
