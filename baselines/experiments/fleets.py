@@ -22,7 +22,6 @@ from fleet_tools.baselines.federated.record import REPORT, FleetWriter
 from fleet_tools.baselines.federated.references import reference
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import CachingTransport, LocalTransport
-from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.metaworld.tasks import META_WORLD
 from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, TrainingError

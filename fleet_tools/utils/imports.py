@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fleet_tools.errors import UnknownNameError, known_errors
+from fleet_tools.errors import UnknownNameError
 
 TRUSTED_MODULES = "FLEET_TOOLS_TRUSTED_MODULES"
 
