@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import UnknownNameError, known_errors
 
 TRUSTED_MODULES = "FLEET_TOOLS_TRUSTED_MODULES"
 
@@ -36,7 +36,7 @@ def is_own(name: object) -> bool:
     return isinstance(name, str) and ":" in name
 
 
-def require_trusted(names: Iterable[str], source: str, error: type[FleetToolsError]) -> None:
+def require_trusted(names: Iterable[str], source: str, error: type[Exception]) -> None:
     """Checks that code that stored data name is in trusted modules.
 
     Args:
@@ -85,7 +85,7 @@ def _load(name: str, what: str, fits: Callable[[Any], bool]) -> Any:
 
 
 def load_user_object(
-    name: str, what: str, error_class: type[FleetToolsError], kind: type | None = None
+    name: str, what: str, error_class: type[Exception], kind: type | None = None
 ) -> Any:
     """Imports a module of a user's own and returns a value in it.
 
@@ -108,7 +108,7 @@ def load_user_object(
         )
     try:
         return _load(name, what, callable if kind is None else lambda each: isinstance(each, kind))
-    except FleetToolsError:
+    except known_errors():
         raise
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise error_class(
@@ -118,8 +118,6 @@ def load_user_object(
         ) from error
 
 
-def load_user_function(
-    name: str, what: str, error_class: type[FleetToolsError]
-) -> Callable[..., Any]:
+def load_user_function(name: str, what: str, error_class: type[Exception]) -> Callable[..., Any]:
     """Imports a module of a user's own and returns a function of it; see `load_user_object`."""
     return load_user_object(name, what, error_class)

@@ -11,6 +11,14 @@ from types import ModuleType
 from fleet_tools.errors import MissingLibraryError, UnknownNameError
 from fleet_tools.utils.drake_release import CONSTRAINTS, INSTALL_COMMAND, installed_release
 
+MERGING = "fleet-merging"
+"""The library of merging methods, a distribution of its own in `baselines/merging`."""
+
+MERGING_COMMAND = "python3 -m pip install fleet_merging-*.whl"
+"""Installs its wheel, which lies beside the wheel of this package."""
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
 GLIB_COMMAND = "apt-get install -y libglib2.0-0"
 """Installs what Drake's import needs on a minimal Debian or Ubuntu."""
 
