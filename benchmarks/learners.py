@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.training.record import TRAINING_RUN, load_progress
+from fleet_tools.baselines.training.run import TrainingRunSpec
 from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.utils import cli
 

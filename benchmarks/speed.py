@@ -28,7 +28,7 @@ from fleet_tools.config.values import Count
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.parallel.backend import ONE_THREAD
 from fleet_tools.utils import cli
-from fleet_tools.utils.libraries import ANY_RELEASE
+from fleet_tools.utils.drake_release import ANY_RELEASE
 from fleet_tools.utils.machine import machine_name
 
 _COLUMNS = {

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
-from fleet_tools.envs.observation_modes import OptionalObsMode
+from fleet_tools.envs.mode_options import EnvArgument, OptionalObsMode
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.policies.sources import PolicyName, find_policy
 from fleet_tools.robot.arm import DEFAULT_ROBOT
 from fleet_tools.utils import cli
-from fleet_tools.utils.option_parser import KeyValue
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class CollectOptions(cli.Options):
     """Stored observations (default: those that the policy reads, or else state)."""
     robot: str = DEFAULT_ROBOT
     """Robot of the package by name, or your own by the path of its YAML file."""
-    env: tuple[KeyValue, ...] = ()
+    env: tuple[EnvArgument, ...] = ()
     """Other keyword arguments of the environment, such as split=unseen_tools
     camera_size=[640,480]."""
     seed: Seed = 0

@@ -29,7 +29,8 @@ from fleet_tools.utils.diagnostics import (
     function_probe,
     run_probes,
 )
-from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command, installed_release
+from fleet_tools.utils.drake_release import installed_release
+from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command
 from fleet_tools.utils.machine import available_cores
 
 _STEPS = 6

@@ -15,11 +15,10 @@ import pydantic
 
 from fleet_tools.config.options import TaskOptions
 from fleet_tools.config.values import Count, Seed
-from fleet_tools.envs.observation_modes import ObsModeOption
+from fleet_tools.envs.mode_options import EnvArgument, ObsModeOption
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.utils import cli
-from fleet_tools.utils.option_parser import KeyValue
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class TeleopOptions(cli.Options):
     """Number of successful episodes that the dataset is to hold (default: until Ctrl-C)."""
     obs_mode: ObsModeOption = "state"
     """Stored observations."""
-    env: tuple[KeyValue, ...] = ()
+    env: tuple[EnvArgument, ...] = ()
     """Other keyword arguments of the environment, such as split=unseen_tools."""
     seed: Seed = 0
     """Seed of the dataset."""

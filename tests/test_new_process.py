@@ -1,10 +1,12 @@
 """What a new process loads and computes: imports are light, and contents are the same there."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from support.environments import IDS
-from support.processes import run_python
+from support.processes import ROOT, run_python
 
 from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import load_task, task_names
@@ -80,3 +82,50 @@ def test_an_environment_needs_neither_an_import_of_the_package_nor_torch_nor_gl(
     assert any(name.startswith("libdrake") for name in found["libraries"])
     libraries = ("libEGL", "libGL", "libOpenGL", "libOSMesa", "libgbm", "libgallium", "swrast")
     assert not [name for name in found["libraries"] if name.startswith(libraries)]
+
+
+# --- The wall around the environment ---------------------------------------------------------
+
+STEP = """
+import json, sys
+import gymnasium
+env = gymnasium.make("fleet_tools:FleetTools/Hammer-v0")
+env.reset(seed=0)
+env.step(env.action_space.sample() * 0)
+files = {module.__file__ for name, module in sys.modules.items() if name.startswith("fleet_tools")}
+print(json.dumps(sorted(files)))
+"""
+MOST_FILES, MOST_LINES = 75, 15_500
+"""Budget of the environment; whoever adds to it says what it takes away."""
+ROOMS = ("config", "envs", "perception", "robot", "sim")
+FLOOR = ("assets", "storage", "task_configs", "utils")
+OTHERS = re.compile(
+    r"meta[-_ ]?world"
+    r"|fleet_tools\.(baselines|dataset|evaluation|experts|leaderboard|policies|studio)\b",
+    re.IGNORECASE,
+)
+"""Names of what uses the environment: other arenas, learning, studio, bridges, leaderboard."""
+
+
+@pytest.fixture(scope="module", name="environment")
+def _environment():
+    return [Path(file) for file in run_python(STEP)]
+
+
+def test_the_environment_can_be_read_in_two_days(environment):
+    lines = sum(len(file.read_text().splitlines()) for file in environment)
+    assert len(environment) <= MOST_FILES and lines <= MOST_LINES, (len(environment), lines)
+
+
+def test_the_environment_imports_none_of_those_who_use_it(environment):
+    parts = [file.relative_to(ROOT / "fleet_tools").parts for file in environment]
+    assert {part[0] for part in parts if len(part) > 1} == {*ROOMS, *FLOOR}
+
+
+def test_the_environment_names_none_of_those_who_use_it(environment):
+    files = {
+        *environment,
+        *(f for room in ROOMS for f in (ROOT / "fleet_tools" / room).glob("*.py")),
+    }
+    named = {file.name: OTHERS.findall(file.read_text()) for file in files}
+    assert {name: found for name, found in named.items() if found} == {}

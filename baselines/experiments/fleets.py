@@ -22,11 +22,12 @@ from fleet_tools.baselines.federated.record import REPORT, FleetWriter
 from fleet_tools.baselines.federated.references import reference
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import CachingTransport, LocalTransport
+from fleet_tools.baselines.metaworld.tasks import META_WORLD
 from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, TrainingError
 from fleet_tools.dataset import Dataset
-from fleet_tools.envs.spec import META_WORLD, TOOL_USE
 from fleet_tools.errors import ConfigError
+from fleet_tools.registration import TOOL_USE
 from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.storage.atomic_files import clear_old_leftovers
 from fleet_tools.storage.strict_json import loads

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fleet_tools.baselines.metaworld.tasks import env_spec, read_task, task_set
+from fleet_tools.baselines.metaworld.tasks import META_WORLD, env_spec, read_task, task_set
 from fleet_tools.envs.observation_modes import observation_kwargs
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, SUCCESS, WORKER_ERROR
-from fleet_tools.envs.spec import META_WORLD
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.policy import make_guarded
 from fleet_tools.policies.sources import PolicySource

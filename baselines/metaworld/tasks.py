@@ -8,9 +8,13 @@ import yaml
 from fleet_tools.config.values import Number, Seed, Value
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import require_name
-from fleet_tools.registration import META_WORLD_ID
+from fleet_tools.registration import ARENAS
 from fleet_tools.storage.provenance import TaskFile
 from fleet_tools.utils.libraries import require
+
+META_WORLD = ARENAS["MetaWorld"]
+(META_WORLD_ID,) = META_WORLD.ids
+"""Id for all tasks: `gymnasium.make(META_WORLD_ID, task="reach-v3")`."""
 
 SETS = ("mt10", "mt50")
 """Meta-World's sets of tasks: 10, and all 50."""
@@ -44,7 +48,7 @@ class MetaWorldScene(Value):
     """The start of one episode, which its seed determines.
 
     Attributes:
-        arena: Name of the arena, see `envs.spec`.
+        arena: Name of the arena, see `fleet_tools.registration`.
         task: Name of the task.
         seed: Seed that drew it.
         random_vector: What was drawn: positions of objects and of the goal, m, and angles, rad.

@@ -24,10 +24,10 @@ import numpy as np
 
 from fleet_tools.baselines.policies.checkpoint import CheckpointError
 from fleet_tools.dataset.header import SCHEMA_VERSION, Header
-from fleet_tools.envs.lerobot_features import ACTION, FeatureNames
 from fleet_tools.envs.observation_modes import observation_kwargs
 from fleet_tools.errors import ConfigError, MissingLibraryError
 from fleet_tools.policies.conversation import Served
+from fleet_tools.policies.lerobot_features import ACTION, FeatureNames
 from fleet_tools.policies.wire_messages import Hello
 from fleet_tools.storage.locked_folder import read_document
 

@@ -18,7 +18,7 @@ from fleet_tools.config.values import (
     Value,
 )
 from fleet_tools.errors import ConfigError
-from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
+from fleet_tools.utils.imports import load_user_function, require_trusted
 
 Depth = Annotated[Count, pydantic.Field(le=1000)]
 """A number of layers, which are made one by one."""
@@ -204,12 +204,7 @@ class OwnClassConfig(Value):
         """
         from torch import nn
 
-        if not is_trusted(self.name):
-            raise ConfigError(
-                f"The policy is of the class {self.name}, whose code would be run here. If it is "
-                "code that you trust, set the environment variable "
-                f"{TRUSTED_MODULES}={self.name.partition(':')[0]}"
-            )
+        require_trusted([self.name], "The policy", ConfigError)
         own = load_user_function(self.name, "class", ConfigError)
         if not isinstance(own, type) or not issubclass(own, nn.Module):  # nothing else is called
             raise ConfigError(f"{self.name} is no class of torch modules; it is {own!r}.")

@@ -1,6 +1,6 @@
 """The loss of trajectories, and the loop that minimizes it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 
 import api_reference
 import cli_reference
+import reading_order
 import task_facts
 import yaml_reference
 from docutils import nodes
@@ -77,6 +78,16 @@ class TaskTable(GeneratedDirective):
         return task_facts.tasks()
 
 
+class RoomFiles(GeneratedDirective):
+    """The files of a room of the package, which its argument names, in the order of reading."""
+
+    required_arguments = 1
+
+    def markdown(self) -> str:
+        """Returns the Markdown."""
+        return reading_order.room_table(self.arguments[0])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Adds the directives."""
     app.add_directive("api", Api)
@@ -85,4 +96,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("yaml-reference", YamlReference)
     app.add_directive("task-facts", TaskFacts)
     app.add_directive("task-table", TaskTable)
+    app.add_directive("room-files", RoomFiles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

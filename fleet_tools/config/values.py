@@ -197,9 +197,9 @@ def cite(text: str, source: str, location: Location, missing: Location = ()) -> 
             over.
         missing: A key that is missing there.
     """
-    place = _places(text).find(location)
-    file = Path(source).name + (f", line {place.line}" if place.line else "")
-    keys = (*place.location, *missing)
+    found, line = _places(text).find(location)
+    file = Path(source).name + (f", line {line}" if line else "")
+    keys = (*found, *missing)
     return f"{file}: {_dotted(keys)}" if keys else file
 
 
@@ -220,8 +220,8 @@ def _without_negative_zeros(data: Any) -> Any:
     return data
 
 
-def _reason(cls: type[Value], detail: Any, placed: bool = False) -> str:
-    """Returns why data does not fit; a `MisfitError` without its place if that is `placed`."""
+def _reason(cls: type[Value], detail: Any) -> str:
+    """Returns why data does not fit."""
     reason = detail["msg"].removeprefix("Value error, ")
     given = detail["input"]
     if detail["type"] == "extra_forbidden":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -70,32 +70,6 @@ Location = tuple[str | int, ...]
 """Keys and indices from the top of a document to a place in it."""
 
 
-class Place(NamedTuple):
-    """A place in a text.
-
-    Attributes:
-        location: Keys and indices that lead there, of those that were asked for.
-        line: Its line, from 1; None in an empty text.
-    """
-
-    location: Location
-    line: int | None
-
-
-class Repetition(NamedTuple):
-    """A key that a mapping has more than once.
-
-    Attributes:
-        location: Where the key is.
-        line: Line of the repetition.
-        first_line: Line where the key was given first.
-    """
-
-    location: Location
-    line: int
-    first_line: int
-
-
 class YamlPlaces:
     """The lines of a YAML text.
 
@@ -109,21 +83,21 @@ class YamlPlaces:
     def __init__(self, text: str) -> None:
         self._root: yaml.Node | None = yaml.compose(text, _LibraryLoader)
 
-    def find(self, location: Sequence[str | int]) -> Place:
-        """Returns the place to which keys and indices lead.
+    def find(self, location: Sequence[str | int]) -> tuple[Location, int | None]:
+        """Returns the place to which keys and indices lead: those used, and its line, from 1.
 
         An entry of a mapping is where its key is. What the text does not hold is passed over, such
         as the names that pydantic gives to the alternatives of a union, so that a key that is
         missing is where its parent is.
         """
         if self._root is None:
-            return Place((), None)
+            return (), None  # the text is empty
         *_, found, line = _best(self._root, tuple(location), _line(self._root))
-        return Place(found, line)
+        return found, line
 
-    def repetitions(self) -> list[Repetition]:
-        """Returns the keys that are given more than once, in the order of the text."""
-        return sorted(_repetitions(self._root, (), set()), key=lambda each: each.line)
+    def repetitions(self) -> list[tuple[int, Location, int]]:
+        """Returns the keys that are given more than once: line, place, and line of the first."""
+        return sorted(_repetitions(self._root, (), set()), key=lambda each: each[0])
 
 
 def _best(node: yaml.Node, location: Location, line: int) -> tuple[bool, int, Location, int]:
@@ -159,7 +133,7 @@ def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
 
 def _repetitions(
     node: yaml.Node | None, location: Location, seen: set[int]
-) -> Iterator[Repetition]:
+) -> Iterator[tuple[int, Location, int]]:
     if node is None or id(node) in seen:  # an alias may even lead to itself
         return
     seen.add(id(node))
@@ -170,7 +144,7 @@ def _repetitions(
     for key, value in _entries(node):
         if isinstance(key, yaml.ScalarNode):
             if key.value in first:
-                yield Repetition((*location, key.value), _line(key), first[key.value])
+                yield _line(key), (*location, key.value), first[key.value]
             first.setdefault(key.value, _line(key))
         yield from _repetitions(value, (*location, str(key.value)), seen)
 
@@ -250,8 +224,8 @@ def _complaint(text: str, source: str, error: Exception) -> str:
     if not repetitions:
         return f"{source} is not YAML: {error}"
     lines = "".join(
-        f"\n  {Path(source).name}, line {each.line}: {'.'.join(map(str, each.location))}: the key "
-        f"{each.location[-1]!r} is given twice, first in line {each.first_line}"
-        for each in repetitions
+        f"\n  {Path(source).name}, line {line}: {'.'.join(map(str, location))}: the key "
+        f"{location[-1]!r} is given twice, first in line {first_line}"
+        for line, location, first_line in repetitions
     )
     return f"{source} gives a key twice:{lines}"

@@ -11,10 +11,9 @@ from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.dataset.export import FormatName
-from fleet_tools.envs.observation_modes import ObsModeOption
+from fleet_tools.envs.mode_options import EnvArgument, ObsModeOption
 from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
-from fleet_tools.utils.option_parser import KeyValue
 
 
 class InfoOptions(cli.Options):
@@ -53,7 +52,7 @@ class ObserveOptions(cli.Options):
     """Folder of the dataset, which stays as it is."""
     obs_mode: ObsModeOption
     """Observations of the new dataset."""
-    env: tuple[KeyValue, ...] = ()
+    env: tuple[EnvArgument, ...] = ()
     """Other keyword arguments of the environment that affect observations, such as
     cloud_size=[128,128]."""
     output: Path

@@ -18,9 +18,10 @@ from fleet_tools.dataset.stored_episode import AttemptRecord
 from fleet_tools.envs.array_spec import describe_observation
 from fleet_tools.envs.observation_modes import observation_arguments
 from fleet_tools.envs.outcomes import DISCARDED, NOT_REPRODUCIBLE, POLICY_ERROR
-from fleet_tools.envs.spec import TOOL_USE, EnvSpec
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, require_name
 from fleet_tools.policies.policy import StoredActions
+from fleet_tools.registration import TOOL_USE
 from fleet_tools.rollouts.episode import Episode, first_difference
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 

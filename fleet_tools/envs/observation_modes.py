@@ -1,9 +1,10 @@
 """The observation modes: one table, of which checks, help texts and documentation are made.
 
-A mode of your own is one more entry of `OBS_MODES`.
+A mode of your own, and a renderer, are named as module:name. Data name them, too, and hold no code:
+reading such data imports nothing, and only an environment that is made of it does.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,11 +14,12 @@ from fleet_tools.config.cameras import IDEAL, SENSORS, SensorName
 from fleet_tools.config.tasks import ObservedKeypoints, TaskConfig
 from fleet_tools.envs import observations
 from fleet_tools.envs.observations import Observable
-from fleet_tools.errors import ConfigError, require_name, shown
+from fleet_tools.errors import ConfigError, FleetToolsError, require_name, shown
 from fleet_tools.perception.camera_view import CHANNELS
-from fleet_tools.perception.measurement import ObservationConfig, Seen
+from fleet_tools.perception.measurement import NOTHING, RENDERERS, ObservationConfig, Seen
+from fleet_tools.registration import ARENAS
 from fleet_tools.robot.arm import DEFAULT_ROBOT
-from fleet_tools.utils.option_parser import notation
+from fleet_tools.utils.imports import is_own, load_user_object
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class ObservationMode:
 
     summary: str
     entries: Callable[[ObservedKeypoints, ObservationConfig], dict[str, Observable]]
-    seen: Seen = "nothing"
+    seen: Seen = NOTHING
     kwargs: tuple[str, ...] = ()
     keypoints: bool = False
 
@@ -74,16 +76,37 @@ OBS_MODES: dict[str, ObservationMode] = {
 """The modes by name."""
 
 
-def _read_mode(text: str) -> str:
-    require_name("obs_mode", text, OBS_MODES)
-    return text
+_OWN_CODE = ("obs_mode", "cloud_source", "image_source")
+_REMEDY = "Or module:name of one of your own."
 
 
-_MODE_NOTATION = notation(_read_mode, "|".join(OBS_MODES))
-ObsModeOption = Annotated[str, _MODE_NOTATION]
-"""An option of programs that names an observation mode."""
-OptionalObsMode = Annotated[str | None, _MODE_NOTATION]
-"""Likewise, where there may be none."""
+def own_code(env_kwargs: Mapping[str, Any]) -> list[str]:
+    """Returns the code of a user's own that arguments of an environment name, as module:name."""
+    return [env_kwargs[name] for name in _OWN_CODE if is_own(env_kwargs.get(name))]
+
+
+def require_mode(name: object) -> None:
+    """Checks that there is an observation mode of a name; one of a user's own is not looked for.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
+    if not is_own(name):
+        require_name("obs_mode", name, OBS_MODES, _REMEDY)
+
+
+def find_mode(name: str) -> ObservationMode:
+    """Returns an observation mode, given its name or module:name.
+
+    Raises:
+        UnknownNameError: There is no such mode.
+        ConfigError: Its module cannot be imported.
+    """
+    require_mode(name)
+    if is_own(name):
+        return load_user_object(name, "observation mode", ConfigError, ObservationMode)
+    return OBS_MODES[name]
+
 
 CLOUD_SAMPLINGS = ("farthest", "even")
 """How points are sampled, names in `fleet_tools.perception.point_cloud.SAMPLINGS`."""
@@ -93,8 +116,6 @@ MAX_CLOUD_SIZE = 100_000
 """Largest number of points of the tool, and of the object, in a point cloud."""
 MAX_KEYPOINT_ROWS = 1000
 """Largest number of rows for the keypoints of tool and object."""
-_ARENA_KWARGS = {"features": ("encoder",)}
-"""Modes of environments of other arenas, and their keyword arguments that affect observations."""
 
 
 def observation_arguments() -> tuple[str, ...]:
@@ -116,11 +137,19 @@ def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UnknownNameError: There is no such observation mode.
     """
-    affecting = {name: mode.kwargs for name, mode in OBS_MODES.items()} | _ARENA_KWARGS
-    mode = env_kwargs.get("obs_mode", "state")
-    require_name("obs_mode", mode, affecting)
-    given = canonical_kwargs(env_kwargs)
+    mode, given = env_kwargs.get("obs_mode", "state"), canonical_kwargs(env_kwargs)
+    affecting = dict(_affecting())
+    if is_own(mode):  # which of them do is known to its code alone
+        affecting[mode] = observation_arguments()[1:]
+    require_name("obs_mode", mode, affecting, _REMEDY)
     return {"obs_mode": mode, **{name: given[name] for name in affecting[mode] if name in given}}
+
+
+def _affecting() -> Iterator[tuple[str, Sequence[str]]]:
+    """Yields the modes of all arenas, and the arguments of an environment that affect each."""
+    yield from ((name, mode.kwargs) for name, mode in OBS_MODES.items())
+    for arena in ARENAS.values():
+        yield from arena.observations.items()
 
 
 def canonical_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +176,7 @@ def observables(
     """Returns the entries of an environment's observations, by name.
 
     Args:
-        obs_mode: One of `OBS_MODES`.
+        obs_mode: One of `OBS_MODES`, or module:name.
         keypoints: The keypoints that the task observes.
         config: What is observed.
         num_joints: Number of the robot's joints.
@@ -156,9 +185,21 @@ def observables(
         UnknownNameError: There is no such mode.
         ConfigError: A task has too many keypoints for the layout common to all tasks.
     """
-    require_name("obs_mode", obs_mode, OBS_MODES)
-    own = observations.proprioception(num_joints)
-    return own | OBS_MODES[obs_mode].entries(keypoints, config)
+    mode, own = find_mode(obs_mode), observations.proprioception(num_joints)
+    try:
+        entries = mode.entries(keypoints, config)
+    except FleetToolsError:
+        raise
+    except Exception as error:  # a user's function may fail in any way
+        raise ConfigError(f"obs_mode={obs_mode!r}: {type(error).__name__}: {error}") from error
+    if not isinstance(entries, dict) or not all(
+        isinstance(each, Observable) for each in entries.values()
+    ):
+        raise ConfigError(
+            f"obs_mode={obs_mode!r} is to give a dict of `Observable` by name; it gives "
+            f"{shown(entries)}."
+        )
+    return own | entries
 
 
 def observation_config(
@@ -178,21 +219,20 @@ def observation_config(
     Raises:
         UnknownNameError, ConfigError: An argument is not valid, or the task has no cameras.
     """
-    from fleet_tools.perception.renderer import RENDERERS  # with Drake
-
-    require_name("obs_mode", obs_mode, OBS_MODES)
-    require_name("cloud_source", cloud_source, RENDERERS)
-    require_name("image_source", image_source, RENDERERS)
+    mode = find_mode(obs_mode)
+    for name, source in (("cloud_source", cloud_source), ("image_source", image_source)):
+        if not is_own(source):
+            require_name(name, source, RENDERERS, _REMEDY)
     require_name("cloud_sampling", cloud_sampling, CLOUD_SAMPLINGS)
-    require_sensors(sensors, obs_mode)
+    require_sensors(sensors, obs_mode, mode)
     _require_channels(channels)
     if not _is_count(keypoint_rows, MAX_KEYPOINT_ROWS):
         raise ConfigError(
             f"keypoint_rows is a positive integer up to {MAX_KEYPOINT_ROWS:,}; given: "
             f"{shown(keypoint_rows)}."
         )
-    seen = OBS_MODES[obs_mode].seen
-    if seen != "nothing" and not task.cameras:
+    seen = mode.seen
+    if seen != NOTHING and not task.cameras:
         raise ConfigError(
             f"obs_mode={obs_mode!r} needs cameras, and the task {task.name!r} has none. Add "
             "`cameras` and `randomization.cameras` to its file, as in task_configs/hammer.yaml."
@@ -212,15 +252,20 @@ def observation_config(
     )
 
 
-def require_sensors(sensors: str, obs_mode: str) -> None:
+def require_sensors(sensors: str, obs_mode: str, mode: ObservationMode | None = None) -> None:
     """Checks the sensors of an observation mode.
+
+    Args:
+        sensors: Their name.
+        obs_mode: Name of the mode.
+        mode: The mode, where one of a user's own is at hand.
 
     Raises:
         UnknownNameError: There are no such sensors.
         ConfigError: They make errors that the mode does not show.
     """
     require_name("sensors", sensors, SENSORS)
-    if sensors != IDEAL and not shows_cameras(obs_mode):
+    if sensors != IDEAL and not (shows_cameras(obs_mode) if mode is None else mode.seen != NOTHING):
         suited = " or ".join(f'"{name}"' for name in OBS_MODES if shows_cameras(name))
         raise ConfigError(
             f"sensors={sensors!r} are depth cameras with errors, and obs_mode={obs_mode!r} has no "
@@ -229,8 +274,8 @@ def require_sensors(sensors: str, obs_mode: str) -> None:
 
 
 def shows_cameras(obs_mode: str) -> bool:
-    """Whether observations of a mode show what cameras see, and so the errors of sensors."""
-    return obs_mode in OBS_MODES and "sensors" in OBS_MODES[obs_mode].kwargs
+    """Whether observations of a mode may show what cameras see, and so the errors of sensors."""
+    return is_own(obs_mode) or (obs_mode in OBS_MODES and OBS_MODES[obs_mode].seen != NOTHING)
 
 
 def _require_channels(channels: object) -> None:

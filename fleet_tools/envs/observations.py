@@ -39,11 +39,21 @@ def observation_space(features: Mapping[str, ArraySpec]) -> spaces.Dict:
 
 
 def observe(observables: Mapping[str, Observable], measurement: Measurement) -> Observation:
-    """Returns the observation of a measurement; the two share no memory."""
-    return {
-        name: np.array(each.read(measurement), dtype=each.spec.dtype)
-        for name, each in observables.items()
-    }
+    """Returns the observation of a measurement; the two share no memory.
+
+    Raises:
+        ConfigError: An observation mode of a user's own gives an array of another shape than said.
+    """
+    observation = {}
+    for name, each in observables.items():
+        array = np.array(each.read(measurement), dtype=each.spec.dtype)
+        if array.shape != each.spec.shape:
+            raise ConfigError(
+                f"The observation {name!r} has the shape {array.shape}; its ArraySpec says "
+                f"{each.spec.shape}."
+            )
+        observation[name] = array
+    return observation
 
 
 def _numbers(

@@ -20,7 +20,7 @@ from fleet_tools.config.values import Value, cite
 from fleet_tools.config.yaml_text import Location
 from fleet_tools.errors import ConfigError, FleetToolsError, PredicateError
 from fleet_tools.storage.provenance import TaskFile
-from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
+from fleet_tools.utils.imports import load_user_function, require_trusted
 
 # Drake is imported with the environment.
 if TYPE_CHECKING:
@@ -114,11 +114,6 @@ def functions_of(task: TaskConfig) -> list[str]:
     return names
 
 
-def untrusted_functions(task: TaskConfig) -> list[str]:
-    """Returns the functions of a task that are in none of the trusted modules."""
-    return [name for name in dict.fromkeys(functions_of(task)) if not is_trusted(name)]
-
-
 def require_trust(task: TaskFile, source: str, error: type[FleetToolsError]) -> None:
     """Checks that a stored task file names no functions that the user does not trust.
 
@@ -130,14 +125,8 @@ def require_trust(task: TaskFile, source: str, error: type[FleetToolsError]) -> 
     Raises:
         FleetToolsError: It does, or it is not valid.
     """
-    functions = untrusted_functions(task.content())
-    if functions:
-        modules = ",".join(dict.fromkeys(name.partition(":")[0] for name in functions))
-        raise error(
-            f"The task file of {source} ({task.name}) names {', '.join(functions)}, whose code "
-            "would be run here. If it is code that you trust, set the environment variable "
-            f"{TRUSTED_MODULES}={modules}"
-        )
+    named = f"The task file of {source} ({task.name})"
+    require_trusted(functions_of(task.content()), named, error)
 
 
 def _refusal(function: Callable[..., Any], kwargs: dict[str, Any]) -> str | None:

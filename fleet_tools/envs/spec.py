@@ -1,23 +1,22 @@
 """Which environment, made how: specifications as stored beside data, and the makers they call.
 
 `EnvSpec.make` and `gymnasium.make` are the ways to an environment, and both call the function that
-is registered for its id. What differs between simulators is found in an `Arena`. Modules of
-environments are named, and loaded when they are used.
+is registered for its id. What differs between simulators is found in an `Arena`
+(`fleet_tools.registration`).
 """
 
 import importlib.util
 import inspect
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pydantic
 
 from fleet_tools.config.tasks import task_names, task_path
 from fleet_tools.config.values import Value, parse
-from fleet_tools.envs.observation_modes import EnvKwargs, canonical_kwargs
+from fleet_tools.envs.observation_modes import EnvKwargs, canonical_kwargs, own_code
 from fleet_tools.envs.predicate_functions import require_trust
 from fleet_tools.errors import (
     ConfigError,
@@ -25,74 +24,15 @@ from fleet_tools.errors import (
     MissingLibraryError,
     require_name,
 )
-from fleet_tools.registration import CUSTOM_ID, MAKE_META_WORLD, MAKE_TOOL_USE, env_id
+from fleet_tools.registration import CUSTOM_ID, TOOL_USE, Arena, env_id, find_arena
 from fleet_tools.robot.arm import robot_names, robot_path
-from fleet_tools.storage.provenance import PACKAGES, TaskFile
-from fleet_tools.utils.imports import load_function
-from fleet_tools.utils.libraries import missing_library, require_tested_release
+from fleet_tools.storage.provenance import TaskFile
+from fleet_tools.utils.drake_release import require_tested_release
+from fleet_tools.utils.imports import load_function, require_trusted, trust
 
 if TYPE_CHECKING:
     from fleet_tools.envs.recorded_env import RecordedEnv, StartScene
     from fleet_tools.envs.tool_use_env import ToolUseEnv
-
-
-@dataclass(frozen=True)
-class Arena:
-    """A kind of environments whose episodes are recorded, of a simulator of its own.
-
-    Attributes:
-        name: Its name; ids of its environments are NAME/...
-        maker: Function that makes an environment from keyword arguments, module:function.
-        scene: Class of its scenes, likewise; a pydantic model.
-        task_file: Function from a task's name to what is stored of the task, likewise.
-        packages: Packages on which the bits of an episode depend.
-    """
-
-    name: str
-    maker: str
-    scene: str
-    task_file: str
-    packages: tuple[str, ...]
-
-    def read_task(self, task: str) -> TaskFile:
-        """Returns what is stored of a task.
-
-        Raises:
-            UnknownNameError, ConfigError: There is no such task, or it is not valid.
-        """
-        return load_function(self.task_file)(task)
-
-
-TOOL_USE = Arena(
-    name="FleetTools",
-    maker=MAKE_TOOL_USE,
-    scene="fleet_tools.sim.scene:Scene",
-    task_file="fleet_tools.storage.provenance:read_task_file",
-    packages=PACKAGES,
-)
-META_WORLD = Arena(
-    name="MetaWorld",
-    maker=MAKE_META_WORLD,
-    scene="fleet_tools.baselines.metaworld.tasks:MetaWorldScene",
-    task_file="fleet_tools.baselines.metaworld.tasks:read_task",
-    packages=("gymnasium", "h5py", "metaworld", "mujoco", "numpy"),
-)
-ARENAS = {arena.name: arena for arena in (TOOL_USE, META_WORLD)}
-"""Arenas by name."""
-
-
-def arena_of(env_id: str) -> Arena:
-    """Returns the arena of an environment.
-
-    Args:
-        env_id: Id of the environment, such as "FleetTools/Hammer-v0".
-
-    Raises:
-        UnknownNameError: There is no such arena.
-    """
-    name = env_id.partition("/")[0]
-    require_name("arena", name, ARENAS)
-    return ARENAS[name]
 
 
 def read_scene(facts: Any) -> "StartScene":
@@ -102,8 +42,7 @@ def read_scene(facts: Any) -> "StartScene":
         UnknownNameError, ConfigError: There is no such arena, or it is no scene of it.
     """
     name = facts.get("arena", TOOL_USE.name) if isinstance(facts, Mapping) else TOOL_USE.name
-    require_name("arena", name, ARENAS)
-    cls: Any = load_function(ARENAS[name].scene)
+    cls: Any = load_function(find_arena(str(name)).scene)
     return parse(cls, facts, "its scene")
 
 
@@ -121,7 +60,7 @@ class EnvSpec(Value):
     @pydantic.field_validator("id")
     @classmethod
     def _require_arena(cls, id: str) -> str:
-        arena_of(id)
+        find_arena(id)
         return id
 
     @pydantic.field_validator("kwargs")
@@ -169,7 +108,7 @@ class EnvSpec(Value):
     @property
     def arena(self) -> Arena:
         """The kind of environments to which it belongs."""
-        return arena_of(self.id)
+        return find_arena(self.id)
 
     def make(self, **others: Any) -> "RecordedEnv":
         """Makes the environment, without Gymnasium's wrappers.
@@ -178,9 +117,13 @@ class EnvSpec(Value):
             others: Keyword arguments that replace the specification's.
 
         Raises:
-            FleetToolsError: A library is missing, or an argument is unknown or invalid.
+            FleetToolsError: A library is missing, or an argument is unknown or invalid, or names
+                code that is not trusted (`fleet_tools.utils.imports`), since stored data have
+                specifications, too.
         """
-        return load_function(self.arena.maker)(**{**self.kwargs, **others})
+        kwargs = {**self.kwargs, **others}
+        require_trusted(own_code(kwargs), "The environment", ConfigError)
+        return load_function(self.arena.maker)(**kwargs)
 
     def make_tool_use(self, **others: Any) -> "ToolUseEnv":
         """Makes the environment as one of tool use, see `make`.
@@ -191,7 +134,7 @@ class EnvSpec(Value):
         """
         if self.arena is not TOOL_USE:
             raise ConfigError(f"An environment of tool use is needed; given: {self.id}.")
-        return make_tool_use(**{**self.kwargs, **others})
+        return cast("ToolUseEnv", self.make(**others))
 
     def make_stored(
         self,
@@ -210,7 +153,7 @@ class EnvSpec(Value):
             error: Class of the error of a file that is not trusted.
             trusted: Whether functions that the file names as predicates may be imported, and their
                 code run. Otherwise only those in modules that the user trusts, see
-                `fleet_tools.envs.predicate_functions`.
+                `fleet_tools.utils.imports`; as all code that the specification names.
             others: Keyword arguments that replace the specification's.
 
         Raises:
@@ -239,6 +182,8 @@ def _plain(value: Any) -> Any:
 def make_tool_use(**kwargs: Any) -> "ToolUseEnv":
     """Makes an environment of tool use; what Gymnasium calls for the ids of this package.
 
+    Modules of code that is named as module:name are trusted from here on.
+
     Args:
         kwargs: Arguments of `fleet_tools.envs.tool_use_env.ToolUseEnv`.
 
@@ -247,6 +192,8 @@ def make_tool_use(**kwargs: Any) -> "ToolUseEnv":
             was not tested; the message says what to install.
         ConfigError, UnknownNameError: An argument does not exist, or is not valid.
     """
+    for name in own_code(kwargs):
+        trust(name)
     require_drake()
     from fleet_tools.envs.tool_use_env import ToolUseEnv
 
@@ -295,4 +242,6 @@ def require_drake() -> None:
     try:
         import pydrake.common  # noqa: F401
     except ImportError as error:
+        from fleet_tools.utils.libraries import missing_library
+
         raise MissingLibraryError(missing_library("pydrake", reason=str(error))) from error

@@ -1,11 +1,10 @@
-"""Success: the evaluation of a task file's predicates, and what each demands in words.
+"""Success: the evaluation of a task file's predicates.
 
 Lengths and angles are computed by `math`: the bits of `np.linalg.norm` depend on the processor.
 """
 
 import math
-import xml.etree.ElementTree as ET
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -27,11 +26,9 @@ from fleet_tools.config.predicates import (
     Still,
     UserFunction,
 )
-from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.predicate_functions import BoundFunction
 from fleet_tools.errors import PredicateError, UnknownNameError
-from fleet_tools.sim.catalog import find_model, model_names
-from fleet_tools.sim.motion_tables import PartMotion
+from fleet_tools.sim.attribution import PartMotion
 from fleet_tools.sim.world_state import WorldState
 
 T = TypeVar("T")
@@ -122,11 +119,6 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
                 "are env.task.success."
             )
     raise TypeError(f"no rule for {type(predicate).__name__}")
-
-
-def judge_all(predicates: Sequence[Predicate], initial: WorldState, now: WorldState) -> Verdict:
-    """Evaluates the conjunction of predicates; see `conjunction`."""
-    return conjunction([judge(predicate, initial, now) for predicate in predicates])
 
 
 def judge_each(
@@ -223,87 +215,3 @@ def _named(what: str, name: str, values: Mapping[str, T]) -> T:
     if name not in values:
         raise UnknownNameError(what, name, values)
     return values[name]
-
-
-# --- In words -------------------------------------------------------------------------------
-
-_JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad", "screw": "rad"}
-
-
-def sentences(task: TaskConfig) -> list[str]:
-    """Returns what each success predicate of a task demands, see `sentence`."""
-    units = joint_units(task)
-    return [sentence(each, lambda joint: units.get(joint, "m or rad")) for each in task.success]
-
-
-def joint_units(task: TaskConfig) -> dict[str, str]:
-    """Returns the units of the joints of the task's first object, by name."""
-    first = model_names("object", task.object_family, task.assets)[0]
-    model = find_model("object", task.object_family, first, task.assets)
-    joints = ET.parse(model.file).iter("joint")
-    kinds = {joint.attrib["name"]: joint.attrib["type"] for joint in joints}
-    return {name: _JOINT_UNITS[kind] for name, kind in kinds.items() if kind in _JOINT_UNITS}
-
-
-def sentence(predicate: Predicate, joint_unit: Callable[[str], str]) -> str:
-    """Returns what a predicate demands, as Markdown without a full stop.
-
-    Args:
-        predicate: The predicate.
-        joint_unit: Returns the unit of a joint of the object, "m" or "rad".
-    """
-    match predicate:
-        case JointDisplacement(joint=joint, at_least=least):
-            amount = _amount(least, joint_unit(joint))
-            return f"the object's joint `{joint}` has moved by at least {amount}"
-        case KeypointsNear(tool=tool, object=object, within_m=within):
-            return f"the tool's `{tool}` is within {_amount(within)} of the object's `{object}`"
-        case KeypointRaised(object=object, at_least_m=least):
-            return f"the object's `{object}` has risen by at least {_amount(least)}"
-        case KeypointsParted(objects=(one, other), at_least_m=least):
-            return (
-                f"the distance between the object's `{one}` and `{other}` has grown by at least "
-                f"{_amount(least)}"
-            )
-        case AxisUpright(object=(start, end), within_deg=within):
-            return (
-                f"the object's axis from `{start}` to `{end}` points upwards within "
-                f"{_amount(within, 'degrees')}"
-            )
-        case Contact(between=(one, other), present=present):
-            return f"{_body(one)} and {_body(other)} are {'' if present else 'not '}in contact"
-        case Still(seen_from=frame, below_m_s=limit):
-            frame = {"world": "the world", "end_effector": "the end effector"}[frame]
-            return f"every link of the object moves slower than {limit:g} m/s, seen from {frame}"
-        case CausedByPart(part=part, change=change):
-            return (
-                f"caused by the tool's part `{part}`: of the motion of the object that the part "
-                f"caused, it holds that {sentence(change, joint_unit)}"
-            )
-        case BodyMoved(body=body, at_least_m=least):
-            return f"{_body(body)} has moved by at least {_amount(least)}"
-        case AtGoal(object=object, within_m=within, start_of=start, goal_m=goal):
-            target = f"where `{start}` was at the start" if goal is None else _point(goal)
-            return f"the object's `{object}` is within {_amount(within)} of {target}"
-        case InRegion(object=object, low_m=low, high_m=high):
-            return f"the object's `{object}` is in the box from {_point(low)} to {_point(high)}"
-        case OnBody(body=body, on=on, at_least_m=least):
-            return f"{_body(body)} lies on {_body(on)}, at least {_amount(least)} higher"
-        case UserFunction(function=function):
-            return f"the function `{function}` holds"
-    raise TypeError(f"no sentence for {type(predicate).__name__}")
-
-
-def _amount(value: float, unit: str = "m") -> str:
-    if unit == "m" and value < 1:
-        return f"{1000 * value:g} mm"
-    return f"{value:.4g} {unit}"
-
-
-def _point(p_W: Sequence[float]) -> str:
-    return f"({', '.join(f'{each:g}' for each in p_W)}) m in the world"
-
-
-def _body(name: str) -> str:
-    link = name.removeprefix("object/")
-    return f"the {name}" if link == name else f"the object's link `{link}`"

@@ -9,7 +9,7 @@ from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_dige
 from fleet_tools.evaluation.protocol_file import load_levels
 from fleet_tools.evaluation.result import Result
 from fleet_tools.robot.arm import DEFAULT_ROBOT
-from fleet_tools.utils.libraries import incomparable_drake
+from fleet_tools.utils.drake_release import incomparable_drake
 
 Key = tuple[str, str, int]
 

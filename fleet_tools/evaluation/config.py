@@ -7,7 +7,7 @@ import pydantic
 from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Seed
-from fleet_tools.envs.observation_modes import OptionalObsMode
+from fleet_tools.envs.mode_options import OptionalObsMode
 from fleet_tools.policies.sources import PolicyName, Track
 from fleet_tools.robot.arm import DEFAULT_ROBOT
 

@@ -11,12 +11,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fleet_tools.envs.lerobot_features import IMAGES, STATE, FeatureNames
 from fleet_tools.envs.observation_modes import require_sensors
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol_file import load_protocol
+from fleet_tools.policies.lerobot_features import IMAGES, STATE, FeatureNames
 from fleet_tools.sim.scene import check_seed
 
 

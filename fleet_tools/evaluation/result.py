@@ -18,7 +18,7 @@ from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
-from fleet_tools.sim.own_models import CarriesModels
+from fleet_tools.storage.carried_models import CarriesModels
 from fleet_tools.storage.locked_folder import Document
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.utils.anytime_statistics import MOST_SCENES

@@ -19,7 +19,7 @@ from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.confined import find_policy_apart
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.rollouts.agreement import REPEAT
-from fleet_tools.sim.own_models import models_of_all
+from fleet_tools.storage.carried_models import models_of_all
 from fleet_tools.storage.provenance import Machine, installed_packages
 
 

@@ -19,8 +19,8 @@ from fleet_tools.evaluation.result import (
     Score,
     Scores,
 )
-from fleet_tools.sim.own_models import other_models
-from fleet_tools.utils.libraries import incomparable_drake
+from fleet_tools.storage.carried_models import other_models
+from fleet_tools.utils.drake_release import incomparable_drake
 from fleet_tools.utils.statistics import (
     Counts,
     paired_difference,

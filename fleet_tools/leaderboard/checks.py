@@ -23,9 +23,9 @@ from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
 from fleet_tools.robot.arm import DEFAULT_ROBOT, load_robot
-from fleet_tools.sim.own_models import models_of_all, other_models
+from fleet_tools.storage.carried_models import models_of_all, other_models
 from fleet_tools.storage.provenance import TaskFile, read_task_file
-from fleet_tools.utils.libraries import incomparable_drake
+from fleet_tools.utils.drake_release import incomparable_drake
 
 ProblemKind = Literal[
     "foreign",

@@ -12,7 +12,7 @@ from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.leaderboard.checks import ProblemKind
 from fleet_tools.leaderboard.records import CERTIFIED, VERIFIED
 from fleet_tools.policies.sources import built_in_description
-from fleet_tools.sim.own_models import MODELS
+from fleet_tools.storage.carried_models import MODELS
 
 README = "README.md"
 _OTHER_FILES = (README, ".gitkeep")

@@ -23,6 +23,7 @@ from fleet_tools.parallel.backend import (
     begin_alike,
 )
 from fleet_tools.utils.disk_errors import disk_errors
+from fleet_tools.utils.imports import TRUSTED_MODULES
 
 Probe = Callable[[], bool]
 """Returns whether a process answers."""
@@ -142,7 +143,8 @@ class RayBackend:
 
     def __init__(self, ray: Any, make_work: Callable[[], Any]) -> None:
         self._ray, self._make_work = ray, make_work
-        environment = {"env_vars": WORKER_VARIABLES}
+        trusted = {TRUSTED_MODULES: os.environ.get(TRUSTED_MODULES, "")}  # also on other machines
+        environment = {"env_vars": {**WORKER_VARIABLES, **trusted}}
         options = {"num_cpus": 1, "max_restarts": 0, "runtime_env": environment}
         self._actors = ray.remote(**options)(WorkerActor)
         self._liveness = liveness_of(ray)

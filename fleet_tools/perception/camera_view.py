@@ -18,6 +18,11 @@ Channel = Literal["rgb", "depth", "segmentation"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 """Kinds of images of a camera."""
 
+THIRD = "third"
+"""Name of the third-person view among the cameras of a task."""
+PICTURE_SIZE = (640, 480)
+"""Width and height of pictures for people, in pixels."""
+
 BACKGROUND, ROBOT, TOOL, OBJECT = range(4)
 SEGMENTS = ("background", "robot", "tool", "object")
 """Names of the values of a segmentation; the table is background."""
@@ -86,15 +91,15 @@ class Pinhole:
         center_px = (u - window.left, v - window.top)
         return replace(self, width=window.width, height=window.height, center_px=center_px)
 
-    def window_around(self, boxes: np.ndarray, near_m: float, grid: int = 16) -> Window | None:
+    def window_around(self, boxes: np.ndarray, near_m: float) -> Window | None:
         """Returns a window that contains the projection of boxes.
 
-        It contains the principal point, too: Drake's cameras have theirs inside the image.
+        It contains the principal point: Drake's cameras have theirs inside the image. Its edges
+        lie at multiples of 16 pixels, or at the image's own.
 
         Args:
             boxes: (n, 8, 3), corners in C, ordered as `BOX_CORNERS`, m.
             near_m: Distance below which nothing needs to be visible, m.
-            grid: The window's edges lie at multiples of this many pixels, or at the image's own.
 
         Returns:
             None if all boxes are too near, behind the camera or outside the image.
@@ -107,7 +112,7 @@ class Pinhole:
             return None
         uv = np.vstack([uv, self.center_px])
         first, last = uv.min(axis=0) - 1, uv.max(axis=0) + 2  # a pixel more, for rounding
-        edges = grid * np.array([np.floor(first / grid), np.ceil(last / grid)])
+        edges = 16 * np.array([np.floor(first / 16), np.ceil(last / 16)])
         (left, top), (right, bottom) = np.clip(edges, 0, size).astype(int).tolist()
         return Window(left, top, right - left, bottom - top)
 

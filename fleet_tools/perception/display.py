@@ -12,17 +12,15 @@ from pydrake.math import RigidTransform, RotationMatrix
 from fleet_tools.config.file_access import texture_file
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.perception.camera_view import CameraView, Pinhole
+from fleet_tools.perception.camera_view import PICTURE_SIZE, THIRD, CameraView, Pinhole
 from fleet_tools.perception.observer import camera_views
 from fleet_tools.perception.render_scene import VtkRenderer
 from fleet_tools.perception.rendering import BACKGROUND_COLOR, tinted, within_material
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import TABLE_CENTER, TABLE_COLOR, TABLE_SIZE
 
-THIRD = "third"
-"""Name of the third-person view among the cameras of a task."""
-
-WIDTH, HEIGHT, FIELD_OF_VIEW_DEG = 640, 480, 40.0
+WIDTH, HEIGHT = PICTURE_SIZE
+FIELD_OF_VIEW_DEG = 40.0
 DEPTH_RANGE_M = (0.05, 10.0)
 EYE, TARGET = (1.50, -1.00, 0.80), (0.32, 0.0, 0.30)
 """Position of the camera, and the point at which it looks, in the world, m."""
@@ -37,7 +35,7 @@ _ABOVE_M = 2e-4
 """Height above the table of the world, which it covers."""
 
 
-def third_person_view(size: tuple[int, int] = (WIDTH, HEIGHT)) -> CameraView:
+def third_person_view(size: tuple[int, int] = PICTURE_SIZE) -> CameraView:
     """Returns the view of the whole scene.
 
     Args:
@@ -104,7 +102,7 @@ def find_view(
     scene: Scene,
     X_WE: RigidTransform,
     camera: str = THIRD,
-    size: tuple[int, int] = (WIDTH, HEIGHT),
+    size: tuple[int, int] = PICTURE_SIZE,
 ) -> CameraView:
     """Returns where a camera is now.
 

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 Seen = Literal["nothing", "points", "images"]
 """What cameras are asked for: points of tool and object, images, or nothing."""
+NOTHING: Seen = "nothing"
+
+RENDERERS = {
+    "rays": "fleet_tools.perception.renderer:RayRenderer",
+    "vtk": "fleet_tools.perception.render_scene:VtkRenderer",
+}
+"""Functions that make renderers (`fleet_tools.perception.renderer.Renderer`), by name."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class ObservationConfig:
 
     Attributes:
         seen: What cameras are asked for.
-        renderer: What shows it, a name in `fleet_tools.perception.renderer.RENDERERS`.
+        renderer: What shows it, a name in `RENDERERS`, or module:name of one of a user's own.
         camera_size: (width, height) of every camera's images, in pixels.
         channels: The channels of images.
         cloud_size: Number of points of the tool, and of the object.

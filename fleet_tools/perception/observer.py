@@ -1,21 +1,31 @@
 """The observer: measures one world after another, with the cameras of a task."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.config.cameras import Camera
 from fleet_tools.config.geometry import Pose
+from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Pinhole
-from fleet_tools.perception.depth_sensor import DepthSensor
-from fleet_tools.perception.measurement import Capture, Measurement, ObservationConfig
-from fleet_tools.perception.point_cloud import points_of, sampling_of, stack
-from fleet_tools.perception.renderer import Renderer, make_renderer
+from fleet_tools.perception.measurement import (
+    NOTHING,
+    RENDERERS,
+    Capture,
+    Measurement,
+    ObservationConfig,
+)
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.sim.world import World
+from fleet_tools.utils.imports import load_user_function
+
+# They are imported where cameras are asked for.
+if TYPE_CHECKING:
+    from fleet_tools.perception.depth_sensor import DepthSensor
+    from fleet_tools.perception.renderer import Renderer
 
 
 class Observer:
@@ -31,11 +41,7 @@ class Observer:
 
     def __init__(self, config: ObservationConfig) -> None:
         self._config = config
-        self._renderer: Renderer | None = None
-        if config.seen == "points":
-            self._renderer = make_renderer(config.renderer, "cloud_source", ["points"])
-        elif config.seen == "images":
-            self._renderer = make_renderer(config.renderer, "image_source", config.channels)
+        self._renderer = None if config.seen == NOTHING else _make_renderer(config)
         self._sensors: dict[str, DepthSensor] = {}
 
     def enter(self, world: World) -> None:
@@ -50,6 +56,8 @@ class Observer:
             return
         self._renderer.begin(scene)
         if config.sensor is not None:
+            from fleet_tools.perception.depth_sensor import DepthSensor
+
             self._sensors = {
                 name: DepthSensor.draw(
                     config.sensor, name, camera, Pinhole.of(camera, config.camera_size), scene.seed
@@ -84,6 +92,8 @@ class Observer:
         shown = earlier if config.delayed and earlier is not None else latest
         if shown.points is None:
             return Measurement(state, shown, latest)
+        from fleet_tools.perception.point_cloud import sampling_of, stack
+
         X_EW = state.X_WE.inverse()
         tool, object = (X_EW.multiply(p_W.T).T for p_W in shown.points)
         sampling = sampling_of(config.sampling, config.renderer)
@@ -91,21 +101,22 @@ class Observer:
         return Measurement(state, shown, latest, cloud)
 
     def visible_points(
-        self, simulation: Simulation, views: list[CameraView], *, ideal: bool = False
+        self, simulation: Simulation, views: list[CameraView]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns what all cameras see of the tool (n, 3) and the object (m, 3), in W, m.
 
         Args:
             simulation: The simulation.
             views: The cameras, as they are.
-            ideal: Whether to leave out the errors of the cameras.
         """
+        from fleet_tools.perception.point_cloud import points_of
+
         assert self._renderer is not None  # it observes points
         seen: dict[int, list[np.ndarray]] = {TOOL: [], OBJECT: []}
         found = self._renderer.points(simulation.query(), views)
         for view, hits in zip(views, found, strict=True):
             X = view.X_WC
-            if not ideal and (sensor := self._sensors.get(view.name)):
+            if (sensor := self._sensors.get(view.name)) is not None:
                 X, hits = X @ sensor.X_CK, sensor.read_hits(hits, simulation.steps)
             for part, points_W in seen.items():
                 points_W.append(X.multiply(points_of(hits[part], view.pinhole).T).T)
@@ -122,7 +133,7 @@ class Observer:
         }
 
     def _capture(
-        self, renderer: Renderer, simulation: Simulation, views: list[CameraView]
+        self, renderer: "Renderer", simulation: Simulation, views: list[CameraView]
     ) -> Capture:
         sensors = self._sensors
         X_WK = {
@@ -141,6 +152,32 @@ class Observer:
             if (depth := images.get((name, "depth"))) is not None:
                 images[name, "depth"] = sensor.read_image(depth, simulation.steps)
         return Capture(X_WK, images)
+
+
+def _make_renderer(config: ObservationConfig) -> "Renderer":
+    """Makes the renderer that shows what is observed.
+
+    Raises:
+        ConfigError, UnknownNameError: There is none of this name, or it does not show this.
+        MissingLibraryError: It lacks a library.
+    """
+    name, argument, asked = config.renderer, "cloud_source", {"points"}
+    if config.seen == "images":
+        argument, asked = "image_source", {*config.channels}
+    make = load_user_function(RENDERERS.get(name, name), "renderer", ConfigError)
+    try:
+        renderer = make()
+        shows = {*renderer.shows}
+    except FleetToolsError:
+        raise
+    except Exception as error:  # a user's renderer may fail in any way
+        what = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{argument}={name!r} cannot be made ({what}).") from error
+    if missing := sorted(asked - shows):
+        raise ConfigError(
+            f"{argument}={name!r} shows {', '.join(sorted(shows))}, not {', '.join(missing)}."
+        )
+    return renderer
 
 
 def camera_views(

@@ -4,14 +4,13 @@ Rays are cast where a link of tool or object can be in the image. A point that o
 if no other link hides it. What a camera on the hand sees of what the hand holds is computed once an
 episode, since they do not move relative to each other.
 
-`RENDERERS` names them, for `cloud_source` and `image_source` of an environment. A renderer of your
-own is one more entry:
+`cloud_source` and `image_source` of an environment name one (`measurement.RENDERERS`); one of your
+own, as module:name of a function or class that makes it:
 
-    RENDERERS["mine"] = MyRenderer
-    env = gymnasium.make("FleetTools/Hammer-v0", obs_mode="rgbd", image_source="mine")
+    gymnasium.make("FleetTools/Hammer-v0", obs_mode="rgbd", image_source="my_module:MyRenderer")
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +20,6 @@ from pydrake.geometry import FrameId, QueryObject
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import OBJECT, TOOL, CameraView, Hits
 from fleet_tools.perception.ray_casting import CameraRays, RaySurface, require_embree
-from fleet_tools.perception.render_scene import VtkRenderer
 from fleet_tools.perception.visible_links import link_triangles, visible_frames
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.world import World
@@ -181,31 +179,3 @@ def _in_range(hits: list[Hits], view: CameraView) -> Hits:
     (chosen,) = np.nonzero((depths >= near) & (depths <= far))
     chosen = chosen[np.argsort(pixels[chosen], kind="stable")]
     return Hits(pixels[chosen], depths[chosen])
-
-
-# --- The table ------------------------------------------------------------------------------
-
-
-RENDERERS: dict[str, Callable[[], Renderer]] = {"rays": RayRenderer, "vtk": VtkRenderer}
-"""Functions that make renderers, by name."""
-
-
-def make_renderer(name: str, argument: str, shown: Collection[str]) -> Renderer:
-    """Makes a renderer.
-
-    Args:
-        name: One of `RENDERERS`.
-        argument: What chose it, such as "cloud_source", for error messages.
-        shown: What it has to show, see `Renderer.shows`.
-
-    Raises:
-        ConfigError: It does not show this.
-        MissingLibraryError: It lacks a library.
-    """
-    renderer = RENDERERS[name]()
-    if missing := sorted(set(shown) - set(renderer.shows)):
-        raise ConfigError(
-            f"{argument}={name!r} shows {', '.join(sorted(renderer.shows))}, not "
-            f"{', '.join(missing)}."
-        )
-    return renderer

@@ -19,7 +19,6 @@ import gymnasium
 import numpy as np
 
 from fleet_tools.envs.array_spec import describe_action, describe_observation
-from fleet_tools.envs.lerobot_features import FeatureNames
 from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.envs.wrappers import ThroughWrappers, require_entries
 from fleet_tools.errors import ConfigError, PolicyError
@@ -31,6 +30,7 @@ from fleet_tools.policies.array_codec import (
     unpack,
 )
 from fleet_tools.policies.conversation import Conversation, Reply, Served
+from fleet_tools.policies.lerobot_features import FeatureNames
 from fleet_tools.policies.policy import NeverCopied, episode_seed
 from fleet_tools.policies.policy_client import TIMEOUT_S, WebSocketChannel
 from fleet_tools.policies.remote_policy import require_acting

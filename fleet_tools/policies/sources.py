@@ -26,11 +26,11 @@ from typing import Annotated, Any, Literal
 import gymnasium
 import pydantic
 
-from fleet_tools.envs.observation_modes import canonical_kwargs, policy_kwargs
+from fleet_tools.envs.observation_modes import canonical_kwargs, own_code, policy_kwargs
 from fleet_tools.errors import PolicyError, UnknownNameError
 from fleet_tools.policies.policy import Policy, policy_errors
 from fleet_tools.policies.released import PREFIX, find_file
-from fleet_tools.utils.imports import load_function
+from fleet_tools.utils.imports import load_function, trust
 
 PolicyName = Annotated[
     str,
@@ -262,6 +262,8 @@ def _file(kind: str, source: str) -> Path | None:
 
 def _env_kwargs_of_factory(factory: Callable, source: str) -> dict[str, Any]:
     env_kwargs = dict(getattr(factory, "env_kwargs", {}))
+    for named in own_code(env_kwargs):
+        trust(named)  # by code that runs already
     for name in env_kwargs:
         if name not in policy_kwargs():
             what = f"argument of an environment that {source} may choose"

@@ -11,7 +11,6 @@ import numpy as np
 
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.sim.catalog import MESH_SUFFIXES, UpAxis
-from fleet_tools.utils.libraries import require
 
 if TYPE_CHECKING:  # its import takes 0.3 s
     import trimesh
@@ -77,6 +76,8 @@ def read_parts(
         remedy = f"Export {file} in one of these formats, for instance from Blender."
         raise UnknownNameError("mesh format", suffix.removeprefix("."), known, remedy)
     if suffix == ".dae":
+        from fleet_tools.utils.libraries import require
+
         require("collada", f"read {file}", "Or export the mesh as GLB, for instance from Blender.")
     import trimesh
 

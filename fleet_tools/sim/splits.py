@@ -17,11 +17,11 @@ from fleet_tools.errors import UnknownNameError, require_name
 from fleet_tools.sim.catalog import model_names
 
 TRAINING = range(2**52)
-"""Seeds of datasets (`fleet_tools.dataset.attempts.scene_seed`) and of `env.reset()`."""
+"""Seeds of datasets and of `env.reset()`."""
 EVALUATION = range(2**52, 2**53)
 """Seeds of evaluation protocols."""
 VALIDATION = range(2**53, 2**54)
-"""Seeds of rollouts during training (`fleet_tools.baselines.training.rollouts`)."""
+"""Seeds of rollouts during training."""
 
 SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects", "all")
 

@@ -22,7 +22,6 @@ from pydrake.multibody.tree import ModelInstanceIndex
 
 from fleet_tools.config.file_access import read_bounded
 from fleet_tools.errors import ConfigError
-from fleet_tools.sim.mesh_reading import read_parts, to_model_frame
 from fleet_tools.sim.model_files import files_named_by
 from fleet_tools.sim.model_xml import MAX_MESH_BYTES
 
@@ -106,6 +105,8 @@ def _converted(path: Path, folder: Path, written_ns: int) -> InMemoryMesh | None
     drawn = path.suffix.lower() == ".obj" and _is_plain(content) and all(map(_is_png, images))
     if drawn and not (named and ":" in str(path)):  # there Drake searches two folders for materials
         return None
+    from fleet_tools.sim.mesh_reading import read_parts, to_model_frame
+
     _check_images(path, images)
     parts = [part for part in read_parts(path, materials=True) if len(part.faces)]
     if not parts:

@@ -9,8 +9,8 @@ import numpy as np
 from pydrake.math import RigidTransform
 
 from fleet_tools.robot.controller import Reference
+from fleet_tools.sim.attribution import PartMotion
 from fleet_tools.sim.hand_force import NO_CONTACT, HandForces
-from fleet_tools.sim.motion_tables import PartMotion
 
 OTHER = "other"
 """Name in contacts of all links of objects that are not the one in use."""

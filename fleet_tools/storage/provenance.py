@@ -20,10 +20,7 @@ from fleet_tools.config.tasks import (
 from fleet_tools.config.values import Number, Value, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, shown
-from fleet_tools.utils import machine
-
-PACKAGES = ("drake", "gymnasium", "h5py", "numpy")
-"""Packages on which the bits of an episode of tool use depend."""
+from fleet_tools.registration import TOOL_USE
 
 UNKNOWN = "unknown"
 """Version of a package that was built from source, and not installed by pip."""
@@ -114,6 +111,8 @@ class Machine(Value):
     @classmethod
     def here(cls) -> "Machine":
         """Returns this machine."""
+        from fleet_tools.utils import machine
+
         return cls(
             system=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
             processor=machine.processor(),
@@ -156,7 +155,7 @@ def read_task_file(name_or_path: str) -> TaskFile:
     )
 
 
-def installed_packages(names: Iterable[str] = PACKAGES) -> dict[str, str]:
+def installed_packages(names: Iterable[str] = TOOL_USE.packages) -> dict[str, str]:
     """Returns the versions of this package and of others on which bits depend.
 
     Args:

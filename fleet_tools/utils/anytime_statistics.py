@@ -16,7 +16,7 @@ that the confidence sequence consists of intervals around this one.
 
 The scenes of a block, one of each stratum, may have means of their own: the hypothesis is about
 their mean. By the inequality of the arithmetic and the geometric mean, the wealth after whole
-blocks is an e-process then, too. `benchmarks/statistics_errors.py` measures how often the tests err.
+blocks is an e-process then, too. `benchmarks/statistics_errors.py` measures how often tests err.
 """
 
 from math import exp, lgamma, log

@@ -14,17 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.utils.libraries import (
+from fleet_tools.utils.drake_release import (
     ANY_RELEASE,
-    GLIB_COMMAND,
     INSTALL_COMMAND,
     NEWEST,
     OLDEST,
-    Library,
-    install_command,
     installed_release,
     is_tested,
 )
+from fleet_tools.utils.libraries import GLIB_COMMAND, Library, install_command
 from fleet_tools.utils.machine import GIB, available_cores, available_memory, free_disk
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"

@@ -7,7 +7,7 @@ those inside it, too.
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fleet_tools.errors import UnknownNameError, known_errors
@@ -31,6 +31,30 @@ def _trusted() -> list[str]:
     return [module.strip() for module in listed if module.strip()]
 
 
+def is_own(name: object) -> bool:
+    """Returns whether a name is of a user's own code: module:name."""
+    return isinstance(name, str) and ":" in name
+
+
+def require_trusted(names: Iterable[str], source: str, error: type[Exception]) -> None:
+    """Checks that code that stored data name is in trusted modules.
+
+    Args:
+        names: What is named, as module:name.
+        source: What names it, for the error message.
+        error: Class of the error.
+
+    Raises:
+        FleetToolsError: Some of it is not.
+    """
+    if strange := [name for name in dict.fromkeys(names) if not is_trusted(name)]:
+        modules = ",".join(dict.fromkeys(name.partition(":")[0] for name in strange))
+        raise error(
+            f"{source} names {', '.join(strange)}, whose code would be run here. If it is code "
+            f"that you trust, set the environment variable {TRUSTED_MODULES}={modules}"
+        )
+
+
 def load_function(name: str, what: str = "function") -> Callable[..., Any]:
     """Imports a module and returns a function of it; the module's code is run.
 
@@ -42,39 +66,48 @@ def load_function(name: str, what: str = "function") -> Callable[..., Any]:
         UnknownNameError: The module has no such function.
         Exception: Whatever the module raises.
     """
-    module_name, _, function_name = name.partition(":")
+    return _load(name, what, callable)
+
+
+def _load(name: str, what: str, fits: Callable[[Any], bool]) -> Any:
+    module_name, _, own_name = name.partition(":")
     module = importlib.import_module(module_name)
-    function = getattr(module, function_name, None)
-    if not callable(function):
+    found = getattr(module, own_name, None)
+    if not fits(found):
         known = [
             key
             for key, value in vars(module).items()
-            if getattr(value, "__module__", None) == module.__name__ and callable(value)
+            if fits(value)
+            and not (callable(value) and getattr(value, "__module__", None) != module.__name__)
         ]
-        raise UnknownNameError(f"{what} in {module_name}", function_name, known)
-    return function
+        raise UnknownNameError(f"{what} in {module_name}", own_name, known)
+    return found
 
 
-def load_user_function(name: str, what: str, error_class: type[Exception]) -> Callable[..., Any]:
-    """Imports a module of a user's own and returns a function of it; see `load_function`.
+def load_user_object(
+    name: str, what: str, error_class: type[Exception], kind: type | None = None
+) -> Any:
+    """Imports a module of a user's own and returns a value in it.
 
     Args:
-        name: "module:function".
-        what: Kind of function, for the error message, such as "method".
-        error_class: Class of the error that tells why there is no such function.
+        name: "module:name".
+        what: Kind of value, for the error message, such as "method".
+        error_class: Class of the error that tells why there is none.
+        kind: Its class; None for whatever can be called.
 
     Raises:
         Exception: Of `error_class`: the name has another form, or the module cannot be
             imported.
-        UnknownNameError: The module has no such function.
+        UnknownNameError: The module has no such value of this kind.
     """
-    module_name, _, function_name = name.partition(":")
-    if not module_name or not function_name:
+    module_name, _, own_name = name.partition(":")
+    if not module_name or not own_name:
         raise error_class(
-            f"The {what} {name!r} is not of the form `module:function`, such as policies:{what}."
+            f"The {what} {name!r} is not of the form `module:function`, such as "
+            f"policies:{what.replace(' ', '_')}."
         )
     try:
-        return load_function(name)
+        return _load(name, what, callable if kind is None else lambda each: isinstance(each, kind))
     except known_errors():
         raise
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
@@ -83,3 +116,8 @@ def load_user_function(name: str, what: str, error_class: type[Exception]) -> Ca
             f"({type(error).__name__}: {error}). Modules are searched in the working directory "
             "and on PYTHONPATH."
         ) from error
+
+
+def load_user_function(name: str, what: str, error_class: type[Exception]) -> Callable[..., Any]:
+    """Imports a module of a user's own and returns a function of it; see `load_user_object`."""
+    return load_user_object(name, what, error_class)

@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="the references describe what the extra `lea
 
 import api_reference
 import cli_reference
+import reading_order
 import task_facts
 import yaml_reference
 from gymnasium import spaces
@@ -20,9 +21,9 @@ from fleet_tools.config import predicates
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Axis, Count, Positive
-from fleet_tools.envs.success import sentence
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.registration import env_id
+from fleet_tools.studio.predicate_sentences import sentence
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import parse
 
@@ -58,6 +59,23 @@ def test_every_option_says_what_it_is():
         if not option.text
     ]
     assert silent == []
+
+
+# --- The order of reading --------------------------------------------------------------------
+
+
+def test_a_file_is_read_after_those_that_it_imports():
+    page = (DOCS / "reference" / "read_the_code.md").read_text()
+    rooms = re.findall(r"```{room-files} (\w+)", page)
+    assert rooms == ["config", "robot", "sim", "envs", "perception", "rollouts"]
+    for room in rooms:
+        files = reading_order.in_order(room)
+        assert len(files) == len(list((DOCS.parent / "fleet_tools" / room).glob("[!_]*.py")))
+        for k, file in enumerate(files):
+            later = {each.stem for each in files[k:]}
+            used = re.findall(rf"^from fleet_tools\.{room}\.(\w+) ", file.read_text(), re.MULTILINE)
+            assert not later & set(used), file
+        assert f"{sum(map(reading_order.lines, files)):,}" in reading_order.room_table(room)
 
 
 # --- YAML -----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import ConfigError, EpisodeOverError
-from fleet_tools.policies.policy import RandomPolicy
 from fleet_tools.rollouts.rollout import rollout
 
 STAY = np.zeros(6, np.float32)
@@ -203,11 +202,3 @@ def test_random_and_extreme_actions_cause_no_simulation_error_and_keep_the_joint
         assert peaks["speed"] < 1.2  # in an impact
         assert peaks["torque"] <= 1.0
         assert peaks["beyond_range_rad"] < 1e-3
-
-
-@pytest.mark.slow
-def test_random_actions_on_the_patty_that_once_flew_away(make):
-    env = make("FleetTools/Spatula-v0", split="all", tool="cake_server", object="patty")
-    for seed in range(6, 10):
-        episode = rollout(env, RandomPolicy(env, seed), seed=seed)
-        assert episode.outcome in ("time_limit", "object_lost")

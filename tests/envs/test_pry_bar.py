@@ -9,13 +9,12 @@ from cheats import CHEATS
 from cheats.motion import ScriptPolicy
 from cheats.trial import run_trial
 from support.task_files import own_task
-from support.task_limits import corner_poses, move_from_outside
+from support.task_limits import follow as follow_expert
 
 from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.sim.scene import sample_scene
 
 ID = "FleetTools/PryBar-v0"
@@ -23,27 +22,11 @@ THRESHOLD, REACH_M = 0.14, 0.085
 """Angle of an open lid, rad; distance of the lid's edge from the hinge of `crate`."""
 
 
-@pytest.fixture(scope="module", name="follow")
-def _follow(tmp_path_factory):
-    """A function that runs the expert with other motions after the actuation pose."""
-    own = yaml.safe_load(task_path("pry_bar").read_text())["expert"]
-    folder = tmp_path_factory.mktemp("pry_bar")
-
-    def follow(*motions: dict[str, Any], torque: float = 7.5) -> tuple[ToolUseEnv, dict[str, Any]]:
-        stay = {"type": "stay", "for_s": 0.33}
-        after = [{"motion": motion, "speed": 0.4} for motion in (*motions, stay)]
-        # Success must last longer than an episode, so that none ends early.
-        task = own_task(folder, "pry_bar", success_duration_s=200, expert=own | {"after": after})
-        env = EnvSpec.of(task=task, tool="flat_bar", object="crate").make_tool_use()
-        scene = sample_scene(env.task, 1, split="all", tool="flat_bar", object="crate")
-        given = {"joint_resistance": {"open": torque}}
-        _, info = env.reset(options={"scene": scene.model_copy(update=given)})
-        policy = ExpertPolicy(env, feedback=False)
-        policy.reset()
-        assert policy.plan is not None
-        for _ in range(len(policy.plan.X_WE) - 1):
-            *_, info = env.step(policy.act({}))
-        return env, info
+@pytest.fixture(name="follow")
+def _follow(tmp_path):
+    def follow(*motions: dict[str, Any], torque: float = 7.5):
+        models = "flat_bar", "crate"
+        return follow_expert(tmp_path, "pry_bar", models, *motions, resistance={"open": torque})
 
     return follow
 
@@ -124,20 +107,3 @@ def test_a_part_bears_on_a_fixed_link_only(tmp_path):
     task = own_task(tmp_path, "pry_bar", tool_parts=parts)
     with pytest.raises(UnknownNameError, match=r"fixed link of crate.*'lid'.*case"):
         EnvSpec.of(task=task, tool="flat_bar", object="crate").make_tool_use().reset(seed=1)
-
-
-def test_opened_by_an_external_torque_far_from_the_tool():
-    env = EnvSpec.of(task="pry_bar", tool="flat_bar", object="crate").make_tool_use()
-    env.reset(seed=1)
-    info = move_from_outside(env, "open", 0.3, THRESHOLD)
-    assert verdicts(env) == (True, False, False, False)
-    assert info["outcome"] == "running" and not info["success_once"]
-
-
-def test_the_expert_plans_at_the_limits_of_the_randomization(make):
-    env = make(ID, split="all")
-    for seed, pose in enumerate(corner_poses(env.task)):
-        tool = ("crowbar", "case_opener")[seed % 2]
-        scene = sample_scene(env.task, seed, split="all", tool=tool, object="crate")
-        env.reset(options={"scene": scene.model_copy(update={"object_pose": pose})})
-        ExpertPolicy(env).reset()

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import yaml
 from support.task_files import own_task
-from support.task_limits import corner_poses, move_from_outside
+from support.task_limits import follow as follow_expert
 
 from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.sim.scene import sample_scene
 
 ID = "FleetTools/Screwdriver-v0"
 THRESHOLD = np.radians(90)
@@ -21,31 +20,14 @@ LEAD_M = 0.004
 """Lead of the screw `wood_screw`."""
 
 
-@pytest.fixture(scope="module", name="follow")
-def _follow(tmp_path_factory):
-    """A function that runs the expert with other motions after the actuation pose."""
-    own = yaml.safe_load(task_path("screwdriver").read_text())["expert"]
-    folder = tmp_path_factory.mktemp("screwdriver")
-
-    def follow(
-        *motions: dict[str, Any], torque: float = 1.0, constraints: list[Any] | None = None
-    ) -> tuple[ToolUseEnv, dict[str, Any]]:
-        stay = {"type": "stay", "for_s": 0.33}
-        after = [{"motion": motion, "speed": 0.4} for motion in (*motions, stay)]
-        # Success must last longer than an episode, so that none ends early.
-        actuation = own["actuation"] | ({} if constraints is None else {"constraints": constraints})
-        expert = own | {"actuation": actuation, "after": after}
-        task = own_task(folder, "screwdriver", success_duration_s=200, expert=expert)
-        env = EnvSpec.of(task=task, tool="t_handle", object="wood_screw").make_tool_use()
-        scene = sample_scene(env.task, 1, split="all", tool="t_handle", object="wood_screw")
-        given = {"joint_resistance": {"turn": torque}}
-        observation, info = env.reset(options={"scene": scene.model_copy(update=given)})
-        policy = ExpertPolicy(env)
-        policy.reset()
-        assert policy.plan is not None
-        for _ in range(len(policy.plan.X_WE) - 1):
-            observation, *_, info = env.step(policy.act(observation))
-        return env, info
+@pytest.fixture(name="follow")
+def _follow(tmp_path):
+    def follow(*motions: dict[str, Any], torque: float = 1.0, **others: Any):
+        models = "t_handle", "wood_screw"
+        resistance = {"turn": torque}
+        return follow_expert(
+            tmp_path, "screwdriver", models, *motions, resistance=resistance, **others
+        )
 
     return follow
 
@@ -144,20 +126,3 @@ def test_only_what_touches_in_the_slot_counts(tmp_path):
         state = env.world_state()
         caused = state.part_motion["flank"].object_joints["turn"]
         assert caused == pytest.approx(share * state.object_joints["turn"], rel=0.02)
-
-
-def test_turned_by_an_external_torque_far_from_the_tool():
-    env = EnvSpec.of(task="screwdriver", tool="t_handle", object="wood_screw").make_tool_use()
-    env.reset(seed=1)
-    info = move_from_outside(env, "turn", 0.02, THRESHOLD)
-    assert verdicts(env) == (True, False, False, False)
-    assert info["outcome"] == "running" and not info["success_once"]
-
-
-def test_the_expert_plans_at_the_limits_of_the_randomization(make):
-    env = make(ID, split="all")
-    for tool in ("ratchet", "all_steel", "offset"):
-        for seed, pose in enumerate(corner_poses(env.task)):
-            scene = sample_scene(env.task, seed, split="all", tool=tool, object="wood_screw")
-            env.reset(options={"scene": scene.model_copy(update={"object_pose": pose})})
-            ExpertPolicy(env).reset()

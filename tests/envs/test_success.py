@@ -22,9 +22,9 @@ from fleet_tools.config.predicates import (
     Predicate,
     Still,
 )
-from fleet_tools.envs.success import judge, judge_all
+from fleet_tools.envs.success import conjunction, judge, judge_each
 from fleet_tools.errors import UnknownNameError
-from fleet_tools.sim.motion_tables import PartMotion
+from fleet_tools.sim.attribution import PartMotion
 from fleet_tools.sim.world_state import WorldState
 
 positions = st.floats(-10, 10)
@@ -57,7 +57,7 @@ def test_several_predicates_hold_if_each_does(slide, turn, threshold):
     predicates = moved("slide", threshold), moved("turn", threshold)
     now = at(slide=slide, turn=turn)
     parts = [judge(predicate, START, now) for predicate in predicates]
-    whole = judge_all(predicates, START, now)
+    whole = conjunction(judge_each(predicates, START, now).values())
     assert whole.holds == all(part.holds for part in parts)
     assert whole.progress == pytest.approx(np.mean([part.progress for part in parts]))
 

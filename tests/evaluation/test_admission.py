@@ -11,7 +11,7 @@ from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.scores import require_comparable
 from fleet_tools.leaderboard.checks import find_problems
-from fleet_tools.utils.libraries import RELEASES
+from fleet_tools.utils.drake_release import RELEASES
 
 CURRENT = load_protocol(PROTOCOL)
 

@@ -13,13 +13,13 @@ from support.processes import ROOT
 from support.rendering import needs_gl
 from support.repeated_results import action_of, result_of
 
-from fleet_tools.envs.lerobot_features import IMAGES, STATE, FeatureNames
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.evaluation.lerobot_hub import make_env
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.protocol_scenes import ProtocolScenes
 from fleet_tools.evaluation.result import EpisodeResult
+from fleet_tools.policies.lerobot_features import IMAGES, STATE, FeatureNames
 
 HUB_FILE = ROOT / "examples/lerobot_hub/env.py"
 SMALL = {"camera_size": [64, 48], "cloud_size": [40, 30]}

@@ -15,7 +15,6 @@ from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.handling import Handling, Load
 from fleet_tools.envs.outcomes import SUCCESS
-from fleet_tools.envs.predicate_functions import TRUSTED_MODULES
 from fleet_tools.errors import ConfigError, FleetToolsError, ResultError, UnknownNameError
 from fleet_tools.evaluation.admission import admission
 from fleet_tools.evaluation.config import PROTOCOL, EvaluationConfig
@@ -33,6 +32,7 @@ from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.trial import make_trials, present_env
 from fleet_tools.leaderboard.submissions import read_submissions
 from fleet_tools.policies.sources import find_policy
+from fleet_tools.utils.imports import TRUSTED_MODULES
 
 BASKET = ROOT / "examples" / "basket"
 PRESENT = load_protocol(PROTOCOL)

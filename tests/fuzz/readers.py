@@ -39,7 +39,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/studio/importing/report.py": "caches and records",
     "fleet_tools/studio/importing/scan_files.py": "views of scans",
     "fleet_tools/studio/labelling/labels.py": "drafts of labels",
-    "fleet_tools/envs/success.py": "models' SDFormat and URDF",
+    "fleet_tools/studio/predicate_sentences.py": "models' SDFormat and URDF",
     "fleet_tools/sim/add_models.py": "models' SDFormat and URDF",
     "fleet_tools/sim/catalog.py": "models that data carry",
     "fleet_tools/sim/mesh_reading.py": "meshes to import",
@@ -100,7 +100,9 @@ TRIED: dict[str, str] = {
     "fleet_tools/parallel/cluster.py": "environment variables",
     "fleet_tools/perception/display.py": "environment variables",
     "fleet_tools/utils/compiled.py": "environment variables",
+    "fleet_tools/utils/drake_release.py": "environment variables",
     "fleet_tools/utils/libraries.py": "environment variables",
+    "fleet_tools/parallel/ray_workers.py": "environment variables",
 }
 """By module, a kind of input that it reads."""
 
@@ -112,6 +114,7 @@ _VARIABLE = "whether a variable of Python or the desktop, or a path of the user'
 
 NOT_TRIED: dict[str, str] = {
     "fleet_tools/__main__.py": _PACKAGE,
+    "fleet_tools/registration.py": _PACKAGE,
     "fleet_tools/leaderboard/html_parts.py": _PACKAGE,
     "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,

@@ -40,6 +40,7 @@ def _task():
         ({"cloud_sampling": "farthst"}, "Did you mean 'farthest'"),
         ({"cloud_source": "ray"}, "Did you mean 'rays'"),
         ({"image_source": "vkt"}, "Did you mean 'vtk'"),
+        ({"sensors": "active_sterio"}, "Did you mean 'active_stereo'"),
         ({"channels": ["rgb", "dept"]}, "channel: 'dept'. Did you mean 'depth'"),
         ({"channels": "rgb"}, "lists some of rgb, depth, segmentation"),
         ({"channels": []}, "lists some of rgb, depth, segmentation"),

@@ -17,12 +17,12 @@ from websockets.sync.client import connect
 
 import fleet_tools  # noqa: F401  (registers the environments)
 from fleet_tools.envs.array_spec import describe_observation
-from fleet_tools.envs.lerobot_features import FeatureNames
 from fleet_tools.envs.observation_modes import OBS_MODES
 from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies import openpi
 from fleet_tools.policies.conversation import Reply, Served
+from fleet_tools.policies.lerobot_features import FeatureNames
 from fleet_tools.policies.openpi import OpenpiConversation, OpenpiPolicy
 from fleet_tools.policies.policy import episode_seed
 from fleet_tools.policies.server_access import TOKEN_VARIABLE, Access

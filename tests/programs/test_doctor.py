@@ -12,14 +12,8 @@ from support.rendering import needs_gl
 
 from fleet_tools import doctor
 from fleet_tools.utils.diagnostics import check_drake, function_probe, run_probes
-from fleet_tools.utils.libraries import (
-    ANY_RELEASE,
-    GL_COMMAND,
-    INSTALL_COMMAND,
-    OPTIONAL,
-    install_command,
-    installed_release,
-)
+from fleet_tools.utils.drake_release import ANY_RELEASE, INSTALL_COMMAND, installed_release
+from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command
 
 SLOW_IMPORTS = ("torch", "dp_accounting", "sklearn", "stable_baselines3", "open3d")
 

@@ -24,7 +24,7 @@ from fleet_tools.sim.catalog import find_model, name_of_own
 from fleet_tools.storage.atomic_files import atomic_write
 from fleet_tools.studio.pictures.filming import write_video
 from fleet_tools.utils import libraries
-from fleet_tools.utils.libraries import CONSTRAINTS
+from fleet_tools.utils.drake_release import CONSTRAINTS
 
 NFC, NFD = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
 ALL_AT_ONCE = f"-R&D {NFC} {NFD}  #1?%20%d=+,;:[]{{}}()'\"\\$`*<|>~..\t"

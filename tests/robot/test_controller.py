@@ -85,19 +85,6 @@ def test_an_action_moves_the_end_effector_by_its_amount(make, seed):
     assert error[0] < 2.0 and error[1] < 0.5
 
 
-def test_actions_add_up_along_a_line(make):
-    env = make()
-    env.reset(seed=0)
-    start = pose(env)
-    action = np.array([0, 0, -0.5, 0, 0, 0], np.float32)
-    for _ in range(4):
-        env.step(action)
-    env.step(STILL)
-    goal = displace(start, 4 * action * env.action_scale)
-    error = distance(goal, pose(env))
-    assert error[0] < 5.0 and error[1] < 1.0
-
-
 motions = st.tuples(*[st.floats(-0.5, 0.5)] * 6).map(np.array)
 poses = st.integers(0, 2**32).map(lambda seed: random_pose(np.random.default_rng(seed)))
 

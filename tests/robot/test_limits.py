@@ -1,6 +1,5 @@
 """The law that keeps the limits of joints, on random dynamics and in the environments."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given

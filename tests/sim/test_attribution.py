@@ -19,7 +19,7 @@ from fleet_tools.sim.attribution import (
     distance_behind,
     distance_to_polyline,
 )
-from fleet_tools.sim.part_places import Bearing, PlaceOnObject, misplaced, unsupported
+from fleet_tools.sim.part_motion import Bearing, PlaceOnObject, misplaced, unsupported
 from fleet_tools.utils.straight_line import pack
 
 PARTS, LINKS = 2, 4

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.environments import IDS, bits, press, press_until_sliding
-from support.processes import run_python
 from support.task_files import own_task
 
 from fleet_tools.config.control import TIME_STEP
@@ -21,7 +20,14 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.external_forces import control_steps, forces_in
-from fleet_tools.sim.scene import MOST_FORCES, HandForce, ObjectForce, Scene, sample_scene
+from fleet_tools.sim.scene import (
+    MOST_FORCES,
+    HandForce,
+    ObjectForce,
+    Push,
+    Scene,
+    sample_scene,
+)
 
 REST = np.zeros(6, np.float32)
 GRAVITY = 9.81
@@ -149,15 +155,21 @@ def test_no_force_leaves_every_bit_as_it_was(make, environment_id):
 
 # --- Replay ---------------------------------------------------------------------------------
 
+HAMMER_SCENE = sample_scene(load_task("hammer"), 5, tool="claw", object="round_nail")
 PUSHED = with_forces(
     sample_scene(load_task("hammer"), 5),
     hand=[hand(0.5, 0.4, 30, -20, 10), hand(0.7, 0.2, 0, 0, -25)],
     object=[on_object(0.6, 0.5, 2, 3, -4)],
 )
+MOVED = HAMMER_SCENE.model_copy(
+    update={"push": Push(time_s=0.5, translation_m=(0.015, -0.01, 0.0))}
+)
 
 
-def test_every_step_of_a_pushed_episode_continues_as_it_did(hammer):
-    hammer.reset(options={"scene": PUSHED})
+@pytest.mark.parametrize("scene", [PUSHED, MOVED], ids=["forces", "push"])
+def test_every_step_of_a_disturbed_episode_continues_as_it_did(hammer, scene):
+    """Through every phase between control steps and time steps."""
+    hammer.reset(options={"scene": scene})
     states, steps, actions = [], [], []
     for _ in range(9):
         states.append(hammer.get_state())
@@ -167,34 +179,13 @@ def test_every_step_of_a_pushed_episode_continues_as_it_did(hammer):
         hammer.reset(seed=1)
         hammer.set_state(states[k])
         assert bits([(*hammer.step(actions[k]), hammer.state_digest())]) == steps[k]
-    hammer.reset(options={"scene": with_forces(PUSHED)})
-    unpushed = [hammer.step(action) and hammer.state_digest() for action in actions]
-    hammer.reset(options={"scene": PUSHED})
-    pushed = [hammer.step(action) and hammer.state_digest() for action in actions]
-    same = [one == other for one, other in zip(unpushed, pushed, strict=True)]
+    plain = with_forces(scene).model_copy(update={"push": None})
+    digests = []
+    for each in (plain, scene):
+        hammer.reset(options={"scene": each})
+        digests.append([hammer.step(action) and hammer.state_digest() for action in actions])
+    same = [one == other for one, other in zip(*digests, strict=True)]
     assert same == [True] * 3 + [False] * 6
-
-
-REPLAY = """
-import json, sys
-import numpy as np
-from fleet_tools.envs.spec import EnvSpec
-env = EnvSpec.of(task="hammer").make_tool_use()
-env.reset(options={"scene": json.loads(sys.argv[1])})
-actions = np.array(json.loads(sys.argv[2]), np.float32)
-print(json.dumps([env.step(action) and env.state_digest() for action in actions]))
-"""
-
-
-@pytest.mark.slow  # a process of its own
-def test_another_process_replays_a_pushed_episode_to_the_same_bits(hammer):
-    hammer.reset(options={"scene": PUSHED})
-    actions, digests = [], []
-    for _ in range(12):
-        actions.append(press(hammer).tolist())
-        hammer.step(np.array(actions[-1], np.float32))
-        digests.append(hammer.state_digest())
-    assert run_python(REPLAY, PUSHED.to_json(), json.dumps(actions)) == digests
 
 
 # --- Nobody's credit ------------------------------------------------------------------------

@@ -207,19 +207,6 @@ def test_a_fast_spin_stays_finite_for_an_episode(simulation: Simulation):
     assert np.linalg.norm(x[V : V + 3]) < 1000
 
 
-def test_a_spin_continues_from_a_snapshot_bit_for_bit(simulation: Simulation):
-    simulation.reset(scene_of())
-    simulation.restore(spinning(simulation, 400.0))
-    simulation.step(STILL)
-    middle = simulation.snapshot()
-    simulation.step(STILL)
-    end = simulation.snapshot().digest()
-    simulation.reset(scene_of())
-    simulation.restore(middle)
-    simulation.step(STILL)
-    assert simulation.snapshot().digest() == end
-
-
 def test_long_quaternions_are_normalized_and_others_left_as_they_are(simulation: Simulation):
     plant, context = simulation.world.plant, simulation._context
     simulation.reset(scene_of())

@@ -12,8 +12,7 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.attribution import FIXED
-from fleet_tools.sim.motion_tables import ObjectMotion
+from fleet_tools.sim.attribution import FIXED, ObjectMotion
 from fleet_tools.sim.scene import Push
 
 REST = np.zeros(6, np.float32)

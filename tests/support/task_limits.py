@@ -1,15 +1,21 @@
-"""States that tests of several tasks reach: limits of the randomization, joints moved alone."""
+"""States that tests of several tasks reach: other motions of the expert, joints moved alone."""
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
+from support.task_files import own_task
 
 from fleet_tools.config.distributions import Uniform
 from fleet_tools.config.geometry import Pose
-from fleet_tools.config.tasks import TaskConfig
+from fleet_tools.config.tasks import TaskConfig, task_path
+from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.sim.scene import sample_scene
 
 
 def corner_poses(task: TaskConfig) -> Iterator[Pose]:
@@ -47,3 +53,45 @@ def move_from_outside(
         if env.world_state().object_joints[joint] > threshold:
             break
     return info
+
+
+def follow(
+    folder: Path,
+    name: str,
+    models: tuple[str, str],
+    *motions: dict[str, Any],
+    seed: int = 1,
+    resistance: dict[str, float] | None = None,
+    constraints: list[Any] | None = None,
+) -> tuple[ToolUseEnv, dict[str, Any]]:
+    """Runs the expert of a task with other motions after the actuation pose.
+
+    Args:
+        folder: Folder for a task file.
+        name: Name of the task.
+        models: Names of tool and object.
+        motions: The motions; the hand stays at their end.
+        seed: Seed of the scene.
+        resistance: Resistance of joints of the object; the scene's if None.
+        constraints: Constraints of the actuation pose; the task's if None.
+
+    Returns:
+        The environment, and the last `info`.
+    """
+    own = yaml.safe_load(task_path(name).read_text())["expert"]
+    stay = {"type": "stay", "for_s": 0.33}
+    after = [{"motion": motion, "speed": 0.4} for motion in (*motions, stay)]
+    changed = {} if constraints is None else {"constraints": constraints}
+    expert = own | {"actuation": own["actuation"] | changed, "after": after}
+    # Success must last longer than an episode, so that none ends early.
+    task = own_task(folder, name, success_duration_s=200, expert=expert)
+    env = EnvSpec.of(task=task, tool=models[0], object=models[1]).make_tool_use()
+    scene = sample_scene(env.task, seed, split="all", tool=models[0], object=models[1])
+    changed = {} if resistance is None else {"joint_resistance": resistance}
+    _, info = env.reset(options={"scene": scene.model_copy(update=changed)})
+    policy = ExpertPolicy(env, feedback=False)
+    policy.reset()
+    assert policy.plan is not None
+    for _ in range(len(policy.plan.X_WE) - 1):
+        *_, info = env.step(policy.act({}))
+    return env, info

@@ -12,19 +12,16 @@ from support.processes import ROOT, run_python
 
 from fleet_tools.errors import MissingLibraryError
 from fleet_tools.utils import libraries
-from fleet_tools.utils.libraries import (
+from fleet_tools.utils.drake_release import (
     ANY_RELEASE,
     CONSTRAINTS,
     INSTALL_COMMAND,
     NEWEST,
     OLDEST,
-    OPTIONAL,
-    constraints,
-    install_command,
     installed_release,
     is_tested,
-    require,
 )
+from fleet_tools.utils.libraries import OPTIONAL, constraints, install_command, require
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]

@@ -47,8 +47,8 @@ from fleet_tools.dataset.export.lerobot_columns import (
 from fleet_tools.dataset.export.source import ExportSource, truncated_at_end
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.envs.array_spec import Layout
-from fleet_tools.envs.lerobot_features import ACTION, STATE, FeatureNames
 from fleet_tools.errors import DatasetError
+from fleet_tools.policies.lerobot_features import ACTION, STATE, FeatureNames
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.utils.libraries import require
 

@@ -20,9 +20,15 @@ from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 
 from fleet_tools.baselines.metaworld.env import MetaWorldEnv
 from fleet_tools.baselines.metaworld.expert import scripted_expert
-from fleet_tools.baselines.metaworld.tasks import MAX_STEPS, MetaWorldScene, read_task, task_set
+from fleet_tools.baselines.metaworld.tasks import (
+    MAX_STEPS,
+    META_WORLD_ID,
+    MetaWorldScene,
+    read_task,
+    task_set,
+)
 from fleet_tools.dataset import episode_file
-from fleet_tools.envs.spec import EnvSpec, arena_of, read_scene
+from fleet_tools.envs.spec import EnvSpec, read_scene
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import (
     ConfigError,
@@ -33,7 +39,7 @@ from fleet_tools.errors import (
     UnknownNameError,
 )
 from fleet_tools.policies.policy import StoredActions
-from fleet_tools.registration import META_WORLD_ID
+from fleet_tools.registration import find_arena
 from fleet_tools.rollouts.episode import first_difference
 from fleet_tools.rollouts.rollout import rollout
 
@@ -191,9 +197,9 @@ def test_what_does_not_exist_is_refused(kwargs, words):
 
 
 def test_an_arena_is_found_by_the_id_and_tasks_are_described():
-    assert arena_of("FleetTools/Hammer-v0").name == "FleetTools"
+    assert find_arena("FleetTools/Hammer-v0").name == "FleetTools"
     with pytest.raises(UnknownNameError, match="MetaWorld"):
-        arena_of("MetaWorlds/reach-v3")
+        find_arena("MetaWorlds/reach-v3")
     task = read_task("reach-v3")
     assert "metaworld: 3.1.1" in task.text and "reward: v2" in task.text
     assert task.content_digest != read_task("push-v3").content_digest

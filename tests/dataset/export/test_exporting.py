@@ -19,8 +19,8 @@ from fleet_tools.dataset import Dataset, DatasetWriter
 from fleet_tools.dataset.__main__ import main
 from fleet_tools.dataset.export.exporting import FORMATS, Export, as_text, export_dataset
 from fleet_tools.dataset.header import Header
-from fleet_tools.envs.spec import TOOL_USE
 from fleet_tools.errors import DatasetError, MissingLibraryError, UnknownNameError
+from fleet_tools.registration import TOOL_USE
 from fleet_tools.rollouts.episode import EXPERT_ACTIONS, LEARNER_STEPS, NOISE_STEPS
 from fleet_tools.utils import progress
 

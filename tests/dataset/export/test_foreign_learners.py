@@ -16,9 +16,9 @@ from fleet_tools.dataset import Dataset, DatasetWriter, episode_file
 from fleet_tools.dataset.export.exporting import export_dataset
 from fleet_tools.dataset.header import describe
 from fleet_tools.dataset.samples import Samples
-from fleet_tools.envs.lerobot_features import FeatureNames
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.experts.demonstrators import DAggerPolicy, NoisyExpert
+from fleet_tools.policies.lerobot_features import FeatureNames
 from fleet_tools.policies.policy import Policy
 from fleet_tools.rollouts.rollout import rollout
 
