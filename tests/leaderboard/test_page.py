@@ -4,7 +4,6 @@ import base64
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,10 +16,10 @@ from support.submitted import (
     submission,
 )
 
-from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.board import HEADINGS
+from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.result_folders import Rejection
-from fleet_tools.leaderboard.texts import as_markdown, as_text, summary
-from fleet_tools.leaderboard.wording import HEADINGS, SUBMITTING_PAGE
+from fleet_tools.leaderboard.texts import as_text, summary
 
 Attributes = dict[str, str | None]
 
@@ -245,6 +244,6 @@ def test_a_name_is_never_more_than_text(name):
     assert name.replace("\r", "\n") in page.text.replace("\r", "\n") or "\0" in name
     text = as_markdown(board([submission(renamed(evaluation, name), "f")]))
     assert "<script" not in text
-    assert text.count("](") == 1 and f"]({Path('..', SUBMITTING_PAGE)})" in text
+    assert text.count("](") == 1 and "](../docs/benchmark/submitting.md)" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| 1 |"))
     assert len(re.findall(r"(?<!\\)\|", row)) == 13
