@@ -7,7 +7,6 @@ an experiment by their intervals.
 
 import json
 import os
-import resource
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -95,41 +94,29 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
         report: Its report, which is stored after each command.
         say: Is told each command before it runs.
     """
+    here = str(Path(fleet_tools.__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     done = {each["command"]: each for each in report["commands"]}
     for command in recipe.commands:
-        blank = {"command": command, "seconds": 0.0, "processor_seconds": 0.0, "code": None}
-        entry = done.setdefault(command, blank)
+        entry = done.setdefault(command, {"command": command, "seconds": 0.0, "code": None})
         if entry["code"] == 0:
             continue
         say(command)
-        started, used = time.monotonic(), _processor_seconds()
+        started = time.monotonic()
         try:
             entry["code"] = subprocess.run(
                 arguments(command, folder),
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": _path()},
+                env={**os.environ, "PYTHONPATH": path},
                 stdout=_STDERR,
             ).returncode
         finally:
-            taken = {"seconds": time.monotonic() - started}
-            taken["processor_seconds"] = _processor_seconds() - used
-            entry |= {name: round(entry[name] + each, 2) for name, each in taken.items()}
+            entry["seconds"] = round(entry["seconds"] + time.monotonic() - started, 2)
             report["commands"] = list(done.values())
             store(report, folder)
         if entry["code"] != 0:
             return entry["code"]
     return 0
-
-
-def _processor_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _path() -> str:
-    """Returns PYTHONPATH with the place of this package, and of scripts' modules, in front."""
-    here = str(Path(fleet_tools.__file__).resolve().parents[1])
-    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
 
 
 def store(report: Mapping[str, Any], folder: Path) -> None:
