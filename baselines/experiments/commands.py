@@ -1,7 +1,7 @@
 """Commands as data: a line, once for each combination of the values of its placeholders.
 
-No shell reads them. `python` and `fleet-tools` are those of here, and `*` stands for paths that
-exist.
+No shell reads them. `python` is the running interpreter, `fleet-tools` this package, and `*` stands
+for paths that exist.
 """
 
 import glob

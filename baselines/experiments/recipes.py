@@ -86,7 +86,7 @@ def _lines(commands: Commands) -> list[str]:
 
 
 def _data(given: DataCommands, entries: Mapping[str, EntryCommands], source: str) -> list[str]:
-    """Returns the commands that make data, those of another entry in place of its name."""
+    """Returns the commands that make data; an entry's name stands for its commands."""
     if not isinstance(given, str):
         return _lines(given)
     others = {name: entry for name, entry in entries.items() if name != source}

@@ -48,7 +48,7 @@ def calls(recipe: Recipe, folder: Path) -> list[list[str]]:
 
 @cache
 def said_against(*words: str) -> str | None:
-    """Returns why a program does not take its words, whose numbers are 0; None if it does."""
+    """Returns why a program does not take its words; None if it does."""
     return problem(list(words))
 
 
@@ -83,9 +83,11 @@ def data_of(path: Path) -> list[str]:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_understood_and_makes_what_is_stored_from_what_it_has_made(name, tmp_path):
     recipe, made = RECIPES[name], {}
-    for words in calls(recipe, tmp_path):
-        zeros = (re.sub(r"\d+", "0", word) for word in words)
-        assert (tmp_path / words[1]).is_file() or said_against(*zeros) is None, words
+    started = calls(recipe, tmp_path)
+    # Of command lines that differ in numbers alone, one is parsed.
+    for words in {re.sub(r"\d+", "", " ".join(words)): words for words in started}.values():
+        assert (tmp_path / words[1]).is_file() or said_against(*words) is None, words
+    for words in started:
         for path in read_by(words, tmp_path):
             known = [each for each in made if path.startswith(each) or fnmatch.fnmatch(each, path)]
             assert known, f"{path} has not been made before {words}"
