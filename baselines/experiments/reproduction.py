@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import fleet_tools
 from fleet_tools.baselines.experiments.commands import arguments
 from fleet_tools.baselines.experiments.recipes import LINKED, Recipe
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, known_errors
 from fleet_tools.storage import strict_json
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.provenance import Machine, installed_packages
