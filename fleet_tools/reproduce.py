@@ -1,7 +1,7 @@
 """Makes stored results again: `python -m fleet_tools.reproduce NAME`.
 
 A name is an entry of the leaderboard, an experiment, or a figure of "What we found"; its commands
-are read from a checkout, see `fleet_tools.baselines.experiments.recipes`.
+are data of a checkout, see `fleet_tools.baselines.experiments.recipes`.
 """
 
 import sys
@@ -35,16 +35,13 @@ class ReproduceOptions(cli.Options):
     name: Annotated[str | None, Positional, arg(metavar="NAME")] = None
     """Entry of the leaderboard, experiment, or figure of "What we found"; see --list."""
     list: bool = False
-    """Print all names, with the time that each takes: measured, at least, or unknown."""
+    """Print all names, with the number of commands of each."""
     dry_run: bool = False
     """Print the commands, and run nothing."""
     output: Path = Path("runs/reproduce")
     """Folder of the runs."""
     checkout: Path = Path()
     """Root of the checkout whose results are made again."""
-    record: bool = False
-    """Keep the report of a complete run in the checkout, in docs/results/reproduced: from it,
-    --list and --dry-run know the times."""
 
 
 def _reproduce(options: ReproduceOptions) -> int:
@@ -54,54 +51,35 @@ def _reproduce(options: ReproduceOptions) -> int:
         raise ConfigError("Give NAME, or --list, which prints all names.")
     recipes = read_recipes(options.checkout)
     if options.name is None:
-        return _list(recipes, options)
+        rows = {
+            name: {"kind": recipe.kind, "commands": len(recipe.commands)}
+            for name, recipe in recipes.items()
+        }
+        options.report(
+            rows,
+            lambda: "\n".join(
+                f"{row['kind']:10}  {row['commands']:4}  {name}" for name, row in rows.items()
+            ),
+        )
+        return cli.OK
     require_name("result", options.name, recipes, "See --list.")
     recipe = recipes[options.name]
     if options.dry_run:
-        return _print(recipe, options)
+        stored = [
+            str(path) for path in recipe.stored.values() if (options.checkout / path).exists()
+        ]
+        compared = f"# Compared with: {', '.join(stored) or 'nothing, none is stored'}"
+        options.report(
+            asdict(recipe) | {"stored": stored},
+            lambda: "\n".join([*recipe.commands, compared]),
+        )
+        return cli.OK
     if not recipe.stored:
         raise ConfigError(
             f"The entry {recipe.name!r} has no stored result yet, with which a new one could be "
             "compared. --dry-run prints its commands."
         )
     return _run(recipe, options)
-
-
-def _list(recipes: "dict[str, Recipe]", options: ReproduceOptions) -> int:
-    from fleet_tools.baselines.experiments.durations import durations
-
-    known = durations(recipes.values(), options.checkout)
-    rows = {
-        name: {"kind": recipe.kind, "commands": len(recipe.commands), "time": asdict(known[name])}
-        for name, recipe in recipes.items()
-    }
-    width = max(map(len, rows), default=0)
-    options.report(
-        rows,
-        lambda: "\n".join(
-            f"{recipe.kind:10}  {name:{width}}  {known[name]}" for name, recipe in recipes.items()
-        ),
-    )
-    return cli.OK
-
-
-def _print(recipe: "Recipe", options: ReproduceOptions) -> int:
-    from fleet_tools.baselines.experiments.durations import durations
-
-    known = durations([recipe], options.checkout)[recipe.name]
-    stored = [str(path) for path in recipe.stored.values() if (options.checkout / path).exists()]
-    summary = {"name": recipe.name, "kind": recipe.kind, "commands": list(recipe.commands)}
-    options.report(
-        summary | {"stored": stored, "time": asdict(known)},
-        lambda: "\n".join(
-            [
-                *recipe.commands,
-                f"# Time: {known}",
-                f"# Compared with: {', '.join(stored) or 'nothing, none is stored'}",
-            ]
-        ),
-    )
-    return cli.OK
 
 
 def _run(recipe: "Recipe", options: ReproduceOptions) -> int:
@@ -120,10 +98,8 @@ def _run(recipe: "Recipe", options: ReproduceOptions) -> int:
         print(f"Failed with {code}: {command}. The same command resumes it.", file=sys.stderr)
         return cli.FAILED
     agreements = reproduction.compare_all(recipe, options.checkout, folder)
-    report["agreements"] = reproduction.as_data(agreements)
-    reproduction.store(report, folder / reproduction.REPORT)
-    if options.record:
-        reproduction.store(report, options.checkout / reproduction.RECORDS / f"{recipe.name}.json")
+    report["agreements"] = [asdict(each) for each in agreements]
+    reproduction.store(report, folder)
     seconds = sum(each["seconds"] for each in report["commands"])
     lines = [
         f"{'agrees' if each.agrees else 'DIFFERS'}: {each.path}: {each.identical} of "

@@ -1,33 +1,22 @@
-"""Recipes: the commands that made what is stored, read from where they stand in a checkout.
+"""Recipes: the commands that made what is stored in a checkout.
 
-    entry of the leaderboard    the bash blocks of its README.md; without one, which policies of the
-                                package lack, `evaluate` with the options that its results name
-    experiment                  "# Data:" in the head of its YAML file, or of one that it extends,
-                                with further lines indented, and the program `experiment`
-    figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
-                                script that draws it
-
-In both kinds of text `# Data: as NAME` stands for the commands by which another entry collects its
-data: all up to its last collection.
+entry of the leaderboard    its `commands.yaml`
+experiment                  `data_commands` of its YAML file, and the program `experiment`
+figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
+                            script that draws it
 """
 
-import re
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from fleet_tools.config.values import load_text
+from fleet_tools.baselines.experiments.commands import Commands, DataCommands, EntryCommands
+from fleet_tools.baselines.experiments.form import load_experiment
+from fleet_tools.config.values import load_text, load_yaml
 from fleet_tools.config.yaml_text import parse_yaml
-from fleet_tools.errors import ConfigError, require_name, shown
-from fleet_tools.evaluation.result_folder import RESULT
-from fleet_tools.leaderboard.result_folders import README, find_result_folders
-from fleet_tools.policies.sources import built_in_description
-from fleet_tools.storage import strict_json
-
-Kind = Literal["entry", "experiment", "figure"]
+from fleet_tools.errors import ConfigError, require_name
+from fleet_tools.leaderboard.result_folders import COMMANDS, find_result_folders
 
 RESULTS, EXPERIMENTS, IMAGES = Path("leaderboard/results"), Path("experiments"), Path("docs/images")
 FIGURES = IMAGES / "findings.yaml"
@@ -37,15 +26,6 @@ LINKED = ("experiments", "examples", "docs")
 RUNS, DRAWN = "runs/fleets", "figures"
 """Folders to which commands of experiments and of figures write."""
 
-_DATA = re.compile(r"^# Data: (.*(?:\\\n#.*|\n#   .*)*)$", re.MULTILINE)
-_AS = re.compile(r"as (\w+)")
-_BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_ASSIGNMENT = re.compile(r"[A-Z_]+=")
-_EVALUATE = ("python", "-m", "fleet_tools.evaluate")
-_KEPT = ("--policy", "--level", "--tool")
-_WORD = re.compile(r"[a-z_]+")
-_COLLECTS = re.compile(r"\bcollect\b")
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -54,14 +34,14 @@ class Recipe:
     Attributes:
         name: Name of the entry, the experiment or the figure.
         kind: What it is.
-        commands: Lines of bash, in order; assignments of variables hold for those that follow.
+        commands: Command lines, in order, see `commands.arguments`.
         stored: Paths in the checkout, and in a folder where the commands ran, of what it makes:
             folders of evaluations, results of experiments, figures. By the path in the folder.
             An entry without a result has none.
     """
 
     name: str
-    kind: Kind
+    kind: Literal["entry", "experiment", "figure"]
     commands: tuple[str, ...]
     stored: Mapping[Path, Path]
 
@@ -73,7 +53,7 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
         checkout: Root of the checkout.
 
     Raises:
-        ConfigError: It is none, or one of its texts names another entry or base that is not there.
+        ConfigError: It is none, a file is not valid, or names an entry or a base that is not there.
     """
     for folder in (RESULTS, EXPERIMENTS):
         if not (checkout / folder).is_dir():
@@ -81,80 +61,37 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
                 f"{checkout} has no folder {folder}. Recipes are read from a checkout of the "
                 "repository; give its root by --checkout."
             )
-    entries = _entries(checkout)
-    experiments = _experiments(checkout, entries)
-    return entries | experiments | _figures(checkout, experiments)
-
-
-def _entries(checkout: Path) -> dict[str, Recipe]:
-    found, _ = find_result_folders(checkout / RESULTS)
-    described = sorted((checkout / RESULTS).glob(f"*/{README}"))
-    by_name: dict[str, list[Path]] = {each.parent.name: [] for each in described}
-    for folder in (each.relative_to(checkout) for each in found):
-        by_name.setdefault(folder.relative_to(RESULTS).parts[0], []).append(folder)
-    texts = {name: _entry_text(checkout, name, folders) for name, folders in by_name.items()}
-    return {
-        name: Recipe(
-            name, "entry", tuple(_expanded(text, texts, name)), {each: each for each in folders}
-        )
-        for (name, folders), text in zip(by_name.items(), texts.values(), strict=True)
+    entries = {
+        path.parent.name: load_yaml(EntryCommands, path)
+        for path in sorted((checkout / RESULTS).glob(f"*/{COMMANDS}"))
     }
-
-
-def _entry_text(checkout: Path, name: str, folders: list[Path]) -> str:
-    readme = checkout / RESULTS / name / README
-    if readme.is_file():
-        return "".join(_BLOCK.findall(readme.read_text(encoding="utf-8")))
-    return "\n".join(_stored_command(checkout, each) for each in folders)
-
-
-def _stored_command(checkout: Path, folder: Path) -> str:
-    """Returns the command of a result of one of the package's own policies.
-
-    Of the stored command only the policy's name, level and tool are taken: it was written by
-    whoever submitted the result.
-
-    Raises:
-        ConfigError: It names another policy, whose commands belong into a README.md.
-    """
-    words = shlex.split(str(strict_json.load(checkout / folder / RESULT).get("command")))
-    given = {name: value for name, value in pairwise(words) if name in _KEPT}
-    policy = given.get("--policy", "")
-    if not built_in_description(policy) or not all(map(_WORD.fullmatch, given.values())):
-        raise ConfigError(
-            f"{folder / RESULT} names no policy of the package, but {shown(policy)}. Write the "
-            f"commands that made it into {RESULTS}/{folder.relative_to(RESULTS).parts[0]}/{README}."
-        )
-    options = [word for pair in given.items() for word in pair]
-    return shlex.join([*_EVALUATE, *options, "--output", str(folder)])
-
-
-def _experiments(checkout: Path, entries: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    texts = {name: "\n".join(recipe.commands) for name, recipe in entries.items()}
-    recipes = {}
+    found, _ = find_result_folders(checkout / RESULTS)
+    recipes: dict[str, Recipe] = {}
+    for name, entry in entries.items():
+        lines = [*_data(entry.data_commands, entries, name), *_lines(entry.commands)]
+        folders = [path for path in found if path.is_relative_to(checkout / RESULTS / name)]
+        stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
+        recipes[name] = Recipe(name, "entry", tuple(lines), stored)
     for path in sorted((checkout / EXPERIMENTS).glob("*.yaml")):
         name, file = path.stem, EXPERIMENTS / path.name
-        data = _data_of(path)
         run = f"python -m fleet_tools.baselines.experiment {file} --output {RUNS}"
-        made = Path(RUNS, f"{name}.json")
-        stored = {made: EXPERIMENTS / f"{name}.json"}
-        recipes[name] = Recipe(
-            name, "experiment", (*_expanded(data, texts, str(file)), run), stored
-        )
-    return recipes
+        lines = [*_data(load_experiment(path).data_commands, entries, str(file)), run]
+        stored = {Path(RUNS, f"{name}.json"): EXPERIMENTS / f"{name}.json"}
+        recipes[name] = Recipe(name, "experiment", tuple(lines), stored)
+    return recipes | _figures(checkout, recipes)
 
 
-def _data_of(path: Path) -> str:
-    """Returns what the head of an experiment's file says of its data, as lines of bash."""
-    while True:
-        text = path.read_text(encoding="utf-8")
-        if match := _DATA.search(text):
-            said = match[1].replace("\n#", "\n")
-            return f"# Data: {said}" if _AS.fullmatch(said) else said
-        base = re.search(r"^extends: (\S+)$", text, re.MULTILINE)
-        if base is None:
-            return ""
-        path = path.parent / base[1]
+def _lines(commands: Commands) -> list[str]:
+    return [line for command in commands for line in command.lines()]
+
+
+def _data(given: DataCommands, entries: Mapping[str, EntryCommands], source: str) -> list[str]:
+    """Returns the commands that make data; an entry's name stands for its commands."""
+    if not isinstance(given, str):
+        return _lines(given)
+    others = {name: entry for name, entry in entries.items() if name != source}
+    require_name(f"entry whose data {source} uses", given, others)
+    return _data(others[given].data_commands, others, given)
 
 
 def _figures(checkout: Path, experiments: Mapping[str, Recipe]) -> dict[str, Recipe]:
@@ -172,37 +109,3 @@ def _figures(checkout: Path, experiments: Mapping[str, Recipe]) -> dict[str, Rec
             stored[Path(DRAWN, TABLE.name)] = TABLE
         recipes[name] = Recipe(name, "figure", (*commands, draw), stored)
     return recipes
-
-
-def _expanded(text: str, texts: Mapping[str, str], source: str) -> Iterator[str]:
-    """Yields the lines of a text, with the lines of other entries in place of their names."""
-    for line in text.replace("\\\n", " ").splitlines():
-        match = _DATA.fullmatch(line)
-        if match is None:
-            if line.strip() and not line.startswith("#"):
-                yield " ".join(line.split())
-            continue
-        other = _AS.fullmatch(match[1])
-        given = other[1] if other else match[1]
-        require_name(f"entry whose data {source} uses", given, {*texts} - {source})
-        yield from _collection(list(_expanded(texts[given], texts, given)))
-
-
-def _collection(lines: list[str]) -> list[str]:
-    """Returns the lines up to the last one that collects data."""
-    last = max((k for k, line in enumerate(lines) if _COLLECTS.search(line)), default=-1)
-    return lines[: last + 1]
-
-
-def scripts(recipe: Recipe) -> list[tuple[str, str]]:
-    """Returns each command of a recipe, and the script that runs it by itself.
-
-    The script begins with the assignments before it.
-    """
-    found, assigned = [], []
-    for command in recipe.commands:
-        if _ASSIGNMENT.match(command):
-            assigned.append(command)
-        else:
-            found.append((command, "\n".join([*assigned, command])))
-    return found

@@ -7,18 +7,16 @@ an experiment by their intervals.
 
 import json
 import os
-import resource
-import shlex
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import fleet_tools
-from fleet_tools.baselines.experiments.recipes import LINKED, Recipe, scripts
+from fleet_tools.baselines.experiments.commands import arguments
+from fleet_tools.baselines.experiments.recipes import LINKED, Recipe
 from fleet_tools.errors import ConfigError, known_errors
 from fleet_tools.storage import strict_json
 from fleet_tools.storage.atomic_files import write_file
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
 
 REPORT = "reproduced.json"
 """What was run, with its times, and how what came out agrees with what is stored."""
-
-RECORDS = Path("docs/results/reproduced")
-"""Folder of a checkout with reports of former runs, NAME.json, from which times are known."""
 
 _STDERR = 2  # of the process, where programs report while this one's stdout is kept for its own
 _SLACK = 0.01  # by which spreads over seeds may miss each other, relative to their ends
@@ -99,53 +94,34 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
         report: Its report, which is stored after each command.
         say: Is told each command before it runs.
     """
+    here = str(Path(fleet_tools.__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     done = {each["command"]: each for each in report["commands"]}
-    for command, script in scripts(recipe):
-        blank = {"command": command, "seconds": 0.0, "processor_seconds": 0.0, "code": None}
-        entry = done.setdefault(command, blank)
+    for command in recipe.commands:
+        entry = done.setdefault(command, {"command": command, "seconds": 0.0, "code": None})
         if entry["code"] == 0:
             continue
         say(command)
-        started, used = time.monotonic(), _processor_seconds()
+        started = time.monotonic()
         try:
             entry["code"] = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", _PRELUDE + script],
+                arguments(command, folder),
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": _path()},
+                env={**os.environ, "PYTHONPATH": path},
                 stdout=_STDERR,
             ).returncode
         finally:
-            taken = {"seconds": time.monotonic() - started}
-            taken["processor_seconds"] = _processor_seconds() - used
-            entry |= {name: round(entry[name] + each, 2) for name, each in taken.items()}
+            entry["seconds"] = round(entry["seconds"] + time.monotonic() - started, 2)
             report["commands"] = list(done.values())
-            store(report, folder / REPORT)
+            store(report, folder)
         if entry["code"] != 0:
             return entry["code"]
     return 0
 
 
-_PRELUDE = f"""\
-python() {{ {shlex.quote(sys.executable)} "$@"; }}
-fleet-tools() {{ python -m fleet_tools "$@"; }}
-"""
-
-
-def _processor_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _path() -> str:
-    """Returns PYTHONPATH with the place of this package, and of scripts' modules, in front."""
-    here = str(Path(fleet_tools.__file__).resolve().parents[1])
-    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
-
-
-def store(report: Mapping[str, Any], path: Path) -> None:
-    """Writes a report."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, json.dumps(report, indent=1) + "\n")
+def store(report: Mapping[str, Any], folder: Path) -> None:
+    """Writes the report of a folder."""
+    write_file(folder / REPORT, json.dumps(report, indent=1) + "\n")
 
 
 def compare_all(recipe: Recipe, checkout: Path, folder: Path) -> list[Reproduced]:
@@ -251,8 +227,3 @@ def _case(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _place(cell: Mapping[str, Any]) -> tuple[str, str, int]:
     return *_case(cell), cell["seed"]
-
-
-def as_data(agreements: Iterable[Reproduced]) -> list[dict[str, Any]]:
-    """Returns agreements as plain JSON data."""
-    return [asdict(each) for each in agreements]

@@ -48,7 +48,9 @@ def make_result(
     ordered = sorted(cells, key=lambda each: (order[each["arm"], each["value"]], each["seed"]))
     rows = [summarized(arm, value, ordered, experiment.own_scenes) for arm, value in order]
     return {
-        "experiment": experiment.model_dump(mode="json", exclude_defaults=True),
+        "experiment": experiment.model_dump(
+            mode="json", exclude_defaults=True, exclude={"data_commands"}
+        ),
         "rows": with_comparisons(experiment, rows, ordered),
         "cells": ordered,
         "failed": list(failed),
@@ -191,7 +193,7 @@ def changes(before: Experiment, now: Experiment) -> list[str]:
 
 
 def _flat(experiment: Experiment) -> dict[str, Any]:
-    names, shown = ("references", "controls"), ("measures", "about", "against")
+    names, shown = ("references", "controls"), ("measures", "about", "against", "data_commands")
     content = experiment.model_dump(mode="json", exclude={"values", *shown, *names})
     content |= {name: dict.fromkeys(getattr(experiment, name), True) for name in names}
     flat: dict[str, Any] = {}

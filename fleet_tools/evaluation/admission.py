@@ -1,8 +1,9 @@
 """Whether a result can enter the leaderboard, and what it lacks."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
@@ -62,15 +63,8 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
             "FILE`, with the file of its own protocol or task, ranks those that follow it"
         )
         return Admission((reason,), absent)
-    if result.policy.robot != DEFAULT_ROBOT:
-        return Admission((other_robot(result),), absent)
-    if other := other_sensors(result, required):
-        return Admission((other,), absent)
-    other_physics = incomparable_drake(result.packages)
-    if other_physics:
-        return Admission((other_physics,), absent)
-    if result.order_dependence:
-        return Admission((result.order_dependence.rstrip("."),), absent)
+    for _, reason in objections(result, required):
+        return Admission((reason.rstrip("."),), absent)
     missing = missing_scenes(result.protocol, keys)
     if missing:
         reason = (
@@ -81,27 +75,32 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
     return Admission((), absent)
 
 
-def other_robot(result: Result) -> str:
-    """Returns why a result of another robot than the default one does not compare."""
-    return (
-        f"it is of the robot {result.policy.robot!r}, and the leaderboard's scenes are those of "
-        f"{DEFAULT_ROBOT!r}"
-    )
-
-
-def other_sensors(result: Result, protocol: Protocol) -> str:
-    """Returns why a result with other cameras than its level's does not compare; empty if it does.
+def objections(
+    result: Result, protocol: Protocol
+) -> Iterator[tuple[Literal["protocol", "physics", "episodes"], str]]:
+    """Yields why a result does not compare with others of its level, and the kind of each reason.
 
     Args:
         result: The result.
         protocol: The level.
     """
-    if protocol.sensors in (None, result.policy.sensors):
-        return ""
-    return (
-        f"its cameras are {result.policy.sensors!r}, and those of {protocol.title!r} are "
-        f"{protocol.sensors!r}"
-    )
+    policy = result.policy
+    if policy.robot != DEFAULT_ROBOT:
+        yield (
+            "protocol",
+            f"it is of the robot {policy.robot!r}, and the leaderboard's scenes are those of "
+            f"{DEFAULT_ROBOT!r}",
+        )
+    if protocol.sensors not in (None, policy.sensors):
+        yield (
+            "protocol",
+            f"its cameras are {policy.sensors!r}, and those of {protocol.title!r} are "
+            f"{protocol.sensors!r}",
+        )
+    if other_physics := incomparable_drake(result.packages):
+        yield "physics", other_physics
+    if result.order_dependence:
+        yield "episodes", result.order_dependence
 
 
 def missing_scenes(protocol: Protocol, keys: Collection[Key]) -> str:

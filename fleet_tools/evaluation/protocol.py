@@ -25,7 +25,7 @@ from fleet_tools.config.tasks import GentleLimits, TaskConfig, load_task, task_n
 from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.errors import ResultError, require_name, shown
+from fleet_tools.errors import ConfigError, ResultError, require_name, shown
 from fleet_tools.evaluation.disturbances import Disturbances
 from fleet_tools.evaluation.level_scenes import NextObjects, SceneRules
 from fleet_tools.registration import CUSTOM_ID
@@ -245,6 +245,18 @@ class Protocol(ProtocolFile):
             disturbances=self.disturbances,
             next_objects=self.next_objects,
         )
+
+    def require_sensors(self, given: str) -> None:
+        """Checks that depth cameras are the level's.
+
+        Raises:
+            ConfigError: The level has others.
+        """
+        if self.sensors not in (None, given):
+            raise ConfigError(
+                f"{self.title!r} is seen by {self.sensors} cameras; given: sensors {given}. Leave "
+                "them out, or choose another level."
+            )
 
     def max_steps(self, task: TaskConfig) -> int:
         """Returns the time limit of the episodes of a task, in steps."""

@@ -13,7 +13,6 @@ from gymnasium import spaces
 
 from fleet_tools.envs.observation_modes import require_sensors
 from fleet_tools.envs.outcomes import SUCCESS
-from fleet_tools.errors import ConfigError
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.policies.lerobot_features import IMAGES, STATE, FeatureNames
@@ -64,11 +63,7 @@ class ProtocolScenes(gymnasium.Wrapper[dict[str, Any], np.ndarray, dict[str, np.
         self._protocol = load_protocol(protocol, level)
         self.trials = self._protocol.trials(task, split)
         if (sensors := self._protocol.sensors) is not None:
-            if (given := env_kwargs.setdefault("sensors", sensors)) != sensors:
-                raise ConfigError(
-                    f"{self._protocol.title!r} is seen by {sensors} cameras; given: "
-                    f"sensors={given!r}. Leave it out, or choose another level."
-                )
+            self._protocol.require_sensors(env_kwargs.setdefault("sensors", sensors))
             require_sensors(sensors, env_kwargs.get("obs_mode", "state"))
         inner = self._protocol.make_env(task, trusted=True, **env_kwargs)
         super().__init__(inner)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from fleet_tools.config.cameras import IDEAL, SensorName
+from fleet_tools.config.cameras import IDEAL
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.errors import ConfigError, FleetToolsError, PolicyError
+from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol import Trial, protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import load_protocol, with_task
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.result_folder import EvaluationWriter
@@ -70,13 +70,15 @@ def describe(
     if config.task is not None:
         protocol, task = with_task(protocol, config.task)
     trials = protocol.trials(task, config.split, config.scenes)
+    sensors = config.sensors or protocol.sensors or IDEAL
+    protocol.require_sensors(sensors)
     provenance = PolicyProvenance.of(
         policy,
         config.name,
         config.obs_mode,
         config.training_seed,
         config.track,
-        _sensors(config, protocol),
+        sensors,
         config.robot,
     )
     for name in dict.fromkeys(trial.task for trial in trials):
@@ -95,21 +97,6 @@ def describe(
         command=command,
     ).with_models(own)
     return policy, result, trials
-
-
-def _sensors(config: EvaluationConfig, protocol: Protocol) -> SensorName:
-    """Returns the depth cameras of an evaluation.
-
-    Raises:
-        ConfigError: The level has others than those that are asked for.
-    """
-    chosen = config.sensors or protocol.sensors or IDEAL
-    if protocol.sensors is not None and chosen != protocol.sensors:
-        raise ConfigError(
-            f"{protocol.title!r} is seen by {protocol.sensors} cameras; given: --sensors {chosen}. "
-            "Leave it out, or choose another --level."
-        )
-    return chosen
 
 
 def _require_acting(policy: PolicySource, env: ToolUseEnv) -> None:

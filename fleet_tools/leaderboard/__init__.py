@@ -8,7 +8,7 @@ verification    stored actions of submitted episodes, run again
 standings       methods and their success rates, from the episodes of all training runs; ranks
 letters         what methods share that cannot be told apart
 board           all of it as one value, from which the page follows
-wording         texts that all forms of the page share
-page            the page as HTML, with its style sheet, script and parts
-texts           the page as Markdown; its summary for the terminal, as text and as JSON
+tables          its tables as values, and texts in them
+page            the page as HTML and as Markdown, from `templates/`
+texts           its summary for the terminal, as text and as JSON
 """

@@ -167,8 +167,7 @@ def _verify(
 
 
 def _write(board: "Board", page: Path) -> None:
-    from fleet_tools.leaderboard.page import as_html
-    from fleet_tools.leaderboard.texts import as_markdown
+    from fleet_tools.leaderboard.page import as_html, as_markdown
     from fleet_tools.storage.atomic_files import write_file
 
     for path, text in ((page, as_html(board)), (page.with_suffix(".md"), as_markdown(board))):

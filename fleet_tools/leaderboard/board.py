@@ -41,6 +41,28 @@ which have no rank."""
 
 _KINDS: tuple[RankingKind, ...] = get_args(RankingKind)
 
+HEADINGS: dict[RankingKind, str] = {
+    "keypoints": "Keypoints",
+    "clouds": "Point clouds",
+    "images": "Images",
+    "privileged": "Privileged",
+    "unverified": "Not verified",
+}
+"""Headings of the kinds of rankings."""
+
+_NOTES: dict[RankingKind, str] = {
+    "keypoints": "These methods act on their observations alone, which have exact keypoints.",
+    "clouds": "These methods act on point clouds alone, beside the robot's own senses.",
+    "images": "These methods act on images alone, beside the robot's own senses.",
+    "privileged": "These methods could read the state of the simulator, whether they do or not.",
+    "unverified": "These results have no rank: we have not run their episodes again.",
+}
+
+_SENSORS_NOTE = (
+    " Their depth cameras make the errors of {} cameras: noise, lost edges, miscalibration and "
+    "delay, the same for all methods."
+)
+
 
 @dataclass(frozen=True)
 class RankedLevel:
@@ -58,6 +80,12 @@ class RankedLevel:
     def of(cls, protocol: Protocol) -> "RankedLevel":
         """Returns the level of a protocol, with the task files of here."""
         return cls(protocol, protocol_digest(protocol, task_digests(protocol)))
+
+    @property
+    def text(self) -> str:
+        """What it is."""
+        protocol = self.protocol
+        return f"{protocol.title}, {len(protocol.trials())} episodes. {protocol.description}"
 
 
 @dataclass(frozen=True)
@@ -77,6 +105,24 @@ class Ranking:
     standings: Sequence[Standing]
     sensors: str = IDEAL
     letters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """Its heading, which names cameras that are not the level's."""
+        usual = self.sensors == (self.protocol.sensors or IDEAL)
+        sensors = "" if usual else f", {self.sensors.replace('_', ' ')} sensors"
+        return f"{HEADINGS[self.kind]}{sensors}"
+
+    @property
+    def note(self) -> str:
+        """What its methods have in common."""
+        sensors = _SENSORS_NOTE.format(self.sensors.replace("_", " "))
+        return _NOTES[self.kind] + sensors * (self.sensors != IDEAL)
+
+    @property
+    def has_handling(self) -> bool:
+        """Whether it is known of any of its methods how it handles the tasks."""
+        return any(each.overall and each.overall.handling for each in self.standings)
 
 
 @dataclass(frozen=True)
@@ -108,6 +154,10 @@ class Board:
     def standings(self) -> list[Standing]:
         """All methods at all levels."""
         return [standing for ranking in self.rankings for standing in ranking.standings]
+
+    def anchor(self, standing: Standing) -> str:
+        """Returns the identifier of a method's details in the page."""
+        return f"method-{[*map(id, self.standings)].index(id(standing))}"
 
     def rankings_of(self, level: RankedLevel) -> list[Ranking]:
         """Returns the rankings of one of the levels."""
@@ -145,32 +195,6 @@ def across_levels(board: Board) -> list[AcrossLevels]:
             row[place] = standing
     ordered = sorted(found, key=lambda key: _KINDS.index(key[0]))
     return [AcrossLevels(*key, found[key]) for key in ordered]
-
-
-class Reruns(NamedTuple):
-    """Episodes of a method that the host ran again.
-
-    Attributes:
-        episodes: Their number.
-        same_outcome: Number of those that ended alike.
-        same: Number of those that agree with the result bit for bit.
-    """
-
-    episodes: int
-    same_outcome: int
-    same: int
-
-
-def reruns(standing: Standing) -> Reruns | None:
-    """Returns what came of the episodes of a method that ran again; None if none did."""
-    found = [each.verification for each in standing.submissions if each.verification is not None]
-    if not found:
-        return None
-    return Reruns(
-        episodes=sum(each.episodes for each in found),
-        same_outcome=sum(each.same_outcome for each in found),
-        same=sum(each.same for each in found),
-    )
 
 
 def make_rankings(

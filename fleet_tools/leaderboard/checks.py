@@ -17,15 +17,14 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
-from fleet_tools.evaluation.admission import missing_keys, other_robot, other_sensors
+from fleet_tools.evaluation.admission import missing_keys, objections
 from fleet_tools.evaluation.level_scenes import SceneRules
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
-from fleet_tools.robot.arm import DEFAULT_ROBOT, load_robot
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.storage.carried_models import models_of_all, other_models
 from fleet_tools.storage.provenance import TaskFile, read_task_file
-from fleet_tools.utils.drake_release import incomparable_drake
 
 ProblemKind = Literal[
     "foreign",
@@ -119,24 +118,18 @@ def _problems(
             f"{protocol.title!r} with the task files installed here ({expected})",
         )
         return
-    if result.policy.robot != DEFAULT_ROBOT:
-        yield Problem("protocol", other_robot(result))
-        return
-    if other := other_sensors(result, protocol):
-        yield Problem("protocol", other)
-        return
+    problems = [Problem(*each) for each in objections(result, protocol)]
     if result.policy.env_kwargs.get("obs_mode", "state") not in list(OBS_MODES):
         modes = ", ".join(OBS_MODES)
-        yield Problem("protocol", f"its observation mode is none of the package's, {modes}")
-        return
+        problems.append(
+            Problem("protocol", f"its observation mode is none of the package's, {modes}")
+        )
     if differing := _other_models(result, protocol):
-        yield Problem("protocol", f"it was made with other models than those here: {differing}")
+        reason = f"it was made with other models than those here: {differing}"
+        problems.append(Problem("protocol", reason))
+    yield from problems
+    if any(each.kind == "protocol" for each in problems):
         return
-    other_physics = incomparable_drake(result.packages)
-    if other_physics:
-        yield Problem("physics", other_physics)
-    if result.order_dependence:
-        yield Problem("episodes", result.order_dependence)
     yield from (Problem("incomplete", reason) for reason in _missing(result, episodes))
     wrong_episodes = list(_wrong_episodes(episodes, result.protocol))
     yield from (Problem("episodes", reason) for reason in wrong_episodes)

@@ -15,7 +15,8 @@ from fleet_tools.policies.sources import built_in_description
 from fleet_tools.storage.carried_models import MODELS
 
 README = "README.md"
-_OTHER_FILES = (README, ".gitkeep")
+COMMANDS = "commands.yaml"
+_OTHER_FILES = (README, COMMANDS, ".gitkeep")
 
 _LONGEST_QUOTE = 300  # characters of an error message, which may quote a damaged file
 
@@ -146,4 +147,4 @@ def _objection(path: Path, root: Path) -> str | None:
     records = (root / VERIFIED, root / CERTIFIED)
     if path.name in (RESULT, EPISODES, *_OTHER_FILES) or path in records:
         return None
-    return f"is not part of a result ({RESULT}, {EPISODES} or {README})"
+    return f"is not part of a result ({RESULT}, {EPISODES}, {README} or {COMMANDS})"

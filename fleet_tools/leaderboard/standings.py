@@ -131,6 +131,11 @@ class Standing:
         return self.submissions[0].evaluation.result.protocol
 
     @property
+    def title(self) -> str:
+        """Its label, with its level unless there is but one."""
+        return self.label + (f", {self.protocol.level}" if self.protocol.level else "")
+
+    @property
     def track(self) -> LeaderboardTrack:
         """What the method reads: as the one of its results which is told most."""
         return max(map(_track, self.submissions), key=TRACKS[::-1].index)

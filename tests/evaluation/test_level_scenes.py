@@ -65,7 +65,7 @@ def test_objects_without_a_place_are_refused():
 
 def test_scenes_of_the_level_long_have_two_objects_at_least_24_cm_apart():
     assert LONG.tasks == ("hammer", "knife", "wrench") and len(LONG.trials()) == 240
-    for trial in LONG.trials(scenes=20):
+    for trial in LONG.trials(scenes=8):
         task = TASKS[trial.task]
         scene = LONG.scene(task, trial)
         assert len(scene.objects) == 2

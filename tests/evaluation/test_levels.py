@@ -278,7 +278,7 @@ def test_a_level_of_cameras_decides_which_and_a_policy_without_any_is_refused():
     seeing = EvaluationConfig(policy="zero", tool="hammer", level="sensors", obs_mode="point_cloud")
     assert describe(seeing)[1].policy.sensors == "active_stereo"
     for others in ({"sensors": "ideal"}, {"sensors": "structured_light"}):
-        with pytest.raises(ConfigError, match="choose another --level"):
+        with pytest.raises(ConfigError, match="choose another level"):
             describe(EvaluationConfig(**{**seeing.model_dump(), **others}))
     with pytest.raises(ConfigError, match="has no cameras"):
         describe(EvaluationConfig(policy="zero", tool="hammer", level="sensors"))

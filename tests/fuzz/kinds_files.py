@@ -30,10 +30,9 @@ from fleet_tools.errors import FleetToolsError, ResultError
 from fleet_tools.evaluation.result import Evaluation, decode_actions
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, load_evaluation
 from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
-from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.records import content_digest, write_verifications
 from fleet_tools.leaderboard.submissions import read_submissions
-from fleet_tools.leaderboard.texts import as_markdown
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.studio.checking.program import read_model

@@ -115,8 +115,6 @@ _VARIABLE = "whether a variable of Python or the desktop, or a path of the user'
 NOT_TRIED: dict[str, str] = {
     "fleet_tools/__main__.py": _PACKAGE,
     "fleet_tools/registration.py": _PACKAGE,
-    "fleet_tools/leaderboard/html_parts.py": _PACKAGE,
-    "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,
     "fleet_tools/studio/photographs/serve.py": _CHILD,
     "fleet_tools/studio/photographs/drawing.py": _CHILD,
@@ -130,8 +128,7 @@ NOT_TRIED: dict[str, str] = {
     "baselines/train.py": _WHOLE,
     "fleet_tools/checkpoints.py": _WHOLE,
     "baselines/experiments/fleets.py": "a report of the same folder, a cache",
-    "baselines/experiments/durations.py": "records and results of a checkout, counted alone",
-    "baselines/experiments/recipes.py": "texts of a checkout, whose commands run by name alone",
+    "baselines/experiments/recipes.py": "files of a checkout, whose commands run by name alone",
     "baselines/experiments/reproduction.py": "reports of its own, and results, read as elsewhere",
     "baselines/experiments/result.py": "a result of the same folder, checked as a whole",
     "baselines/federated/changes.py": _OWN,

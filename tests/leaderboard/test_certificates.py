@@ -14,8 +14,7 @@ from support.submitted import SMALL, certificate, random_evaluation, submission,
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.result_folder import EPISODES
 from fleet_tools.evaluation.run import evaluate_policy
-from fleet_tools.leaderboard.facts import facts
-from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.records import (
     CERTIFIED,
     StepVerdicts,
@@ -24,8 +23,8 @@ from fleet_tools.leaderboard.records import (
     write_certificates,
 )
 from fleet_tools.leaderboard.submissions import read_submissions
-from fleet_tools.leaderboard.texts import as_markdown, summary
-from fleet_tools.leaderboard.wording import certificate_text, notes
+from fleet_tools.leaderboard.tables import certificate_text, facts, notes
+from fleet_tools.leaderboard.texts import summary
 
 OURS = random_evaluation(0.5, seed=1, name="ours")
 VERDICTS = st.lists(st.tuples(*[st.booleans()] * 3), min_size=1, max_size=12)
@@ -47,8 +46,7 @@ def test_near_the_edge_is_what_another_step_decides_otherwise(successes):
 def test_the_details_name_each_episode_near_the_edge_and_no_other(successes):
     found = certificate(successes)
     standing = board([replace(submission(OURS), certificate=found)]).standings[0]
-    (lines,) = facts(standing)
-    told = dict(lines)["smaller steps"]
+    told = facts(standing)[0]["smaller steps"]
     for each in found.episodes:
         assert (f"episode {each.index} of knife, {each.split} (" in told) == each.near_the_edge
     assert certificate_text([found]) in notes(standing)

@@ -15,9 +15,8 @@ from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.trial import judge
 from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
-from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.submissions import read_checked
-from fleet_tools.leaderboard.texts import as_markdown
 
 GENTLE = Handling(object=Load(peak_N=8, impulse_Ns=4, contact_s=1), time_s=3)
 ROUGH = GENTLE.model_copy(update={"table": Load(peak_N=900, impulse_Ns=9, contact_s=1)})

@@ -27,11 +27,11 @@ from fleet_tools.evaluation.protocol import Protocol, Scenes
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import RESULT
 from fleet_tools.leaderboard.board import Board, RankedLevel, across_levels, make_rankings
-from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.standings import make_standings
 from fleet_tools.leaderboard.submissions import Submission, read_submissions
-from fleet_tools.leaderboard.texts import as_markdown, as_text, summary
-from fleet_tools.leaderboard.wording import policies_text
+from fleet_tools.leaderboard.tables import policies_text
+from fleet_tools.leaderboard.texts import as_text, summary
 
 PUSHES = {"hand_pushes": [{"start_s": 1, "duration_s": 0.2, "horizontal_N": 20}]}
 

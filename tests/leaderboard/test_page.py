@@ -4,7 +4,6 @@ import base64
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,10 +16,10 @@ from support.submitted import (
     submission,
 )
 
-from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.board import HEADINGS, Board
+from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.result_folders import Rejection
-from fleet_tools.leaderboard.texts import as_markdown, as_text, summary
-from fleet_tools.leaderboard.wording import HEADINGS, SUBMITTING_PAGE
+from fleet_tools.leaderboard.texts import as_text, summary
 
 Attributes = dict[str, str | None]
 
@@ -230,21 +229,24 @@ NAMES = st.text(min_size=1, max_size=40) | st.sampled_from(
 )
 
 
+def named(name: str) -> Board:
+    """Returns a board that has a name wherever a stranger can put one."""
+    renames = [submission(renamed(SUBMISSIONS[0].evaluation, name), "f")]
+    return board(renames, rejections=[Rejection(name, "damaged", name)])
+
+
+PLAIN = Reader(as_html(named("x")))
+
+
 @settings(max_examples=30)
 @given(NAMES)
 def test_a_name_is_never_more_than_text(name):
-    evaluation = SUBMISSIONS[0].evaluation
-
-    def shown(word: str) -> Reader:
-        rejections = [Rejection(word, "damaged", word)]
-        renames = [submission(renamed(evaluation, word), "f")]
-        return Reader(as_html(board(renames, rejections=rejections)))
-
-    page, same = shown(name), shown("x")
+    shown = named(name)
+    page, same = Reader(as_html(shown)), PLAIN
     assert [tag for tag, _ in page.tags if tag != "wbr"] == [tag for tag, _ in same.tags]
     assert name.replace("\r", "\n") in page.text.replace("\r", "\n") or "\0" in name
-    text = as_markdown(board([submission(renamed(evaluation, name), "f")]))
+    text = as_markdown(replace(shown, rejections=()))  # there they are code
     assert "<script" not in text
-    assert text.count("](") == 1 and f"]({Path('..', SUBMITTING_PAGE)})" in text
+    assert text.count("](") == 1 and "](../docs/benchmark/submitting.md)" in text
     (row,) = (line for line in text.splitlines() if line.startswith("| 1 |"))
     assert len(re.findall(r"(?<!\\)\|", row)) == 13

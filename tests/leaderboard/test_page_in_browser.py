@@ -19,7 +19,7 @@ from support.submitted import (
 from fleet_tools.envs.outcomes import POLICY_ERROR, SUCCESS
 from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
 from fleet_tools.leaderboard.page import as_html
-from fleet_tools.leaderboard.wording import column_names
+from fleet_tools.leaderboard.tables import ranking_table
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="this system has no Chromium")
@@ -115,8 +115,9 @@ def test_all_columns_are_seen_at_a_width_of_1280(tmp_path):
         submission(evaluation_with(lambda trial: POLICY_ERROR, "raising", TOOL_USE)),
     ]
     (ranking,) = make_rankings(submissions, [TOOL_USE])
-    assert len(column_names(ranking)) == 16
-    page = as_html(Board([RankedLevel(TOOL_USE, DIGEST)], [ranking]))
+    shown = Board([RankedLevel(TOOL_USE, DIGEST)], [ranking])
+    assert len(ranking_table(ranking, shown).columns) == 16
+    page = as_html(shown)
     widths = "(e => e.scrollWidth+' '+e.clientWidth)(d.querySelector('.scroll'))"
     scroll_bar = 15
     needed, given_width = map(int, measured(tmp_path, page, 1280 - scroll_bar, widths).split())

@@ -11,11 +11,10 @@ from support.submitted import SMALL, random_evaluation, renamed, verification, w
 
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
-from fleet_tools.leaderboard.page import as_html
+from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.records import VERIFIED, content_digest, write_verifications
 from fleet_tools.leaderboard.result_folders import likeness, name_problem
 from fleet_tools.leaderboard.submissions import read_submissions, without_refuted
-from fleet_tools.leaderboard.texts import as_markdown
 
 OURS = random_evaluation(0.5, seed=1, name="ours")
 

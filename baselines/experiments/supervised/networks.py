@@ -18,7 +18,6 @@ from fleet_merging.symmetry import layers as att
 from fleet_merging.symmetry import layers as lay
 from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.experiments.supervised.labelled import ImageShape, Shape, TextShape
-from fleet_tools.baselines.experiments.supervised.residual import ResNet20, resnet20_symmetry
 from fleet_tools.errors import require_name
 
 RecurrentModule = type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]
@@ -152,11 +151,6 @@ def _cnn(shape: ImageShape) -> Network:
     return Network(f"CNN + BatchNorm, pooled {first_pool} x 2", make, table)
 
 
-def _resnet20(shape: ImageShape, multiplier: int = 1) -> Network:
-    title = "ResNet-20" if multiplier == 1 else f"ResNet-20, {multiplier} x its channels"
-    return Network(title, lambda: ResNet20(shape, multiplier), resnet20_symmetry())
-
-
 def _recurrent(
     title: str, core: RecurrentModule, hidden: int, table: RecurrentTable
 ) -> Callable[[ImageShape], Network]:
@@ -190,16 +184,9 @@ IMAGE_NETWORKS: dict[str, Callable[[ImageShape], Network]] = {
     "lstm": _recurrent("LSTM 2x128", nn.LSTM, 128, lay.lstm),
     "gru": _recurrent("GRU 2x128", nn.GRU, 128, lay.gru),
     "cnn": _cnn,
-    "resnet20": _resnet20,
     "transformer": _transformer,
 }
 """Functions from the shape of images to networks, by name."""
-
-_SIZED: dict[str, tuple[str, Callable[..., Network]]] = {
-    "mlp": (r"mlp-([1-9]\d*)x([1-9]\d*)", _mlp),
-    "resnet20": (r"resnet20-x([1-9]\d*)", _resnet20),
-}
-"""Those that have names with a size: what names are like, and functions of shape and size."""
 
 TEXT_NETWORKS: dict[str, Callable[[TextShape], Network]] = {"language": _language}
 """The same for texts."""
@@ -214,9 +201,8 @@ def network(name: str, shape: Shape) -> Network:
     """Returns a network for examples of some shape.
 
     Args:
-        name: One of `networks_of`; "linear", a control without hidden layers; or an MLP or
-            ResNet-20 of another size, as mlp-2x128 (layers and units) and resnet20-x4 (a factor of
-            its channels).
+        name: One of `networks_of`; "linear", a control without hidden layers; or an MLP of another
+            size, as mlp-2x128 (layers and units).
         shape: Shape of the examples.
 
     Raises:
@@ -224,10 +210,9 @@ def network(name: str, shape: Shape) -> Network:
     """
     if name == "linear":
         return linear(shape)
-    for kind, (pattern, sized) in _SIZED.items():
-        if size := re.fullmatch(pattern, name):
-            require_name("network for these examples", kind, networks_of(shape))
-            return sized(cast(ImageShape, shape), *map(int, size.groups()))
+    if size := re.fullmatch(r"mlp-([1-9]\d*)x([1-9]\d*)", name):
+        require_name("network for these examples", "mlp", networks_of(shape))
+        return _mlp(cast(ImageShape, shape), *map(int, size.groups()))
     require_name("network for these examples", name, networks_of(shape))
     if isinstance(shape, ImageShape):
         return IMAGE_NETWORKS[name](shape)

@@ -2,13 +2,13 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation
 from fleet_tools.evaluation.trial import present_env
-from fleet_tools.leaderboard.html_parts import figure, page_head
+from fleet_tools.leaderboard.board import Clip
+from fleet_tools.leaderboard.page import render
 from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.studio.pictures.clips import make_clip, view_episode
 
@@ -30,21 +30,21 @@ def failure_page(evaluation: Evaluation) -> str:
     """
     result, episodes = evaluation.result, evaluation.episodes
     failed = [episode for episode in episodes if not episode.success]
-    title = f"Failures of {result.policy.name}"
-    lines = [
-        *page_head(title),
-        f"<header><h1>{escape(title)}</h1>",
-        f"<p>{escape(result.protocol.title)}: {len(failed)} of {len(episodes)} episodes failed. ",
-        f"Shown are the first {SHOWN} of each task and outcome, from their stored actions.</p>",
-        "</header><main>",
-        *_sections(evaluation, failed),
-        "</main></body></html>",
-        "",
-    ]
-    return "\n".join(lines)
+    return render(
+        "failures.html",
+        title=f"Failures of {result.policy.name}",
+        protocol=result.protocol.title,
+        failed=len(failed),
+        episodes=len(episodes),
+        shown=SHOWN,
+        sections=list(_sections(evaluation, failed)),
+    )
 
 
-def _sections(evaluation: Evaluation, failed: Sequence[EpisodeResult]) -> Iterator[str]:
+def _sections(
+    evaluation: Evaluation, failed: Sequence[EpisodeResult]
+) -> Iterator[tuple[str, list[tuple[str, Clip, str]]]]:
+    """Yields a heading for each task and outcome, and the videos' names, clips and captions."""
     result = evaluation.result
     robot = {k: v for k, v in result.policy.env_kwargs.items() if k == "robot"}
     env_of = present_env(result.protocol, trusted=True, render_mode="rgb_array", **robot)
@@ -52,16 +52,15 @@ def _sections(evaluation: Evaluation, failed: Sequence[EpisodeResult]) -> Iterat
     for episode in failed:
         groups.setdefault((episode.task, episode.outcome), []).append(episode)
     for (task, outcome), group in sorted(groups.items()):
-        yield f"<section><h2>{escape(task)}: {escape(outcome)}, {len(group)} episodes</h2>"
-        yield '<div class="clips">'
+        clips = []
         for episode in (each for each in group[:SHOWN] if each.steps):
             env = unwrap(env_of(task))
             view = view_episode(env, result.protocol, episode)
-            clip = make_clip([view], {task: outcome})
             name = f"{task}, {episode.split}, seed {episode.seed}"
             caption = f"{name}: {episode.tool} and {episode.object}, {episode.steps} steps"
-            yield figure(name, clip, "; ".join([caption, *_reasons(env, episode)]))
-        yield "</div></section>"
+            told = "; ".join([caption, *_reasons(env, episode)])
+            clips.append((name, make_clip([view], {task: outcome}), told))
+        yield f"{task}: {outcome}, {len(group)} episodes", clips
 
 
 def _reasons(env: ToolUseEnv, episode: EpisodeResult) -> Iterator[str]:
