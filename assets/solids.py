@@ -40,6 +40,10 @@ class Solid:
         return self.vertices.min(axis=0), self.vertices.max(axis=0)
 
 
+ROUND, OCTAGONAL, SQUARE = 8, 2, 1
+"""Corner points of sections, see `Section.outline`."""
+
+
 @dataclass(frozen=True)
 class Section:
     """A rectangle with rounded corners in the x-y plane, centred on the origin.

@@ -27,8 +27,8 @@ from model_defects import (
 )
 
 from fleet_tools.assets.families import find_family
-from fleet_tools.assets.families.nut.nut_parts import FLATS
-from fleet_tools.assets.families.wrench.wrench_parts import CLEARANCE
+from fleet_tools.assets.families.nut import FLATS
+from fleet_tools.assets.families.wrench import CLEARANCE
 from fleet_tools.assets.model_folder import write_model
 from fleet_tools.assets.rules import measure_all
 from fleet_tools.config.values import Count, Seed
