@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from pydrake.common.eigen_geometry import Quaternion
-from pydrake.math import RigidTransform, RotationMatrix
+from pydrake.math import RigidTransform
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.success import sentences
@@ -16,7 +15,7 @@ from fleet_tools.sim.simulation import Simulation
 from fleet_tools.studio.teleoperation.camera_process import CameraProcess
 from fleet_tools.studio.teleoperation.devices import Inputs
 from fleet_tools.studio.teleoperation.page_server import PageServer
-from fleet_tools.studio.viser_links import LinkPoses, ViserLinks, link_meshes, link_poses
+from fleet_tools.studio.viser_links import LinkPoses, ViserLinks, link_meshes, link_poses, pose_of
 from fleet_tools.utils.page_gate import open_viser, stop_viser
 
 EYE, TARGET = (-0.15, -0.85, 0.75), (0.42, 0.0, 0.2)
@@ -95,22 +94,6 @@ class SceneView:
                 self._links.place(poses)
             if not held:
                 self._gizmo.position, self._gizmo.wxyz = poses.p_W[-1], poses.q_W[-1]
-
-
-def pose_of(position: np.ndarray, wxyz: np.ndarray) -> RigidTransform:
-    """Returns a pose from what a page sends of the gizmo.
-
-    Args:
-        position: (3,), m.
-        wxyz: (4,), quaternion, of any length but 0.
-
-    Raises:
-        ValueError: They are not finite, or the quaternion is 0.
-    """
-    length = float(np.linalg.norm(wxyz))
-    if not np.isfinite([*position, length]).all() or length == 0:
-        raise ValueError(f"no pose: position {position}, quaternion {wxyz}")
-    return RigidTransform(RotationMatrix(Quaternion(np.asarray(wxyz, float) / length)), position)
 
 
 class TeleoperationDisplay:

@@ -16,11 +16,10 @@ from support.clicking import Person, wait_until
 from support.foreign_models import ForeignTool, foreign_tool
 
 from fleet_tools.sim.catalog import load_model
-from fleet_tools.studio.labelling.example import find_example
 from fleet_tools.studio.labelling.picking import nearest, pick, size
 from fleet_tools.studio.labelling.proposals import centroid
 from fleet_tools.studio.labelling.session import LabellingSession
-from fleet_tools.studio.labelling.subjects import MeshSubject
+from fleet_tools.studio.labelling.subjects import MeshSubject, find_example
 
 pytest.importorskip("viser", reason="needs the extra browser")
 LabelPage = pytest.importorskip("fleet_tools.studio.labelling.page").LabelPage

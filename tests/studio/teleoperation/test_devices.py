@@ -20,8 +20,8 @@ from fleet_tools.studio.teleoperation.devices import (
     action_of,
     within_bounds,
 )
-from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.operator_policy import action_toward
+from fleet_tools.studio.viser_links import pose_of
 
 entries = st.floats(-1.0, 1.0)
 twists = st.lists(entries, min_size=6, max_size=6).map(np.array)
