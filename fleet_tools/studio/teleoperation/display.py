@@ -105,6 +105,10 @@ class TeleoperationDisplay:
         inputs: The devices.
         pages: The page's server.
         scene_view: The scene in three dimensions.
+
+    Attributes:
+        inputs: The devices.
+        url: Address of the page.
     """
 
     def __init__(
@@ -115,7 +119,8 @@ class TeleoperationDisplay:
         pages: PageServer,
         scene_view: SceneView,
     ) -> None:
-        self._env, self._inputs, self._pages, self._scene_view = env, inputs, pages, scene_view
+        self._env, self.inputs, self._pages, self._scene_view = env, inputs, pages, scene_view
+        self.url = pages.url
         self._cameras = CameraProcess(spec)
         demands = [each.replace("`", "") for each in sentences(env.task)]
         self._session: dict[str, Any] = {"description": env.task.description, "demands": demands}
@@ -144,7 +149,7 @@ class TeleoperationDisplay:
 
     def between(self, fraction: float) -> None:
         """Shows the scene on the way to the present state, and images as they come."""
-        self._scene_view.between(fraction, held=self._inputs.given().target is not None)
+        self._scene_view.between(fraction, held=self.inputs.given().target is not None)
         if self._offered is None and self._cameras.offer(self._env.get_state()):
             self._offered = self._env.simulation.steps
         images = self._cameras.images()
