@@ -90,7 +90,7 @@ def _measure(name: str, options: ScanOptions) -> dict[str, Any]:
     from fleet_tools.errors import ConfigError
     from fleet_tools.sim.catalog import load_model
     from fleet_tools.studio.importing.importer import import_mesh
-    from fleet_tools.studio.importing.report import write_imported
+    from fleet_tools.studio.importing.program import write_imported
     from fleet_tools.studio.importing.scan_surface import scanned_mesh
     from fleet_tools.studio.importing.settings import ScanSettings
 

@@ -41,7 +41,7 @@ from fleet_tools.leaderboard.records import (
     write_verifications,
 )
 from fleet_tools.storage.run_folder import CONFIG, read_spec
-from fleet_tools.studio.importing.report import RECORD, edited_files
+from fleet_tools.studio.importing.program import RECORD, edited_files
 from fuzz.kernel import Subject, require
 from fuzz.kinds_files import Named, with_one_file
 from fuzz.mutations import changed_json, pick

@@ -80,8 +80,6 @@ def first_load_problem(
 
 def load_alone(folder: Path) -> None:
     """Loads a model, see `load`; typed errors are left to others."""
-    from fleet_tools.errors import FleetToolsError
-
     with contextlib.suppress(FleetToolsError):
         load(folder)
 
@@ -92,21 +90,13 @@ def load(folder: Path) -> "tuple[MultibodyPlant, SceneGraph]":
     Raises:
         FleetToolsError: The model is refused.
     """
-    from pydrake.geometry import SceneGraphConfig
-    from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
-    from pydrake.systems.framework import DiagramBuilder
-
     from fleet_tools.sim.add_models import add_model
     from fleet_tools.sim.contact_shapes import complete_contact
-    from fleet_tools.sim.world import HYDROELASTIC_MARGIN, TIME_STEP
     from fleet_tools.studio.checking.general_rules import measure_model
+    from fleet_tools.studio.importing.collision_geometry import empty_plant
 
     model = read_model(folder)
-    builder, config = DiagramBuilder(), SceneGraphConfig()
-    config.default_proximity_properties.margin = HYDROELASTIC_MARGIN
-    plant, scene_graph = AddMultibodyPlant(
-        MultibodyPlantConfig(time_step=TIME_STEP), config, builder
-    )
+    plant, scene_graph, builder = empty_plant()
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     complete_contact(plant, scene_graph, instance, model.file)
     plant.Finalize()

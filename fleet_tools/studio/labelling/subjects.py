@@ -10,12 +10,9 @@ import numpy as np
 import yaml
 from pydrake.geometry import Role
 from pydrake.math import RigidTransform
-from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
-from pydrake.systems.framework import DiagramBuilder
 
 from fleet_tools.assets.families import family_names, known_family
 from fleet_tools.assets.solids import Solid, joined
-from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import Vector3
@@ -26,17 +23,18 @@ from fleet_tools.sim.catalog import Keypoint, Keypoints, Kind, Model, load_model
 from fleet_tools.sim.mesh_reading import file_axes
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.importing.collision_geometry import empty_plant
 from fleet_tools.studio.importing.enclosed_body import enclosed_body
 from fleet_tools.studio.importing.importer import Placement, place_mesh
 from fleet_tools.studio.importing.mesh_file import RawMesh, read_mesh
 from fleet_tools.studio.importing.program import (
     ImportOptions,
     MaterialOptions,
+    keypoints_of_tasks,
     model_name,
     write_model,
 )
 from fleet_tools.studio.importing.repair import cleaned, repaired_shells
-from fleet_tools.studio.importing.report import keypoints_of_tasks
 from fleet_tools.studio.importing.settings import LabelSettings, Origin, ScaleSettings
 from fleet_tools.studio.labelling.labels import Identity, ModelLabels, Placed
 from fleet_tools.studio.labelling.picking import size
@@ -68,9 +66,7 @@ def read_surface(model: Model) -> ModelSurface:
         ConfigError: Drake cannot read it, nothing of it is visible, or it lacks the link of a
             keypoint.
     """
-    plant, scene_graph = AddMultibodyPlant(
-        MultibodyPlantConfig(time_step=TIME_STEP), DiagramBuilder()
-    )
+    plant, scene_graph, _ = empty_plant()
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     frame = model_frame(plant, instance)
     plant.Finalize()

@@ -12,7 +12,7 @@ from fleet_tools.assets.families import family_names, find_family, meanings_of
 from fleet_tools.assets.solids import Solid, box, joined
 from fleet_tools.config.geometry import Pose
 from fleet_tools.sim.catalog import Kind
-from fleet_tools.studio.importing.report import keypoints_of_tasks
+from fleet_tools.studio.importing.program import keypoints_of_tasks
 from fleet_tools.studio.labelling.labels import Identity
 from fleet_tools.studio.labelling.picking import nearest
 from fleet_tools.studio.labelling.proposals import (
