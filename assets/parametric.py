@@ -11,11 +11,6 @@ from fleet_tools.assets.solids import Section, Solid, loft, rectangle, section_r
 def check_parameters(family: str, params: object, rules: Mapping[str, bool]) -> None:
     """Refuses parameters that break a rule.
 
-    Args:
-        family: Name of the family, for the error message.
-        params: The parameters, for the error message.
-        rules: Whether each rule holds, by its description.
-
     Raises:
         ValueError: A rule does not hold; the message describes all that do not.
     """

@@ -75,13 +75,7 @@ expert:                          # a plan around the pose in which the tool begi
 
 
 def scaffold(name: str, tool_family: str, object_family: str) -> dict[str, bytes]:
-    """Returns the content of each file of a new task's folder by its relative path.
-
-    Args:
-        name: Name of the task.
-        tool_family: Family of its tool.
-        object_family: Family of its object.
-    """
+    """Returns the content of each file of a new task's folder by its relative path."""
     task = TASK.format(name=name, tool_family=tool_family, object_family=object_family)
     files = {}
     for model in (presser(tool_family), button(object_family)):

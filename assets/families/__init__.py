@@ -177,12 +177,7 @@ def known_family(name: str) -> Family | None:
 
 
 def meanings_of(family: str, keypoints: Sequence[str]) -> dict[str, Meaning]:
-    """Returns the meanings of a family's keypoints, none for a user's own family.
-
-    Args:
-        family: Name of the family.
-        keypoints: Names of the keypoints that are to be labelled.
-    """
+    """Returns the meanings of a family's keypoints, none for a user's own family."""
     found = known_family(family)
     known = {} if found is None else found.keypoints
     names = [*(name for name in known if name in keypoints), *keypoints]

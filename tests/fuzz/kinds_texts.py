@@ -33,7 +33,7 @@ from fleet_tools.sim.own_models import load_admitted_robot
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.studio.checking.program import load, read_model
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
-from fleet_tools.studio.photographs.photo_jobs import read_scene_file
+from fleet_tools.studio.photographs.photographer import read_scene_file
 from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_files import with_one_file
 from fuzz.mutations import (

@@ -76,12 +76,6 @@ def collision_geometry(
 ) -> CollisionGeometry:
     """Decomposes a body into as many convex pieces as fit it well near its keypoints.
 
-    Args:
-        body: The body.
-        keypoints: Positions of the keypoints, m, by name.
-        settings: Settings of the geometry.
-        tell: Told each stage.
-
     Raises:
         ConfigError: The body is too thin for contact.
         MissingLibraryError: The body is not convex, and a library is absent.

@@ -153,12 +153,7 @@ RECORD = "import.json"
 
 
 def imported_files(model: ModelDescription, report: Mapping[str, Any]) -> dict[str, bytes]:
-    """Returns the content of each file of the folder by its relative path.
-
-    Args:
-        model: The imported model.
-        report: Description of the import, plain JSON data.
-    """
+    """Returns the content of each file of the folder by its relative path."""
     files = model_files(model)
     hashes = {path: _hash(content) for path, content in files.items()}
     record = json.dumps({"import": dict(report), "files": hashes}, indent=2, sort_keys=True) + "\n"
@@ -336,10 +331,6 @@ def import_model(options: ImportOptions) -> int:
 
 def write_model(options: ImportOptions, tell: Tell = silent) -> tuple[Path, dict[str, Any]]:
     """Imports a mesh, and writes the folder of the model.
-
-    Args:
-        options: The options of the program.
-        tell: Told each stage.
 
     Returns:
         The folder, and what the import found, changed and guessed, as plain JSON data.

@@ -104,11 +104,6 @@ class ExpertMotion:
 def record_motion(folder: Path, task: str, seed: int) -> ExpertMotion:
     """Lets the expert use a model in a scene, and returns what moves.
 
-    Args:
-        folder: Folder of the model.
-        task: Name or path of the task.
-        seed: Seed of the scene.
-
     Raises:
         FleetToolsError: The scene cannot begin.
     """

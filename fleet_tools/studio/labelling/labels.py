@@ -84,10 +84,6 @@ def write_draft(file: Path, draft: Draft) -> None:
 def read_draft(file: Path, labels_of: str) -> ModelLabels | None:
     """Returns the labels of a draft; None if there is no file.
 
-    Args:
-        file: The file.
-        labels_of: Hash of what is to be labelled.
-
     Raises:
         ConfigError: The file is damaged, or has the labels of something else.
     """

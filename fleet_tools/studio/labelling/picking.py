@@ -74,13 +74,7 @@ def crossings(
 
 
 def pick(surface: Solid, origin: np.ndarray, direction: np.ndarray) -> Hit | None:
-    """Returns the first point of a surface that a ray meets; None if it meets none.
-
-    Args:
-        surface: The surface.
-        origin: Where the ray begins, (3,).
-        direction: Where it goes, (3,), of any length but 0.
-    """
+    """Returns the first point where a ray meets a surface, see `crossings`; None if none."""
     distances, triangles = crossings(surface, origin, direction)
     if not len(distances):
         return None
@@ -224,13 +218,7 @@ def _connected(triangles: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 
 def snapped(surface: Solid, hit: Hit, snap: Snap) -> Hit:
-    """Returns a hit after snapping, on the same surface; snapping twice is snapping once.
-
-    Args:
-        surface: The surface.
-        hit: The clicked point.
-        snap: What it means.
-    """
+    """Returns a hit after snapping, on the same surface; snapping twice is snapping once."""
     if snap == "surface":
         return hit
     face = face_of(surface, hit.triangle)

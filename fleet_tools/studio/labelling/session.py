@@ -145,11 +145,7 @@ class LabellingSession:
         self.item, self.first = item, None
 
     def click(self, origin: np.ndarray, direction: np.ndarray) -> None:
-        """Labels the present item where a ray meets the surface.
-
-        Args:
-            origin: Where the ray begins, (3,), in M, m.
-            direction: Where it goes, (3,).
+        """Labels the present item where a ray, (3,) each in M, m, meets the surface.
 
         Raises:
             LabellingError: It misses the surface.
@@ -273,9 +269,6 @@ class LabellingSession:
 
     def write(self, tell: Tell = silent) -> list[str]:
         """Writes the model's folder; returns what a person should look at.
-
-        Args:
-            tell: Told each stage.
 
         Raises:
             LabellingError: Labels are missing.

@@ -34,5 +34,5 @@ background is a plain wall. Shapes are where VTK renders them, to the pixel, so 
 segmentation fit the colour image.
 
 `blender_server` is the server, whose processes run `drawing` (one image) with Blender's Python.
-`photographer` is the client, and `photo_jobs` is what `fleet_tools.photograph` asks of it.
+`photographer` is the client, and does what `fleet_tools.photograph` asks of it.
 """

@@ -68,9 +68,6 @@ def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
     The choice is fixed: the first scene of each task in the first split, as in the method's first
     training run.
 
-    Args:
-        standings: The methods.
-
     Raises:
         MissingLibraryError: See `require_clips`.
     """
@@ -111,13 +108,7 @@ def _first_episodes(standing: Standing) -> dict[str, EpisodeResult]:
 
 
 def view_episode(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> EpisodeView:
-    """Runs an episode's actions again, and returns what a camera sees of it.
-
-    Args:
-        env: An environment of the episode's task, with render_mode "rgb_array".
-        protocol: The protocol.
-        episode: The episode.
-    """
+    """Runs an episode's actions again, with render_mode "rgb_array", and returns its view."""
     from PIL import Image
 
     frames: list[np.ndarray] = []

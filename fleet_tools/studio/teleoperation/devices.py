@@ -106,12 +106,7 @@ KEY_REQUESTS: Mapping[str, Request] = {"Enter": "save", "Backspace": "discard", 
 
 
 def command_of_keys(pressed: Collection[str], frame: Frame) -> DeviceCommand:
-    """Returns what the pressed keys ask for; other keys mean nothing.
-
-    Args:
-        pressed: Names of the keys.
-        frame: Frame of the motion.
-    """
+    """Returns what the pressed keys ask for; other keys mean nothing."""
     twist = np.zeros(6)
     for key in set(pressed) & MOTIONS.keys():
         entry, sign = MOTIONS[key]
