@@ -146,37 +146,29 @@ def _shaft(p: NailParams) -> PartDescription:
 
 def _head(p: NailParams) -> PartDescription:
     under = p.protrusion - p.head_height
-    crown = _CROWNS[p.crown](p)
     visual, collision = (
         [(under + z, section) for z, section in stations]
-        for stations in (crown.visual, crown.collision)
+        for stations in _CROWNS[p.crown](p)  # the tops of both geometries coincide
     )
     pieces = frusta(collision, min(p.head_corners, OCTAGONAL))
     return PartDescription("head", section_loft(visual, p.head_corners), p.material, pieces)
 
 
-@dataclass(frozen=True)
-class _Crown:
-    """The head's stations above its underside; the tops of both geometries coincide."""
-
-    visual: Sequence[Station]
-    collision: Sequence[Station]
+_Crown = tuple[Sequence[Station], Sequence[Station]]
+"""Stations of visual and collision geometry above the head's underside."""
 
 
 def _flat(p: NailParams) -> _Crown:
     bevel = min(0.0015, p.head_height / 3)
     full, rim = (_section(p.head - inset, p.head_corners) for inset in (0.0, bevel))
     h = p.head_height
-    return _Crown(
-        [(0, rim), (bevel, full), (h - bevel, full), (h, rim)],
-        [(0, rim), (h, rim)],
-    )
+    return [(0, rim), (bevel, full), (h - bevel, full), (h, rim)], [(0, rim), (h, rim)]
 
 
 def _rose(p: NailParams) -> _Crown:
     full, flat = _section(p.head, p.head_corners), _section(0.45 * p.head, p.head_corners)
     stations = [(0, full), (0.35 * p.head_height, full), (p.head_height, flat)]
-    return _Crown(stations, stations)
+    return stations, stations
 
 
 def _dome(p: NailParams) -> _Crown:
@@ -190,7 +182,7 @@ def _dome(p: NailParams) -> _Crown:
 
     # The collision geometry ends in a small flat at the height of the apex; see `frusta`.
     collision = [*cap(2)[:-1], (p.head_height, circle(0.3 * p.head))]
-    return _Crown([(0, circle(0.92 * p.head)), *cap(8)], collision)
+    return [(0, circle(0.92 * p.head)), *cap(8)], collision
 
 
 _CROWNS: Mapping[CrownName, Callable[[NailParams], _Crown]] = {

@@ -133,7 +133,7 @@ class CheckOptions(cli.Options):
 def check_model(options: CheckOptions) -> int:
     """Does the work of the program, and returns the exit code."""
     report = make_report(options)
-    options.report(report, lambda: "\n".join(_lines(report)))
+    options.report(report, lambda: report_text(report))
     return cli.OK if report["fine"] else cli.FAILED
 
 
@@ -233,7 +233,8 @@ def _tried(model: "Model", task: str, options: CheckOptions) -> dict[str, Any]:
     }
 
 
-def _lines(report: Mapping[str, Any]) -> list[str]:
+def report_text(report: Mapping[str, Any]) -> str:
+    """Returns a report of `make_report` for people."""
     lines = [f"{report['kind']} of the family {report['family']} in {report['folder']}"]
     if report["error"] is not None:
         lines.append(f"  FAILED  loading: {report['error']}")
@@ -259,4 +260,4 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
             lines.append(f"          likely cause: {tried['likely_cause']}")
     if not report["trials"]:
         lines.append("  the expert has not tried it; --task and --scenes choose where it does")
-    return lines
+    return "\n".join(lines)

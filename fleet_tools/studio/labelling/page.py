@@ -10,8 +10,9 @@ import numpy as np
 
 from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.studio.checking.program import report_text
 from fleet_tools.studio.labelling.expert_trial import ExpertMotion, TrialProcess
-from fleet_tools.studio.labelling.panel import Panel, literal, plain, report_html
+from fleet_tools.studio.labelling.panel import Panel, literal, literal_html, plain
 from fleet_tools.studio.labelling.picking import pick, size
 from fleet_tools.studio.labelling.scene_view import (
     FIELD_OF_VIEW,
@@ -26,6 +27,8 @@ from fleet_tools.utils.page_gate import open_viser, stop_viser
 
 if TYPE_CHECKING:
     import viser
+
+_REPORT_STYLE = "white-space:pre-wrap;font-size:12px;padding:0 10px"
 
 HANDLES = 0.22
 """Length of the arrows with which labels are dragged, relative to the longest side."""
@@ -163,7 +166,8 @@ class LabelPage:
                 match message:
                     case dict():
                         lines = lines[:-1]
-                        self._panel.details.content = report_html(message)
+                        text = literal_html(report_text(message))
+                        self._panel.details.content = f'<pre style="{_REPORT_STYLE}">{text}</pre>'
                     case str():
                         lines = [*lines, f"**The check failed.** {literal(message)}"]
                     case motion:
