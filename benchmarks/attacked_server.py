@@ -19,7 +19,7 @@ from fleet_tools.policies.openpi import OpenpiConversation
 from fleet_tools.policies.policy_server import PolicyServer
 from fleet_tools.policies.server_access import Access
 from fleet_tools.policies.wire_messages import Hello
-from fleet_tools.studio.photographs.blender_server import make_server
+from fleet_tools.studio.photographs.render_requests import make_server
 
 HELLO = Hello(
     policy="zeros",

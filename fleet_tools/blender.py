@@ -46,7 +46,8 @@ class BlenderOptions(cli.Options):
 
 
 def _serve(options: BlenderOptions) -> int:
-    from fleet_tools.studio.photographs.blender_server import BlenderPool, make_server
+    from fleet_tools.studio.photographs.blender_pool import BlenderPool
+    from fleet_tools.studio.photographs.render_requests import make_server
 
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)

@@ -182,7 +182,7 @@ def _evaluate(options: EvaluateOptions) -> int:
     code = _code(trials, done, failure, interrupted() and stopped is None)
     if options.failures is not None and code in (cli.OK, cli.FAILED):
         from fleet_tools.storage.atomic_files import write_file
-        from fleet_tools.studio.pictures.clips import failure_page
+        from fleet_tools.studio.pictures.failures import failure_page
 
         write_file(options.failures, failure_page(evaluation))
     return code

@@ -1,4 +1,7 @@
-"""How all servers of this package accept connections: none can end, fill or delay the server."""
+"""How all servers of this package accept connections: no client ends it, fills it, or holds it up.
+
+It imports the standard library alone, for the Blender server, whose environment lacks this package.
+"""
 
 import contextlib
 import errno

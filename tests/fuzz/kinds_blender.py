@@ -12,7 +12,7 @@ from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
 from support.damage import damaged
 
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.studio.photographs import blender_server as server
+from fleet_tools.studio.photographs import render_requests as server
 from fuzz.kernel import SECONDS, Subject, require
 from fuzz.mutations import JSON_TOKENS, changed_json, changed_text, pick, scalar
 

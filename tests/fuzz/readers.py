@@ -83,7 +83,7 @@ TRIED: dict[str, str] = {
     "baselines/training/record.py": "states of training runs",
     # policies, pages and servers
     "fleet_tools/studio/photographs/photographer.py": "files of experiments, protocols, scenes",
-    "fleet_tools/studio/photographs/blender_server.py": "forms of the Blender server",
+    "fleet_tools/studio/photographs/render_requests.py": "forms of the Blender server",
     "fleet_tools/policies/policy_client.py": "answers of policy servers",
     "fleet_tools/policies/confined.py": "answers of confined policies",
     "fleet_tools/policies/openpi.py": "requests in openpi's protocol",
@@ -113,6 +113,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/leaderboard/html_parts.py": _PACKAGE,
     "fleet_tools/leaderboard/page.py": _PACKAGE,
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,
+    "fleet_tools/studio/photographs/blender_pool.py": _CHILD,
     "fleet_tools/studio/photographs/drawing.py": _CHILD,
     "fleet_tools/parallel/apart.py": _CHILD,
     "fleet_tools/parallel/local_workers.py": _CHILD,

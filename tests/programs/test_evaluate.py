@@ -23,7 +23,7 @@ from fleet_tools.evaluation.result import EpisodeResult
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
 from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
-from fleet_tools.studio.pictures.clips import SHOWN
+from fleet_tools.studio.pictures.failures import SHOWN
 
 J = TypeVar("J")
 R = TypeVar("R")

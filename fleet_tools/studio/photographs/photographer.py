@@ -188,7 +188,7 @@ class Photographer:
 
 
 def require_server(server: str) -> Mapping[str, Any]:
-    """Asks a Blender server for its health, see `GET /health` in `blender_server`.
+    """Asks a Blender server for its health, see `GET /health` in `render_requests`.
 
     Raises:
         RenderServerError: The server does not answer; the message tells how to start one.

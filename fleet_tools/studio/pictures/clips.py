@@ -1,24 +1,20 @@
-"""Videos of stored episodes, which run again from their actions; and a page of the failed ones."""
+"""Videos of stored episodes, which run again from their actions."""
 
-import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import numpy as np
 
-from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import EpisodeResult, Evaluation, decode_actions
-from fleet_tools.evaluation.trial import present_env, trial_scene
+from fleet_tools.evaluation.result import EpisodeResult, decode_actions
+from fleet_tools.evaluation.trial import trial_scene
 from fleet_tools.leaderboard.board import Clip
-from fleet_tools.leaderboard.html_parts import figure, page_head
 from fleet_tools.leaderboard.standings import Standing
 from fleet_tools.perception.opengl import require_driver
-from fleet_tools.policies.policy import EXPLANATION, StoredActions
+from fleet_tools.policies.policy import StoredActions
 from fleet_tools.studio.pictures.filming import require_video, write_video
 from fleet_tools.studio.pictures.filmstrip import HEIGHT, LEFT, TOP, WIDTH
 from fleet_tools.studio.pictures.recording import PlannedEpisode, render_frame, run_observed
@@ -68,6 +64,9 @@ def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
     The choice is fixed: the first scene of each task in the first split, as in the method's first
     training run.
 
+    Args:
+        standings: The methods.
+
     Raises:
         MissingLibraryError: See `require_clips`.
     """
@@ -108,7 +107,13 @@ def _first_episodes(standing: Standing) -> dict[str, EpisodeResult]:
 
 
 def view_episode(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> EpisodeView:
-    """Runs an episode's actions again, with render_mode "rgb_array", and returns its view."""
+    """Runs an episode's actions again, and returns what a camera sees of it.
+
+    Args:
+        env: An environment of the episode's task, with render_mode "rgb_array".
+        protocol: The protocol.
+        episode: The episode.
+    """
     from PIL import Image
 
     frames: list[np.ndarray] = []
@@ -148,67 +153,3 @@ def _tiled(images: Sequence[np.ndarray]) -> np.ndarray:
     filled = [*images, *white]
     rows = [np.concatenate(filled[k : k + columns], axis=1) for k in range(0, len(filled), columns)]
     return np.concatenate(rows)
-
-
-SHOWN = 3
-"""Number of episodes of each task and outcome that the page shows."""
-
-
-def failure_page(evaluation: Evaluation) -> str:
-    """Returns the first failed episodes of each task and outcome as an HTML page without files.
-
-    Episodes run again from their stored actions. One that ends otherwise here, as may happen on
-    another processor, says so.
-
-    Args:
-        evaluation: The evaluation; its task files are trusted like code.
-
-    Raises:
-        MissingLibraryError: See `require_clips`.
-    """
-    result, episodes = evaluation.result, evaluation.episodes
-    failed = [episode for episode in episodes if not episode.success]
-    title = f"Failures of {result.policy.name}"
-    lines = [
-        *page_head(title),
-        f"<header><h1>{escape(title)}</h1>",
-        f"<p>{escape(result.protocol.title)}: {len(failed)} of {len(episodes)} episodes failed. ",
-        f"Shown are the first {SHOWN} of each task and outcome, from their stored actions.</p>",
-        "</header><main>",
-        *_sections(evaluation, failed),
-        "</main></body></html>",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _sections(evaluation: Evaluation, failed: Sequence[EpisodeResult]) -> Iterator[str]:
-    result = evaluation.result
-    robot = {k: v for k, v in result.policy.env_kwargs.items() if k == "robot"}
-    env_of = present_env(result.protocol, trusted=True, render_mode="rgb_array", **robot)
-    groups: dict[tuple[str, str], list[EpisodeResult]] = {}
-    for episode in failed:
-        groups.setdefault((episode.task, episode.outcome), []).append(episode)
-    for (task, outcome), group in sorted(groups.items()):
-        yield f"<section><h2>{escape(task)}: {escape(outcome)}, {len(group)} episodes</h2>"
-        yield '<div class="clips">'
-        for episode in (each for each in group[:SHOWN] if each.steps):
-            env = unwrap(env_of(task))
-            view = view_episode(env, result.protocol, episode)
-            clip = make_clip([view], {task: outcome})
-            name = f"{task}, {episode.split}, seed {episode.seed}"
-            caption = f"{name}: {episode.tool} and {episode.object}, {episode.steps} steps"
-            yield figure(name, clip, "; ".join([caption, *_reasons(env, episode)]))
-        yield "</div></section>"
-
-
-def _reasons(env: ToolUseEnv, episode: EpisodeResult) -> Iterator[str]:
-    """Yields why an episode failed, as its policy and the task's predicates say at its end."""
-    if why := episode.error or episode.info.get(EXPLANATION):
-        yield str(why)
-    with contextlib.suppress(FleetToolsError):  # after an error there is no state
-        lacking = [name for name, verdict in env.verdicts().items() if not verdict.holds]
-        if lacking:
-            yield f"without {', '.join(name.split()[-1] for name in lacking)}"
-        if (ends := env.get_state().outcome) != episode.outcome:
-            yield f"here it ends as {ends}"

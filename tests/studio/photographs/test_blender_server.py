@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
 
 from fleet_tools.blender import main
-from fleet_tools.studio.photographs import blender_server as server
-from fleet_tools.studio.photographs.blender_server import proper_gltf
+from fleet_tools.studio.photographs import blender_pool
+from fleet_tools.studio.photographs import render_requests as server
+from fleet_tools.studio.photographs.blender_pool import proper_gltf
 from fleet_tools.utils import accept_loop
 
 
@@ -238,7 +239,7 @@ def test_a_server_that_listens_no_more_says_why(capsys, monkeypatch):
         return loop
 
     make = server.make_server
-    monkeypatch.setattr(server, "BlenderPool", lambda *_, **settings: Pool())
+    monkeypatch.setattr(blender_pool, "BlenderPool", lambda *_, **settings: Pool())
     monkeypatch.setattr(server, "make_server", deaf)
     handlers = {ending: signal.getsignal(ending) for ending in (signal.SIGINT, signal.SIGTERM)}
     try:
