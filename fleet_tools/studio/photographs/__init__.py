@@ -33,7 +33,7 @@ Colours pass through Blender's AgX, surfaces are lit by a furnished room and a l
 background is a plain wall. Shapes are where VTK renders them, to the pixel, so that depth and
 segmentation fit the colour image.
 
-`render_requests` (HTTP) and `blender_pool` are the server, whose processes run `drawing` (one image)
-with Blender's Python.
-`photographer` is the client, and does what `fleet_tools.photograph` asks of it.
+`render_requests` (HTTP) and `blender_pool` are the server, whose processes run `drawing` (one
+image) with Blender's Python. `photographer` is the client, and does what `fleet_tools.photograph`
+asks of it.
 """
