@@ -155,7 +155,8 @@ def test_the_up_axis_of_drake_is_that_of_gltf():
     assert root["children"] == [0]
 
 
-def test_without_bpy_the_server_tells_how_to_install_it(capsys):
+def test_without_bpy_the_server_tells_how_to_install_it(monkeypatch, capsys):
+    monkeypatch.delenv("FLEET_TOOLS_BPY_PYTHON", raising=False)
     assert main([]) == 2
     said = capsys.readouterr().err
     for part in (sys.executable, "No module named 'bpy'", "pip install bpy", "apt-get install"):
