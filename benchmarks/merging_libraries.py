@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_merging.symmetry.table import State
 
 NETWORK = """
 import sys, time, json, torch

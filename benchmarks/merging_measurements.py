@@ -16,15 +16,15 @@ from scipy.optimize import linear_sum_assignment
 from timing import cpu_seconds
 from torch import nn
 
-from fleet_tools.baselines.merging.average import flatten
-from fleet_tools.baselines.merging.matching.assignment import Indices, UnfoldedPair, unfold_models
-from fleet_tools.baselines.merging.matching.soft_descent import Descent, descend
-from fleet_tools.baselines.merging.matching.weights import match_weights
-from fleet_tools.baselines.merging.methods import rebasin as git_rebasin
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.symmetry import layers
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
+from fleet_merging.average import flatten
+from fleet_merging.matching.assignment import Indices, UnfoldedPair, unfold_models
+from fleet_merging.matching.soft_descent import Descent, descend
+from fleet_merging.matching.weights import match_weights
+from fleet_merging.methods import rebasin as git_rebasin
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
+from fleet_merging.symmetry import layers
+from fleet_merging.symmetry.table import State, Symmetry
 
 if TYPE_CHECKING:
     from merging import MergingOptions

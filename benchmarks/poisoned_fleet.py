@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from fleet_merging.methods import registry
+from fleet_merging.moments.measurement import Moments
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.data_holder import DataAnswer, DataQuery, LocalDataHolder
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import local_data_holder
-from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.moments.measurement import Moments
-from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataAnswer, DataQuery, LocalDataHolder
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import train, validate
