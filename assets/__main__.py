@@ -169,10 +169,6 @@ PROGRAM = cli.Program(
 def main(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
     """Runs the program; without a command it generates, as generated files say.
 
-    Args:
-        arguments: Arguments; the command line's if None.
-        prog: Name of the program in messages; `python -m fleet_tools.assets` if None.
-
     Returns:
         The exit code.
     """

@@ -54,6 +54,13 @@ FIBREGLASS = Material(1850.0, (0.90, 0.55, 0.08), modulus=1e8, friction=0.4, dis
 NYLON = Material(1150.0, (0.86, 0.14, 0.12), modulus=5e7, friction=0.3, dissipation=10.0)
 RUBBER = Material(1200.0, (0.17, 0.17, 0.18), modulus=1e7, friction=0.8, dissipation=20.0)
 
+# Stiffer variants, for what is turned or pried with a close fit; and colours that families share.
+HARD_STEEL, HARD_BRASS = (replace(metal, modulus=1e9) for metal in (STEEL, BRASS))
+CAST_IRON = replace(STEEL.coloured(0.33, 0.34, 0.36), density=7200.0, modulus=math.inf)
+CHROME = HARD_STEEL.coloured(0.78, 0.79, 0.81)
+BLACK_OXIDE = HARD_STEEL.coloured(0.15, 0.15, 0.17)
+BLUE_PLASTIC, YELLOW_PLASTIC = NYLON.coloured(0.12, 0.25, 0.62), NYLON.coloured(0.93, 0.72, 0.10)
+
 MaterialName = Literal[
     "ash",
     "beech",
@@ -233,3 +240,35 @@ class ModelDescription:
     def folder(self, root: Path) -> Path:
         """Returns the model's folder below an assets folder."""
         return root / f"{self.kind}s" / self.family / self.name
+
+
+def rigid_model(
+    kind: Kind,
+    family: str,
+    name: str,
+    parts: tuple[PartDescription, ...],
+    points: Mapping[str, Iterable[float]],
+) -> ModelDescription:
+    """Returns a model of one link, which is named after the family and holds all keypoints."""
+    keypoints = {key: KeypointDescription(family, as_position(p)) for key, p in points.items()}
+    return ModelDescription(kind, family, name, (LinkDescription(family, parts),), keypoints)
+
+
+def jointed_model(
+    family: str,
+    name: str,
+    links: tuple[LinkDescription, LinkDescription],
+    joint: JointDescription,
+    points: Mapping[str, tuple[LinkDescription, Position]],
+    signature: str = SIGNATURE,
+) -> ModelDescription:
+    """Returns an object of two links with a joint; keypoints are given with their links."""
+    return ModelDescription(
+        kind="object",
+        family=family,
+        name=name,
+        links=links,
+        joints=(joint,),
+        keypoints={key: KeypointDescription(link.name, p) for key, (link, p) in points.items()},
+        signature=signature,
+    )

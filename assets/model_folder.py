@@ -210,12 +210,7 @@ def corner_normals(solid: Solid) -> np.ndarray:
 
 
 def vtk_text(solid: Solid, core: Position) -> str:
-    """Returns the text of a VTK file of the tetrahedra between triangles and a point.
-
-    Args:
-        solid: Convex solid.
-        core: The point, inside of it.
-    """
+    """Returns the text of a VTK file of the tetrahedra between triangles and a point."""
     number = len(solid.triangles)
     points = [*solid.vertices, core]
     lines = ["# vtk DataFile Version 3.0", "collision", "ASCII", "DATASET UNSTRUCTURED_GRID"]

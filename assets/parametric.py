@@ -1,23 +1,15 @@
 """What families share: constraints on parameters, and the handle of a tool."""
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
 import numpy as np
 
-from fleet_tools.assets.model_description import Material, ModelDescription, PartDescription
+from fleet_tools.assets.model_description import Material, PartDescription
 from fleet_tools.assets.solids import Section, Solid, loft, rectangle, section_ring
-
-Params = TypeVar("Params")
 
 
 def check_parameters(family: str, params: object, rules: Mapping[str, bool]) -> None:
     """Refuses parameters that break a rule.
-
-    Args:
-        family: Name of the family, for the error message.
-        params: The parameters, for the error message.
-        rules: Whether each rule holds, by its description.
 
     Raises:
         ValueError: A rule does not hold; the message describes all that do not.
@@ -28,31 +20,6 @@ def check_parameters(family: str, params: object, rules: Mapping[str, bool]) -> 
             f"these are not the parameters of a {family}; required: {'; '.join(broken)}; given: "
             f"{params}"
         )
-
-
-def sample_within_mass(
-    bounds: tuple[float, float],
-    draw: Callable[[np.random.Generator], Params],
-    build: Callable[[Params, str], ModelDescription],
-    rng: np.random.Generator,
-) -> Params:
-    """Draws parameters until the mass of the model lies within bounds.
-
-    Args:
-        bounds: Least and greatest mass, kg.
-        draw: Draws parameters.
-        build: Makes the model.
-        rng: Random number generator.
-
-    Raises:
-        RuntimeError: None of 100 draws lies within the bounds.
-    """
-    lightest, heaviest = bounds
-    for _ in range(100):
-        params = draw(rng)
-        if lightest <= build(params, "draft").mass <= heaviest:
-            return params
-    raise RuntimeError(f"none of 100 draws has a mass between {lightest} and {heaviest} kg")
 
 
 GRIP = 0.015

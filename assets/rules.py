@@ -173,29 +173,34 @@ def of_links(measure: Callable[[LinkGeometry], float]) -> Measure:
     return lambda geometry: {name: measure(link) for name, link in geometry.links.items()}
 
 
-def surface_distance(*keypoints: str) -> Measure:
-    """Returns the measure of keypoints' distances from the surface, inside or outside, m."""
+def on_surface(*keypoints: str, high: float, reason: str, remedy: str) -> Rule:
+    """Returns the rule that keypoints lie on the surface, up to a distance, m."""
 
     def measure(geometry: ModelGeometry) -> Values:
         points = {name: geometry.p_M[name] for name in keypoints}
         return {name: abs(signed_distance(geometry.pieces, p)) for name, p in points.items()}
 
-    return measure
+    return Rule("distance from the surface", measure, "mm", high=high, reason=reason, remedy=remedy)
 
 
-def keypoint_distance(one: str, other: str) -> Measure:
-    """Returns the measure of the distance between two keypoints, m."""
-    return lambda geometry: {
-        f"{one} and {other}": float(np.linalg.norm(geometry.p_M[one] - geometry.p_M[other]))
-    }
+def right_angles(
+    axis: tuple[str, str], *others: tuple[str, str], reason: str, remedy: str, deg: float = 0.6
+) -> Rule:
+    """Returns the rule that axes between keypoints are at right angles to one of them."""
 
+    def measure(geometry: ModelGeometry) -> Values:
+        to_axis = geometry.axis(*axis)
+        return {
+            f"{start}->{end} and {axis[0]}->{axis[1]}": abs(
+                math.pi / 2 - angle(geometry.axis(start, end), to_axis)
+            )
+            for start, end in others
+        }
 
-def axis_angle(one: tuple[str, str], other: tuple[str, str]) -> Measure:
-    """Returns the measure of the deviation of two keypoint axes from a right angle, rad."""
-    subject = " and ".join(f"{start}->{end}" for start, end in (one, other))
-    return lambda geometry: {
-        subject: abs(math.pi / 2 - angle(geometry.axis(*one), geometry.axis(*other)))
-    }
+    high = math.radians(deg)
+    return Rule(
+        "deviation from a right angle", measure, "deg", high=high, reason=reason, remedy=remedy
+    )
 
 
 def angle(one: np.ndarray, other: np.ndarray) -> float:

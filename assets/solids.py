@@ -40,6 +40,10 @@ class Solid:
         return self.vertices.min(axis=0), self.vertices.max(axis=0)
 
 
+ROUND, OCTAGONAL, SQUARE = 8, 2, 1
+"""Corner points of sections, see `Section.outline`."""
+
+
 @dataclass(frozen=True)
 class Section:
     """A rectangle with rounded corners in the x-y plane, centred on the origin.
@@ -299,13 +303,9 @@ class MassProperties:
 
 
 def mass_properties(solid: Solid, density: float) -> MassProperties:
-    """Returns the exact mass properties of a homogeneous solid.
+    """Returns the exact mass properties of a homogeneous solid, whose density is in kg/m^3.
 
     They are sums over the signed tetrahedra between its triangles and the origin.
-
-    Args:
-        solid: The solid.
-        density: Density, kg/m^3.
     """
     corners = solid.vertices[solid.triangles]  # (m, 3 corners, 3)
     masses = density * np.linalg.det(corners) / 6  # (m,)

@@ -14,6 +14,7 @@ from fleet_tools.assets.model_description import (
     LinkDescription,
     ModelDescription,
     PartDescription,
+    jointed_model,
 )
 from fleet_tools.assets.model_folder import model_files
 from fleet_tools.assets.parametric import GRIP, along_x
@@ -74,13 +75,7 @@ expert:                          # a plan around the pose in which the tool begi
 
 
 def scaffold(name: str, tool_family: str, object_family: str) -> dict[str, bytes]:
-    """Returns the content of each file of a new task's folder by its relative path.
-
-    Args:
-        name: Name of the task.
-        tool_family: Family of its tool.
-        object_family: Family of its object.
-    """
+    """Returns the content of each file of a new task's folder by its relative path."""
     task = TASK.format(name=name, tool_family=tool_family, object_family=object_family)
     files = {}
     for model in (presser(tool_family), button(object_family)):
@@ -114,33 +109,18 @@ def button(family: str) -> ModelDescription:
     """Returns a button that slides into a block of pine, against a brake."""
     (block,) = frusta([(0.0, rectangle(BLOCK, BLOCK)), (BLOCK_HEIGHT, rectangle(BLOCK, BLOCK))], 1)
     (cap,) = frusta([(-0.01, circle(BUTTON)), (PROTRUSION, circle(BUTTON))], 2)
-    return ModelDescription(
-        kind="object",
-        family=family,
-        name="first",
-        links=(
-            LinkDescription("block", (PartDescription("block", block, PINE, (block,)),)),
-            LinkDescription(
-                "button",
-                (PartDescription("button", cap, NYLON, (cap,)),),
-                origin=(0.0, 0.0, BLOCK_HEIGHT),
-            ),
-        ),
-        joints=(
-            JointDescription(
-                name="press",
-                kind="prismatic",
-                parent="block",
-                child="button",
-                axis=(0.0, 0.0, -1.0),
-                limits=(0.0, TRAVEL),
-                resistance=20.0,
-                inertia=0.1,
-            ),
-        ),
-        keypoints={
-            "cap": KeypointDescription("button", (0.0, 0.0, PROTRUSION)),
-            "base": KeypointDescription("block", (0.0, 0.0, BLOCK_HEIGHT)),
-        },
-        signature=SIGNATURE,
+    fixed = LinkDescription("block", (PartDescription("block", block, PINE, (block,)),))
+    part = PartDescription("button", cap, NYLON, (cap,))
+    moving = LinkDescription("button", (part,), origin=(0.0, 0.0, BLOCK_HEIGHT))
+    press = JointDescription(
+        name="press",
+        kind="prismatic",
+        parent="block",
+        child="button",
+        axis=(0.0, 0.0, -1.0),
+        limits=(0.0, TRAVEL),
+        resistance=20.0,
+        inertia=0.1,
     )
+    points = {"cap": (moving, (0.0, 0.0, PROTRUSION)), "base": (fixed, (0.0, 0.0, BLOCK_HEIGHT))}
+    return jointed_model(family, "first", (fixed, moving), press, points, SIGNATURE)

@@ -71,12 +71,9 @@ def texture_png(name: str) -> bytes:
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """Returns the PNG file of an image (ISO/IEC 15948).
+    """Returns the PNG file (ISO/IEC 15948) of an image, (rows, columns, 3) uint8.
 
     It is written here rather than by a library whose next version might choose other bytes.
-
-    Args:
-        image: Image, (rows, columns, 3) uint8.
     """
     rows, columns, _ = image.shape
     filtered = np.insert(image.reshape(rows, -1), 0, 0, axis=1)  # filter 0 (none) for each row

@@ -67,14 +67,7 @@ def within(value: float, bounds: tuple[float, float]) -> bool:
 def unusual(
     kind: "Kind", family: str, length: float | None = None, mass: float | None = None
 ) -> list[str]:
-    """Returns in what a model differs from the usual, in words; nothing if it does not.
-
-    Args:
-        kind: Whether it is a tool or an object.
-        family: Name of its family.
-        length: Its longest side, m; None to leave it out.
-        mass: Its mass, kg; None to leave it out.
-    """
+    """Returns in what a length, m, or a mass, kg, of a model is unusual, in words."""
     usual, found = usual_size(kind, family), []
     if length is not None and not within(length, usual.length):
         low, high = (f"{1000 * x:.3g}" for x in usual.length)

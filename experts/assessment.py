@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,13 +25,7 @@ MOVED_M = 0.003
 def unmet_predicates(
     predicates: Sequence[Predicate], initial: WorldState, present: WorldState
 ) -> tuple[str, ...]:
-    """Returns descriptions of the predicates that do not hold.
-
-    Args:
-        predicates: The predicates.
-        initial: World state at the episode's start.
-        present: World state now.
-    """
+    """Returns descriptions of the predicates that do not hold."""
     verdicts = [(predicate, judge(predicate, initial, present)) for predicate in predicates]
     return tuple(
         describe(predicate, verdict) for predicate, verdict in verdicts if not verdict.holds
@@ -164,48 +158,18 @@ def _joined(descriptions: Sequence[str]) -> str:
 # --- Where the state comes from ---------------------------------------------------------------
 
 
-class StateSource(Protocol):
-    """What an expert knows of the world's state.
-
-    Attributes:
-        angle_error_deg: Error that directions between its keypoints may have, degrees.
-    """
-
-    angle_error_deg: float
-
-    @property
-    def objects_done(self) -> int:
-        """How often another object has come into use."""
-        ...
-
-    def begin(self) -> WorldState | None:
-        """Begins an episode; returns its initial state if that is known before an observation."""
-        ...
-
-    def look(self, observation: dict[str, Any]) -> WorldState:
-        """Returns the present state, as far as it is known."""
-        ...
-
-    def look_again(self) -> WorldState:
-        """Returns the present state, found with more effort than by following its change."""
-        ...
-
-    def latest(self) -> WorldState | None:
-        """Returns the latest state that is known."""
-        ...
-
-    def unmet(
-        self, predicates: Sequence[Predicate], initial: WorldState, present: WorldState
-    ) -> tuple[str, ...]:
-        """Returns descriptions of the predicates that are known not to hold."""
-        ...
-
-
 class PrivilegedState:
-    """The environment's exact state.
+    """A source of states: the environment's exact one.
+
+    Another source (`perception.perceived`) has the same attributes and methods, and returns what it
+    knows: None from `begin` if nothing is known before an observation, and of the predicates that
+    do not hold those that it can judge.
 
     Args:
         env: The environment.
+
+    Attributes:
+        angle_error_deg: Error that directions between its keypoints may have, degrees.
     """
 
     angle_error_deg = 0.0
@@ -227,7 +191,7 @@ class PrivilegedState:
         return self._env.world_state()
 
     def look_again(self) -> WorldState:
-        """Returns the present state."""
+        """Returns the present state, found with more effort than by following its change."""
         return self._env.world_state()
 
     def latest(self) -> WorldState:

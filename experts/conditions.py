@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from pydrake.math import RigidTransform
@@ -20,33 +20,8 @@ from fleet_tools.experts.problem import PlanningProblem, direction
 from fleet_tools.robot.pose_delta import displacement
 
 
-class PoseCondition(Protocol):
-    """A set of poses X_WE."""
-
-    @property
-    def name(self) -> str:
-        """Name in messages."""
-        ...
-
-    def add_to(self, prog: MathematicalProgram, q: np.ndarray, kinematics: Kinematics) -> None:
-        """Constrains decision variables q, (n,), which are the positions of `kinematics`."""
-        ...
-
-    def ratio(self, X_WE: RigidTransform) -> float:
-        """Returns the error divided by its tolerance; the condition holds if it is at most 1."""
-        ...
-
-    def describe(self, X_WE: RigidTransform) -> str:
-        """Returns error and tolerance for people, such as "0.120 m, at most 0.001 m"."""
-        ...
-
-
-def condition(term: KeypointTerm, problem: PlanningProblem) -> PoseCondition:
+def condition(term: KeypointTerm, problem: PlanningProblem) -> "PoseCondition":
     """Returns the condition of a keypoint term, with the problem's numbers for the term's names.
-
-    Args:
-        term: The term.
-        problem: Gives the keypoints.
 
     Raises:
         UnknownNameError: The tool or the object has no keypoint that the term names.
@@ -72,7 +47,7 @@ class PointNearPoint:
     tolerance_m: float
 
     def add_to(self, prog: MathematicalProgram, q: np.ndarray, kinematics: Kinematics) -> None:
-        """Adds a bound on the distance of the points; see `PoseCondition`."""
+        """Constrains q, (n,), the positions of `kinematics`, by the distance of the points."""
         W = kinematics.plant.world_frame()
         constraint = PointToPointDistanceConstraint(
             kinematics.plant,
@@ -91,7 +66,7 @@ class PointNearPoint:
         return float(np.linalg.norm(X_WE @ self.p_EP - self.p_WQ))
 
     def ratio(self, X_WE: RigidTransform) -> float:
-        """Returns the distance divided by its tolerance."""
+        """Returns the distance divided by its tolerance; the condition holds up to 1."""
         return self.error_m(X_WE) / self.tolerance_m
 
     def describe(self, X_WE: RigidTransform) -> str:
@@ -119,7 +94,7 @@ class AxisAtAngle:
     tolerance_deg: float
 
     def add_to(self, prog: MathematicalProgram, q: np.ndarray, kinematics: Kinematics) -> None:
-        """Adds bounds on the angle between the axes; see `PoseCondition`."""
+        """Constrains q, (n,), the positions of `kinematics`, by the angle between the axes."""
         W = kinematics.plant.world_frame()
         constraint = AngleBetweenVectorsConstraint(
             kinematics.plant,
@@ -225,6 +200,9 @@ class AtPose:
             f"at most {self.tolerance_m:g} m and {self.tolerance_deg:g} deg"
         )
 
+
+PoseCondition = PointNearPoint | AxisAtAngle | AtPose
+"""A set of poses X_WE: it constrains programs, and measures how far a pose is from it."""
 
 SLACK = 0.01
 """Fraction of a tolerance by which rounding of the solver may exceed it."""

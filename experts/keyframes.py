@@ -134,11 +134,6 @@ def legs(
     to its predecessor. The last motion before (backwards) and all motions after are followed; the
     other legs are free, with as many steps as a straight path needs.
 
-    Args:
-        problem: The planning problem.
-        X_WE_now: Pose at the start of the plan.
-        X_WE_star: The actuation pose.
-
     Raises:
         UnknownNameError, ConfigError: A motion's axis does not fit the keypoints.
     """
@@ -165,10 +160,6 @@ def legs(
 
 def retreat(problem: PlanningProblem, X_WE: RigidTransform) -> list[RigidTransform]:
     """Returns the poses of a retreat, one per control step.
-
-    Args:
-        problem: The planning problem.
-        X_WE: Pose at its start.
 
     Raises:
         UnknownNameError, ConfigError: A motion's axis does not fit the keypoints.

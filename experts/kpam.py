@@ -29,10 +29,6 @@ def solve_joint_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[Act
 
     They are local minima: from the present joint positions first, then from farther guesses.
 
-    Args:
-        problem: The planning problem.
-        arm: Kinematics of the arm.
-
     Raises:
         InfeasibleError: No joint positions were found; it names the violated terms.
         UnknownNameError, ConfigError: A term does not fit the keypoints.
@@ -51,10 +47,6 @@ def solve_pose_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[Actu
     """Yields joint positions of the optimal pose, which is found first (the paper, eq. obj).
 
     They are local minima: from the present joint positions first, then from farther guesses.
-
-    Args:
-        problem: The planning problem.
-        arm: Kinematics of the arm.
 
     Raises:
         InfeasibleError: No pose satisfies the terms, or no joint positions reach the one found;
@@ -85,20 +77,6 @@ def solve_pose_space(problem: PlanningProblem, arm: Kinematics) -> Iterator[Actu
     failure = "The arm cannot reach the pose."
     for q_star in _solve_for_joints(prog, q, arm, problem, [pose], failure):
         yield ActuationPose(X_WE, q_star)
-
-
-def keypoint_motion(
-    problem: PlanningProblem, X_WE_now: RigidTransform, X_WE: RigidTransform
-) -> float:
-    """Returns the sum of squared displacements of the tool's keypoints, m^2.
-
-    Args:
-        problem: Gives the keypoints.
-        X_WE_now: Pose before the motion.
-        X_WE: Pose after it.
-    """
-    moved = [X_WE @ p_EP - X_WE_now @ p_EP for p_EP in problem.p_E_tool.values()]
-    return float(np.sum(np.square(moved)))
 
 
 def _add_keypoint_motion_cost(

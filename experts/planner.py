@@ -43,10 +43,6 @@ def plan(problem: PlanningProblem, actuation: ActuationMethod = "joint_space") -
 
     No step of the plan exceeds the action bounds times the speed of the keyframe it leads to.
 
-    Args:
-        problem: The planning problem.
-        actuation: Method that finds the actuation pose.
-
     Raises:
         InfeasibleError: There is no such plan; the error lists the violated constraints.
         UnknownNameError, ConfigError: The task's keypoints are not the tool's and object's.
@@ -266,10 +262,6 @@ def first_guess(arm: Kinematics, knots: Sequence[Knot]) -> np.ndarray:
     """Returns an initial guess, (len(knots), n), rad, by inverse kinematics alone.
 
     It visits the knots' poses from the actuation pose outwards, so redundant joints change little.
-
-    Args:
-        arm: Kinematics of the arm.
-        knots: As returned by `keyframe_knots`.
     """
     fixed = max(k for k, knot in enumerate(knots) if knot.q is not None)
     q = np.array([knots[0].q] * len(knots))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -17,7 +17,6 @@ from fleet_tools.experts.assessment import (
     Assessment,
     FailedAttempt,
     PrivilegedState,
-    StateSource,
     assess,
     explanation,
 )
@@ -27,6 +26,11 @@ from fleet_tools.experts.problem import Plan, PlanningProblem
 from fleet_tools.policies.policy import EXPLANATION
 from fleet_tools.robot.pose_delta import displacement
 from fleet_tools.sim.world_state import WorldState
+
+if TYPE_CHECKING:
+    from fleet_tools.experts.perception.perceived import PerceivedState
+
+    StateSource = PrivilegedState | PerceivedState
 
 NO_SUCCESS = "success, which has not come"
 """What is unmet if the episode goes on though no predicate is known not to hold."""
@@ -129,7 +133,7 @@ class ExpertPolicy:
         env: gymnasium.Env,
         actuation: ActuationMethod = "joint_space",
         feedback: bool = True,
-        source: StateSource | None = None,
+        source: "StateSource | None" = None,
         expert: Expert | None = None,
     ) -> None:
         inner = unwrap(env)

@@ -51,8 +51,8 @@ GROUPS = {
     },
 }
 PROGRAMS = {name: program for group in GROUPS.values() for name, program in group.items()}
-"""Module and summary of each program. `fleet_tools.blender` is left out: it passes its options on
-to a server that runs in another environment."""
+"""Module and summary of each program. `fleet_tools.blender` is left out: it needs Blender, in
+another environment."""
 
 _SHELLS = ("bash", "zsh", "tcsh")
 

@@ -1,43 +1,77 @@
-"""Starts a Blender server: `python -m fleet_tools.blender --python BPY_ENV/bin/python`.
+"""Renders photographs' colours with Blender: `python -m fleet_tools.blender --python PYTHON`."""
 
-All other options are passed on to the server, which has a `--help` of its own.
-"""
-
-import argparse
+import contextlib
+import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from typing import Annotated
 
-from fleet_tools.utils.cli import BAD_USAGE
+import pydantic
 
-SERVER = Path(__file__).parent / "studio" / "photographs" / "serve.py"
+from fleet_tools.config.values import Count
+from fleet_tools.errors import ConfigError
+from fleet_tools.utils import cli
+
 VARIABLE = "FLEET_TOOLS_BPY_PYTHON"
 
 
-def main(
-    arguments: Sequence[str] | None = None, prog: str = "python -m fleet_tools.blender"
-) -> int:
-    """Replaces this process by the server; returns an exit code only if that fails."""
-    parser = argparse.ArgumentParser(
-        prog=prog,
-        description="Starts a Blender server with the Python of an environment that has bpy.",
-        epilog=f"All other options are passed on to the server: PYTHON {SERVER} --help",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--python",
-        metavar="FILE",
-        default=os.environ.get(VARIABLE, sys.executable),
-        help=f"Python that has bpy (default: ${VARIABLE}, or else the present Python)",
-    )
-    options, others = parser.parse_known_args(arguments)
-    try:
-        os.execv(options.python, [options.python, str(SERVER), *others])
-    except OSError as error:
-        print(f"{prog}: {options.python} cannot be run as Python: {error}", file=sys.stderr)
-        return BAD_USAGE
+class BlenderOptions(cli.Options):
+    """Renders glTF scenes with Blender for Drake's glTF render client, over HTTP, until Ctrl-C.
 
+    Exit codes:
+    0: it was ended by Ctrl-C or SIGTERM.
+    1: it listens no more.
+    2: Blender does not start, or it cannot listen.
+    """
+
+    python: str | None = None
+    """Python that has bpy (default: $FLEET_TOOLS_BPY_PYTHON, or else the present Python)."""
+    host: str = "127.0.0.1"
+    """Address; 127.0.0.1 serves this machine only."""
+    port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8000
+    """Port; 0 takes a free one."""
+    workers: Count = 1
+    """Number of images drawn at the same time."""
+    samples: Count = 16
+    """Light paths per pixel."""
+    roughness: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.5
+    """Roughness of surfaces: 0 mirrors, 1 is matte."""
+    seconds: Count = 600
+    """Time limit of an image, s."""
+    max_megabytes: Count = 256
+    """Largest size of a request."""
+    verbose: bool = False
+    """Pass on Blender's own output."""
+
+
+def _serve(options: BlenderOptions) -> int:
+    from fleet_tools.studio.photographs.blender_pool import BlenderPool
+    from fleet_tools.studio.photographs.render_requests import make_server
+
+    for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
+        signal.signal(ending, signal.default_int_handler)
+    names = ("workers", "samples", "roughness", "seconds", "verbose")
+    settings = {name: getattr(options, name) for name in names}
+    python = options.python or os.environ.get(VARIABLE, sys.executable)
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        contextlib.closing(BlenderPool(python, **settings)) as pool,
+    ):
+        address, max_bytes = (options.host, options.port), options.max_megabytes * 10**6
+        try:
+            server = make_server(*address, pool.draw, pool.health, max_bytes)
+        except OSError as error:
+            raise ConfigError(f"Cannot listen at {address[0]}:{address[1]}: {error}") from error
+        with server:
+            host, port = server.address
+            print(f"Ready at http://{host}:{port}: {json.dumps(pool.health)}", flush=True)
+            server.serve_forever()
+    return cli.OK
+
+
+PROGRAM = cli.Program("blender", cli.Command(BlenderOptions, _serve))
+main = PROGRAM.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -22,7 +22,7 @@ from fleet_tools.studio.importing.settings import KeypointNamesArgument, ModelNa
 from fleet_tools.utils import cli
 
 if TYPE_CHECKING:  # --help answers without numpy
-    from fleet_tools.studio.labelling.labels import Subject
+    from fleet_tools.studio.labelling.subjects import Subject
 
 
 class LabelOptions(cli.Options):

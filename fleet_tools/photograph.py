@@ -27,7 +27,7 @@ from fleet_tools.utils.progress import progress_bar
 
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.studio.photographs.photo_jobs import PhotoSource
+    from fleet_tools.studio.photographs.photographer import PhotoSource
 
 INDEX = "photographs.jsonl"
 
@@ -62,14 +62,15 @@ class PhotographOptions(cli.Options):
     """Number of episodes of the dataset, from the first (default: all)."""
     every: Count = 1
     """Number of control steps from one photograph to the next."""
-    in_flight: Count | None = None
-    """Number of photographs taken at the same time (default: the server's number of workers)."""
 
 
 def _photograph(options: PhotographOptions) -> int:
     from fleet_tools.perception.display import THIRD, check_camera
-    from fleet_tools.studio.photographs.photo_jobs import PhotoJob, make_photographs
-    from fleet_tools.studio.photographs.photographer import require_server
+    from fleet_tools.studio.photographs.photographer import (
+        PhotoJob,
+        make_photographs,
+        require_server,
+    )
 
     health = require_server(options.server)
     output = options.output.resolve()
@@ -81,7 +82,7 @@ def _photograph(options: PhotographOptions) -> int:
         check_camera(source.task, camera)
     output.mkdir(parents=True, exist_ok=True)
     started, taken = time.perf_counter(), 0
-    in_flight = options.in_flight or int(health["workers"])
+    in_flight = int(health["workers"])  # as many as are drawn at the same time
 
     def jobs() -> Iterator[PhotoJob]:
         for name, state in source.states:
@@ -111,7 +112,7 @@ def _photograph(options: PhotographOptions) -> int:
             if isinstance(result, LostJob):
                 raise RenderServerError(
                     f"A photograph was given up: {result.reason}. Fewer photographs at the same "
-                    "time need less memory (--in-flight)."
+                    "time need less memory: start the server with fewer --workers."
                 )
             with disk_errors(output / INDEX):
                 print(json.dumps(result), file=index, flush=True)
@@ -137,7 +138,7 @@ def _photograph(options: PhotographOptions) -> int:
 
 
 def _states(options: PhotographOptions) -> "PhotoSource":
-    from fleet_tools.studio.photographs.photo_jobs import dataset_states, scene_state
+    from fleet_tools.studio.photographs.photographer import dataset_states, scene_state
 
     if options.source.is_dir():
         return dataset_states(options.source, options.episodes, options.every)

@@ -110,18 +110,15 @@ def _act(
             episodes=options.episodes,
             verify=options.verify,
             spacemouse=options.spacemouse,
-        ) as opened:
-            _announce(opened.url, env.task.description)
+        ) as session:
+            # Opened by the person: arguments of a browser are seen by other users of the machine.
+            text = f"{env.task.description}\nAct at {session.url} (Ctrl-C ends)"
+            print(text, file=sys.stderr, flush=True)
             with deferred_interrupt(signal.SIGTERM) as interrupted:
-                opened.session.run(lambda record: _report(options, record), interrupted)
+                session.run(lambda record: _report(options, record), interrupted)
     except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
         return error
     return None
-
-
-def _announce(url: str, task: str) -> None:
-    # Opened by the person: the arguments of a browser are seen by other users of the machine.
-    print(f"{task}\nAct at {url} (Ctrl-C ends)", file=sys.stderr, flush=True)
 
 
 def _report(options: TeleopOptions, record: "AttemptRecord") -> None:

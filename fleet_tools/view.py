@@ -28,8 +28,7 @@ from fleet_tools.utils.option_parser import Size
 # Drake is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.rollouts.episode import Episode
-    from fleet_tools.studio.pictures.episode_source import EpisodeSource
-    from fleet_tools.studio.pictures.recording import PlannedEpisode
+    from fleet_tools.studio.pictures.recording import EpisodeSource, PlannedEpisode
 
 RECORDING, VIDEO = ".html", ".mp4"
 
@@ -156,7 +155,7 @@ def _require_writable(output: Path) -> None:
 
 
 def _open_source(options: ViewOptions) -> "EpisodeSource":
-    from fleet_tools.studio.pictures.episode_source import dataset_source, policy_source
+    from fleet_tools.studio.pictures.recording import dataset_source, policy_source
 
     video = options.output is not None and options.output.suffix == VIDEO
     render_mode = "rgb_array" if video else "human"

@@ -5,6 +5,7 @@ imported on demand; a new family is added by adding its file here, and nothing e
 """
 
 import importlib
+import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,7 +111,8 @@ class Family:
             from which others follow come first.
         catalogue: Parameters of the members that ship with the package, by name.
         build: Returns the model with given parameters, of a class of the family's own, and a name.
-        sample: Returns parameters of a random plausible member.
+        draw: Returns parameters of a random plausible member.
+        mass_bounds: Least and greatest mass of random members, kg; others are drawn again.
         rules: What the expert needs of its models, beside what every model needs.
         alignment: How a tool lies in the hand; None for objects.
         working_parts: Beginnings of the names of the parts of a tool that do the work.
@@ -120,7 +122,8 @@ class Family:
     keypoints: Mapping[str, Meaning]
     catalogue: Mapping[str, Any]
     build: "Callable[[Any, str], ModelDescription]"
-    sample: "Callable[[np.random.Generator], Any]"
+    draw: "Callable[[np.random.Generator], Any]"
+    mass_bounds: tuple[float, float] = (0.0, math.inf)
     rules: "tuple[Rule, ...]" = ()
     alignment: HandAlignment | None = None
     working_parts: tuple[str, ...] = ()
@@ -133,6 +136,19 @@ class Family:
         """
         require_name("member of the family", name, self.catalogue)
         return self.build(self.catalogue[name], name)
+
+    def sample(self, rng: "np.random.Generator") -> Any:
+        """Returns parameters of a random plausible member, within the bounds of its mass.
+
+        Raises:
+            RuntimeError: None of 100 draws lies within the bounds.
+        """
+        lightest, heaviest = self.mass_bounds
+        for _ in range(100):
+            params = self.draw(rng)
+            if lightest <= self.build(params, "draft").mass <= heaviest:
+                return params
+        raise RuntimeError(f"none of 100 draws has a mass between {lightest} and {heaviest} kg")
 
 
 def family_names() -> tuple[str, ...]:
@@ -161,12 +177,7 @@ def known_family(name: str) -> Family | None:
 
 
 def meanings_of(family: str, keypoints: Sequence[str]) -> dict[str, Meaning]:
-    """Returns the meanings of a family's keypoints, none for a user's own family.
-
-    Args:
-        family: Name of the family.
-        keypoints: Names of the keypoints that are to be labelled.
-    """
+    """Returns the meanings of a family's keypoints, none for a user's own family."""
     found = known_family(family)
     known = {} if found is None else found.keypoints
     names = [*(name for name in known if name in keypoints), *keypoints]

@@ -20,11 +20,11 @@ from fleet_tools.assets.model_description import (
     PINE,
     STEEL,
     JointDescription,
-    KeypointDescription,
     LinkDescription,
     Material,
     ModelDescription,
     PartDescription,
+    jointed_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import check_parameters
@@ -122,13 +122,15 @@ def build(params: ChestParams, name: str) -> ModelDescription:
     """Returns the chest as a model of two links, `case` and `lid`, and the joint `open`."""
     p = params
     level = round(p.height + SLOT, 9)
+    case = LinkDescription("case", _case(p))
+    lid = LinkDescription("lid", _lid(p), (p.hinge, 0.0, level))
     points = {
-        "sill": KeypointDescription("case", (p.edge, 0.0, p.height)),
-        "left": KeypointDescription("case", (p.edge, p.width, p.height)),
-        "right": KeypointDescription("case", (p.edge, -p.width, p.height)),
-        "lid_left": KeypointDescription("lid", (UNDER - p.reach, p.width - INSET, 0.0)),
-        "lid_right": KeypointDescription("lid", (UNDER - p.reach, INSET - p.width, 0.0)),
-        "base": KeypointDescription("case", (0.0, 0.0, 0.0)),
+        "sill": (case, (p.edge, 0.0, p.height)),
+        "left": (case, (p.edge, p.width, p.height)),
+        "right": (case, (p.edge, -p.width, p.height)),
+        "lid_left": (lid, (UNDER - p.reach, p.width - INSET, 0.0)),
+        "lid_right": (lid, (UNDER - p.reach, INSET - p.width, 0.0)),
+        "base": (case, (0.0, 0.0, 0.0)),
     }
     hinge = JointDescription(
         name="open",
@@ -140,17 +142,7 @@ def build(params: ChestParams, name: str) -> ModelDescription:
         resistance=p.resistance,
         inertia=INERTIA,
     )
-    return ModelDescription(
-        kind="object",
-        family="chest",
-        name=name,
-        links=(
-            LinkDescription("case", _case(p)),
-            LinkDescription("lid", _lid(p), (p.hinge, 0.0, level)),
-        ),
-        joints=(hinge,),
-        keypoints=points,
-    )
+    return jointed_model("chest", name, (case, lid), hinge, points)
 
 
 def _case(p: ChestParams) -> tuple[PartDescription, ...]:
@@ -206,7 +198,7 @@ CATALOGUE = {
 }  # fmt: skip
 
 
-def sample(rng: np.random.Generator) -> ChestParams:
+def draw(rng: np.random.Generator) -> ChestParams:
     """Returns the parameters of a random plausible chest."""
     materials = PINE, OAK, WALNUT, BIRCH, SHEET_STEEL, SHEET_BRASS
     return ChestParams(
@@ -288,6 +280,6 @@ FAMILY = Family(
     },
     catalogue=CATALOGUE,
     build=build,
-    sample=sample,
+    draw=draw,
     rules=RULES,
 )

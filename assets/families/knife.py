@@ -19,11 +19,10 @@ from fleet_tools.assets.model_description import (
     HICKORY,
     NYLON,
     STEEL,
-    KeypointDescription,
-    LinkDescription,
     Material,
     ModelDescription,
     PartDescription,
+    rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import (
@@ -31,14 +30,13 @@ from fleet_tools.assets.parametric import (
     GRIP_END,
     along_x,
     check_parameters,
-    sample_within_mass,
 )
 from fleet_tools.assets.rules import (
     Rule,
     Values,
-    axis_angle,
+    on_surface,
     perpendicular,
-    surface_distance,
+    right_angles,
     thickness,
 )
 from fleet_tools.assets.solids import (
@@ -123,13 +121,7 @@ def build(params: KnifeParams, name: str) -> ModelDescription:
         "heel": (p.heel_x, 0.0, p.depth),
         "tip": (p.edge_x, 0.0, p.depth),
     }
-    return ModelDescription(
-        kind="tool",
-        family="knife",
-        name=name,
-        links=(LinkDescription("knife", (_handle(p), _bolster(p), _blade(p))),),
-        keypoints={key: KeypointDescription("knife", point) for key, point in points.items()},
-    )
+    return rigid_model("tool", "knife", name, (_handle(p), _bolster(p), _blade(p)), points)
 
 
 def _neck(p: KnifeParams) -> Section:
@@ -213,12 +205,8 @@ CATALOGUE = {
 }  # fmt: skip
 
 
-def sample(rng: np.random.Generator) -> KnifeParams:
-    """Returns the parameters of a random plausible knife within `MASS_BOUNDS`."""
-    return sample_within_mass(MASS_BOUNDS, _draw, build, rng)
-
-
-def _draw(rng: np.random.Generator) -> KnifeParams:
+def draw(rng: np.random.Generator) -> KnifeParams:
+    """Returns the parameters of a random plausible knife."""
     heel_x, neck_z = rng.uniform(0.055, 0.065), rng.uniform(0.0115, 0.014)
     edge_x = heel_x + rng.uniform(0.10, 0.16)
     return KnifeParams(
@@ -261,20 +249,19 @@ RULES = (
         reason="the edge goes in between blocks that touch; a thicker one comes down on them",
         remedy="Grind the blade to a wedge, or import it with finer convex pieces.",
     ),
-    Rule(
-        "distance from the surface",
-        surface_distance("edge", "heel", "tip"),
-        "mm",
+    on_surface(
+        "edge",
+        "heel",
+        "tip",
         high=0.002,
         reason="the expert brings `edge` to 4 mm above the table, and the line from `heel` to "
         "`tip` along the seam",
         remedy="Move these keypoints onto the edge: its rear end, middle and front end.",
     ),
-    Rule(
-        "deviation from a right angle",
-        axis_angle(("heel", "tip"), ("spine", "edge")),
-        "deg",
-        high=math.radians(1),
+    right_angles(
+        ("spine", "edge"),
+        ("heel", "tip"),
+        deg=1,
         reason="the expert levels the edge and holds the blade upright, within 0.5 degrees each",
         remedy="Place `spine` straight above `edge`, at a right angle to the edge.",
     ),
@@ -291,7 +278,8 @@ FAMILY = Family(
     },
     catalogue=CATALOGUE,
     build=build,
-    sample=sample,
+    draw=draw,
+    mass_bounds=MASS_BOUNDS,
     rules=RULES,
     alignment=HandAlignment("tip", ("spine", "edge"), ("heel", "edge", "tip"), tilt_deg=80),
     working_parts=("blade",),

@@ -8,7 +8,7 @@ Drake.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,22 +16,29 @@ import numpy as np
 from fleet_tools.assets.families import Family, Meaning
 from fleet_tools.assets.model_description import (
     BEECH,
-    BRASS,
+    HARD_BRASS,
+    HARD_STEEL,
     PINE,
-    STEEL,
     JointDescription,
-    KeypointDescription,
     LinkDescription,
     Material,
     ModelDescription,
     PartDescription,
+    jointed_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import check_parameters
 from fleet_tools.assets.rules import Rule, Values, protrusion
-from fleet_tools.assets.solids import Section, Station, circle, frusta, section_loft
-
-NAIL_STEEL, NAIL_BRASS = (replace(metal, modulus=1e9) for metal in (STEEL, BRASS))
+from fleet_tools.assets.solids import (
+    OCTAGONAL,
+    ROUND,
+    SQUARE,
+    Section,
+    Station,
+    circle,
+    frusta,
+    section_loft,
+)
 
 CrownName = Literal["flat", "rose", "dome"]
 
@@ -40,9 +47,6 @@ CLEARANCE = 0.005
 
 ADDED_MASS = 0.1
 """Mass of the wood, clamped around the shaft, that moves along with it, kg."""
-
-ROUND, OCTAGONAL, SQUARE = 8, 2, 1
-"""Corner points of sections."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class NailParams:
     crown: CrownName = "flat"
     head_corners: int = ROUND
     shaft_corners: int = ROUND
-    material: Material = NAIL_STEEL
+    material: Material = HARD_STEEL
 
     def __post_init__(self) -> None:
         """Refuses impossible parameters with a ValueError."""
@@ -101,7 +105,9 @@ class NailParams:
 def build(params: NailParams, name: str) -> ModelDescription:
     """Returns the nail as a model of two links, `block` and `nail`, and the joint `slide`."""
     top = params.block_height
+    block = LinkDescription("block", (_block(params),))
     nail = LinkDescription("nail", (_shaft(params), _head(params)), origin=(0.0, 0.0, top))
+    points = {"head": (nail, (0.0, 0.0, params.protrusion)), "base": (block, (0.0, 0.0, top))}
     slide = JointDescription(
         name="slide",
         kind="prismatic",
@@ -112,17 +118,7 @@ def build(params: NailParams, name: str) -> ModelDescription:
         resistance=params.resistance,
         inertia=ADDED_MASS,
     )
-    return ModelDescription(
-        kind="object",
-        family="nail",
-        name=name,
-        links=(LinkDescription("block", (_block(params),)), nail),
-        joints=(slide,),
-        keypoints={
-            "head": KeypointDescription("nail", (0.0, 0.0, params.protrusion)),
-            "base": KeypointDescription("block", (0.0, 0.0, top)),
-        },
-    )
+    return jointed_model("nail", name, (block, nail), slide, points)
 
 
 def _block(p: NailParams) -> PartDescription:
@@ -150,37 +146,29 @@ def _shaft(p: NailParams) -> PartDescription:
 
 def _head(p: NailParams) -> PartDescription:
     under = p.protrusion - p.head_height
-    crown = _CROWNS[p.crown](p)
     visual, collision = (
         [(under + z, section) for z, section in stations]
-        for stations in (crown.visual, crown.collision)
+        for stations in _CROWNS[p.crown](p)  # the tops of both geometries coincide
     )
     pieces = frusta(collision, min(p.head_corners, OCTAGONAL))
     return PartDescription("head", section_loft(visual, p.head_corners), p.material, pieces)
 
 
-@dataclass(frozen=True)
-class _Crown:
-    """The head's stations above its underside; the tops of both geometries coincide."""
-
-    visual: Sequence[Station]
-    collision: Sequence[Station]
+_Crown = tuple[Sequence[Station], Sequence[Station]]
+"""Stations of visual and collision geometry above the head's underside."""
 
 
 def _flat(p: NailParams) -> _Crown:
     bevel = min(0.0015, p.head_height / 3)
     full, rim = (_section(p.head - inset, p.head_corners) for inset in (0.0, bevel))
     h = p.head_height
-    return _Crown(
-        [(0, rim), (bevel, full), (h - bevel, full), (h, rim)],
-        [(0, rim), (h, rim)],
-    )
+    return [(0, rim), (bevel, full), (h - bevel, full), (h, rim)], [(0, rim), (h, rim)]
 
 
 def _rose(p: NailParams) -> _Crown:
     full, flat = _section(p.head, p.head_corners), _section(0.45 * p.head, p.head_corners)
     stations = [(0, full), (0.35 * p.head_height, full), (p.head_height, flat)]
-    return _Crown(stations, stations)
+    return stations, stations
 
 
 def _dome(p: NailParams) -> _Crown:
@@ -194,7 +182,7 @@ def _dome(p: NailParams) -> _Crown:
 
     # The collision geometry ends in a small flat at the height of the apex; see `frusta`.
     collision = [*cap(2)[:-1], (p.head_height, circle(0.3 * p.head))]
-    return _Crown([(0, circle(0.92 * p.head)), *cap(8)], collision)
+    return [(0, circle(0.92 * p.head)), *cap(8)], collision
 
 
 _CROWNS: Mapping[CrownName, Callable[[NailParams], _Crown]] = {
@@ -210,7 +198,7 @@ CATALOGUE = {
         block=0.042, block_height=0.065, protrusion=0.052, travel=0.035, resistance=45.0,
         shaft=0.0055, point=0.016, embedded=0.018, head=0.014, head_height=0.010,
         crown="rose", head_corners=SQUARE, shaft_corners=SQUARE,
-        material=NAIL_STEEL.coloured(0.24, 0.23, 0.23),
+        material=HARD_STEEL.coloured(0.24, 0.23, 0.23),
     ),
     "dowel_pin": NailParams(
         block=0.050, block_height=0.055, protrusion=0.055, travel=0.033, resistance=30.0,
@@ -220,23 +208,23 @@ CATALOGUE = {
     "mushroom_pin": NailParams(
         block=0.046, block_height=0.070, protrusion=0.051, travel=0.033, resistance=40.0,
         shaft=0.006, embedded=0.015, head=0.019, head_height=0.012,
-        crown="dome", material=NAIL_BRASS,
+        crown="dome", material=HARD_BRASS,
     ),
     "clout_nail": NailParams(
         block=0.048, block_height=0.058, protrusion=0.042, travel=0.031, resistance=35.0,
         shaft=0.004, embedded=0.014, head=0.020, head_height=0.0035,
-        material=NAIL_STEEL.coloured(0.50, 0.53, 0.56),
+        material=HARD_STEEL.coloured(0.50, 0.53, 0.56),
     ),
     "drift_pin": NailParams(
         block=0.044, block_height=0.068, protrusion=0.050, travel=0.034, resistance=50.0,
         shaft=0.007, point=0.018, embedded=0.020, head=0.013, head_height=0.010,
         crown="rose", head_corners=OCTAGONAL, shaft_corners=OCTAGONAL,
-        material=NAIL_STEEL.coloured(0.30, 0.36, 0.48),
+        material=HARD_STEEL.coloured(0.30, 0.36, 0.48),
     ),
 }  # fmt: skip
 
 
-def sample(rng: np.random.Generator) -> NailParams:
+def draw(rng: np.random.Generator) -> NailParams:
     """Returns the parameters of a random plausible nail or pin."""
     crown = sorted(_CROWNS)[rng.integers(len(_CROWNS))]
     corners = ROUND if crown == "dome" else (ROUND, OCTAGONAL, SQUARE)[rng.integers(3)]
@@ -255,7 +243,7 @@ def sample(rng: np.random.Generator) -> NailParams:
         crown=crown,
         head_corners=corners,
         shaft_corners=(ROUND, SQUARE)[rng.integers(2)],
-        material=(NAIL_STEEL, NAIL_BRASS, BEECH)[rng.integers(3)],
+        material=(HARD_STEEL, HARD_BRASS, BEECH)[rng.integers(3)],
     )
 
 
@@ -305,6 +293,6 @@ FAMILY = Family(
     },
     catalogue=CATALOGUE,
     build=build,
-    sample=sample,
+    draw=draw,
     rules=RULES,
 )

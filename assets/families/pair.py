@@ -19,8 +19,9 @@ from fleet_tools.assets.model_description import (
     ModelDescription,
     PartDescription,
 )
+from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import check_parameters
-from fleet_tools.assets.rules import Rule, keypoint_distance, surface_distance
+from fleet_tools.assets.rules import Rule, Values, on_surface
 from fleet_tools.assets.solids import Section, Station, section_loft
 
 OCTAGONAL, SQUARE = 2, 1
@@ -147,7 +148,7 @@ CATALOGUE = {
 }  # fmt: skip
 
 
-def sample(rng: np.random.Generator) -> PairParams:
+def draw(rng: np.random.Generator) -> PairParams:
     """Returns the parameters of a random plausible pair."""
     height = rng.uniform(0.028, 0.042)
     widest = min(0.065, 2 * height)
@@ -163,19 +164,27 @@ def sample(rng: np.random.Generator) -> PairParams:
     )
 
 
+def seam_distance(geometry: ModelGeometry) -> Values:
+    """Returns the distance between the blocks' seams, m."""
+    gap = geometry.p_M["left_seam"] - geometry.p_M["right_seam"]
+    return {"left_seam and right_seam": float(np.linalg.norm(gap))}
+
+
 RULES = (
     Rule(
         "distance between the seams",
-        keypoint_distance("left_seam", "right_seam"),
+        seam_distance,
         "mm",
         high=0.002,
         reason="the blocks touch where the blade goes in",
         remedy="Place both blocks so that `left_seam` and `right_seam` meet in the model frame.",
     ),
-    Rule(
-        "distance from the surface",
-        surface_distance("left_foot", "right_foot", "left_seam", "right_seam", "seam_end"),
-        "mm",
+    on_surface(
+        "left_foot",
+        "right_foot",
+        "left_seam",
+        "right_seam",
+        "seam_end",
         high=0.002,
         reason="the expert brings the edge to the seam within 0.3 mm",
         remedy="Move these keypoints onto the blocks: feet below, seams where the blocks meet.",
@@ -196,6 +205,6 @@ FAMILY = Family(
     },
     catalogue=CATALOGUE,
     build=build,
-    sample=sample,
+    draw=draw,
     rules=RULES,
 )

@@ -6,7 +6,7 @@ bar. It is pitched against T, so that the handle rises from a level blade.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,17 +14,16 @@ from fleet_tools.assets.families import Family, HandAlignment, Meaning, behind, 
 from fleet_tools.assets.families.chest import INSERTION, SILL, SLOT
 from fleet_tools.assets.model_description import (
     ASH,
-    BRASS,
+    CHROME,
     FIBREGLASS,
+    HARD_BRASS,
+    HARD_STEEL,
     HICKORY,
-    NYLON,
-    STEEL,
-    KeypointDescription,
-    LinkDescription,
+    YELLOW_PLASTIC,
     Material,
     ModelDescription,
     PartDescription,
-    as_position,
+    rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import (
@@ -32,9 +31,8 @@ from fleet_tools.assets.parametric import (
     GRIP_END,
     check_parameters,
     grip_part,
-    sample_within_mass,
 )
-from fleet_tools.assets.rules import Rule, Values, axis_angle, perpendicular, thickness
+from fleet_tools.assets.rules import Rule, Values, perpendicular, right_angles, thickness
 from fleet_tools.assets.solids import Section, loft, rectangle, section_ring
 
 MASS_BOUNDS = (0.15, 0.9)
@@ -45,8 +43,6 @@ REACH = SILL + INSERTION
 
 ROOT = 0.020
 """Length of the blade behind the heel, m."""
-
-BAR_STEEL = replace(STEEL, modulus=1e9)
 
 
 @dataclass(frozen=True)
@@ -78,8 +74,8 @@ class PryBarParams:
     width: float = 0.013
     tip: float = 0.0035
     thickness: float = 0.009
-    grip: Material = BAR_STEEL
-    body: Material = BAR_STEEL
+    grip: Material = HARD_STEEL
+    body: Material = HARD_STEEL
 
     def __post_init__(self) -> None:
         """Refuses impossible parameters with a ValueError."""
@@ -138,15 +134,7 @@ def build(params: PryBarParams, name: str) -> ModelDescription:
         "back": p.to_tool(0.0, 0.0, p.thickness_at(0.0)),
     }
     grip = grip_part(p.butt_x, p.nose_x, p.grip_z, p.roundness, p.grip)
-    return ModelDescription(
-        kind="tool",
-        family="pry_bar",
-        name=name,
-        links=(LinkDescription("pry_bar", (grip, _shank(p), _blade(p))),),
-        keypoints={
-            key: KeypointDescription("pry_bar", as_position(point)) for key, point in points.items()
-        },
-    )
+    return rigid_model("tool", "pry_bar", name, (grip, _shank(p), _blade(p)), points)
 
 
 def _blade(p: PryBarParams) -> PartDescription:
@@ -182,11 +170,8 @@ def _shank(p: PryBarParams) -> PartDescription:
     return PartDescription("shank", visual, p.body, (straight,), collision_digits=15)
 
 
-CHROME = BAR_STEEL.coloured(0.78, 0.79, 0.81)
-BLUED = BAR_STEEL.coloured(0.15, 0.17, 0.22)
-RED_PAINT, BLUE_PAINT = BAR_STEEL.coloured(0.70, 0.12, 0.10), BAR_STEEL.coloured(0.10, 0.25, 0.55)
-SPARKLESS = replace(BRASS, modulus=1e9)
-YELLOW_PLASTIC = NYLON.coloured(0.93, 0.72, 0.10)
+BLUED = HARD_STEEL.coloured(0.15, 0.17, 0.22)
+RED_PAINT, BLUE_PAINT = HARD_STEEL.coloured(0.70, 0.12, 0.10), HARD_STEEL.coloured(0.10, 0.25, 0.55)
 
 CATALOGUE = {
     "flat_bar": PryBarParams(grip_z=0.008, grip=BLUE_PAINT, body=BLUE_PAINT),
@@ -207,7 +192,7 @@ CATALOGUE = {
         shank=0.009, width=0.016, tip=0.0025, thickness=0.007, grip=ASH, body=CHROME,
     ),
     "sparkless_bar": PryBarParams(
-        heel_x=0.150, drop=0.030, pitch_deg=16, width=0.014, grip=HICKORY, body=SPARKLESS,
+        heel_x=0.150, drop=0.030, pitch_deg=16, width=0.014, grip=HICKORY, body=HARD_BRASS,
     ),
     "trim_lever": PryBarParams(
         butt_x=-0.070, nose_x=0.065, grip_z=0.012, roundness=0.9, heel_x=0.142, drop=0.045,
@@ -221,15 +206,11 @@ CATALOGUE = {
 }  # fmt: skip
 
 
-def sample(rng: np.random.Generator) -> PryBarParams:
-    """Returns the parameters of a random plausible pry bar within `MASS_BOUNDS`."""
-    return sample_within_mass(MASS_BOUNDS, _draw, build, rng)
-
-
-def _draw(rng: np.random.Generator) -> PryBarParams:
+def draw(rng: np.random.Generator) -> PryBarParams:
+    """Returns the parameters of a random plausible pry bar."""
     pitch_deg, rise = rng.uniform(8.0, 18.0), rng.uniform(0.064, 0.076)
     pitch, heel_x = math.radians(pitch_deg), rng.uniform(0.142, 0.165)
-    body = (BAR_STEEL, CHROME, BLUED, RED_PAINT, BLUE_PAINT, SPARKLESS)[rng.integers(6)]
+    body = (HARD_STEEL, CHROME, BLUED, RED_PAINT, BLUE_PAINT, HARD_BRASS)[rng.integers(6)]
     return PryBarParams(
         butt_x=rng.uniform(-0.110, -0.070),
         nose_x=rng.uniform(0.055, 0.070),
@@ -275,14 +256,10 @@ RULES = (
         "lid; behind the lid there is no room",
         remedy="Move `heel` along the sole to 45 mm behind `tip`.",
     ),
-    Rule(
-        "deviation from a right angle",
-        lambda geometry: {
-            **axis_angle(("left", "right"), ("heel", "back"))(geometry),
-            **axis_angle(("heel", "tip"), ("heel", "back"))(geometry),
-        },
-        "deg",
-        high=math.radians(0.6),
+    right_angles(
+        ("heel", "back"),
+        ("left", "right"),
+        ("heel", "tip"),
         reason="the expert levels the sole, within 0.5 degrees",
         remedy="Place `back` straight above `heel`, `left` and `right` at one height.",
     ),
@@ -300,7 +277,8 @@ FAMILY = Family(
     },
     catalogue=CATALOGUE,
     build=build,
-    sample=sample,
+    draw=draw,
+    mass_bounds=MASS_BOUNDS,
     rules=RULES,
     alignment=HandAlignment("tip", ("back", "heel"), ("heel", "tip"), tilt_deg=80),
     working_parts=("blade",),

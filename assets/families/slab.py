@@ -13,16 +13,15 @@ import numpy as np
 
 from fleet_tools.assets.families import Family, Meaning, behind
 from fleet_tools.assets.model_description import (
-    KeypointDescription,
-    LinkDescription,
     Material,
     ModelDescription,
     PartDescription,
+    rigid_model,
 )
 from fleet_tools.assets.model_geometry import ModelGeometry
-from fleet_tools.assets.parametric import check_parameters, sample_within_mass
-from fleet_tools.assets.rules import Rule, Values, angle, surface_distance
-from fleet_tools.assets.solids import Section, Station, section_loft
+from fleet_tools.assets.parametric import check_parameters
+from fleet_tools.assets.rules import Rule, Values, angle, on_surface
+from fleet_tools.assets.solids import OCTAGONAL, ROUND, SQUARE, Section, Station, section_loft
 
 # As soft and as damped as food: at a hundred times the modulus, such light objects keep rocking.
 BEEF = Material(1050.0, (0.36, 0.20, 0.13), modulus=5e4, friction=0.5, dissipation=200.0)
@@ -33,9 +32,6 @@ POTATO = replace(BEEF, density=850.0).coloured(0.80, 0.55, 0.18)
 CORK = replace(BEEF, density=240.0).coloured(0.76, 0.58, 0.40)
 VULCANIZED = replace(BEEF, density=1150.0, friction=0.6).coloured(0.09, 0.09, 0.10)
 FELT = replace(BEEF, density=350.0).coloured(0.20, 0.36, 0.33)
-
-ROUND, OCTAGONAL, SQUARE = 8, 2, 1
-"""Corner points of sections; contact geometry is octagonal."""
 
 DRAFT = 3e-6
 """Width by which each side of the collision geometry leans inwards, m. With upright sides, Drake's
@@ -86,13 +82,7 @@ class SlabParams:
 def build(params: SlabParams, name: str) -> ModelDescription:
     """Returns the slab as a model of one link, `slab`."""
     points = {"base": (0.0, 0.0, 0.0), "top": (0.0, 0.0, params.height)}
-    return ModelDescription(
-        kind="object",
-        family="slab",
-        name=name,
-        links=(LinkDescription("slab", (_slab(params),)),),
-        keypoints={key: KeypointDescription("slab", point) for key, point in points.items()},
-    )
+    return rigid_model("object", "slab", name, (_slab(params),), points)
 
 
 def _slab(p: SlabParams) -> PartDescription:
@@ -131,12 +121,8 @@ CATALOGUE = {
 }
 
 
-def sample(rng: np.random.Generator) -> SlabParams:
-    """Returns the parameters of a random plausible slab within `MASS_BOUNDS`."""
-    return sample_within_mass(MASS_BOUNDS, _draw, build, rng)
-
-
-def _draw(rng: np.random.Generator) -> SlabParams:
+def draw(rng: np.random.Generator) -> SlabParams:
+    """Returns the parameters of a random plausible slab."""
     half_x = rng.uniform(0.035, 0.054)
     roundness = (0.0, 1.0, rng.uniform(0.2, 0.8))[rng.integers(3)]
     materials = (BEEF, BATTER, TOAST, CHOCOLATE, POTATO, CORK, VULCANIZED, FELT)
@@ -162,10 +148,9 @@ def off_centre(geometry: ModelGeometry) -> Values:
 
 
 RULES = (
-    Rule(
-        "distance from the surface",
-        surface_distance("base", "top"),
-        "mm",
+    on_surface(
+        "base",
+        "top",
         high=0.001,
         reason="the expert brings the sole under `base` within 0.5 mm",
         remedy="Move `base` to the middle of the underside, `top` straight above it.",
@@ -197,6 +182,7 @@ FAMILY = Family(
     },
     catalogue=CATALOGUE,
     build=build,
-    sample=sample,
+    draw=draw,
+    mass_bounds=MASS_BOUNDS,
     rules=RULES,
 )

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydrake.common.eigen_geometry import Quaternion
 from pydrake.geometry import GeometryId, Rgba, Role, SceneGraphInspector
-from pydrake.math import RigidTransform
+from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, OTHER_OBJECT, TOOL
 from fleet_tools.perception.rendering import tinted
@@ -114,6 +115,22 @@ def _mesh(
         X_BG.translation(),
         X_BG.rotation().ToQuaternion().wxyz(),
     )
+
+
+def pose_of(position: np.ndarray, wxyz: np.ndarray) -> RigidTransform:
+    """Returns a pose from what a page sends of a gizmo.
+
+    Args:
+        position: (3,), m.
+        wxyz: (4,), quaternion, of any length but 0.
+
+    Raises:
+        ValueError: They are not finite, or the quaternion is 0.
+    """
+    length = float(np.linalg.norm(wxyz))
+    if not np.isfinite([*position, length]).all() or length == 0:
+        raise ValueError(f"no pose: position {position}, quaternion {wxyz}")
+    return RigidTransform(RotationMatrix(Quaternion(np.asarray(wxyz, float) / length)), position)
 
 
 class ViserLinks:

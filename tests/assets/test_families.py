@@ -15,7 +15,7 @@ from support.families import FAMILIES
 from support.family_geometry import part_of, points_of, surface_points
 
 from fleet_tools.assets.families import family_names, find_family, nut, spatula, wrench
-from fleet_tools.assets.families.wrench.wrench_parts import PAD, WrenchParams
+from fleet_tools.assets.families.wrench import PAD, WrenchParams
 from fleet_tools.assets.solids import Solid
 
 seeds = st.integers(0, 2**32 - 1)
@@ -94,9 +94,8 @@ def test_every_wrench_fits_every_nut(name: str) -> None:
 @settings(max_examples=20, deadline=None)
 @given(seeds, seeds)
 def test_random_wrenches_fit_random_nuts(seed: int, nut_seed: int) -> None:
-    check_fit(
-        wrench.sample(np.random.default_rng(seed)), nut.sample(np.random.default_rng(nut_seed))
-    )
+    generators = np.random.default_rng(seed), np.random.default_rng(nut_seed)
+    check_fit(wrench.FAMILY.sample(generators[0]), nut.draw(generators[1]))
 
 
 JOINTED = [

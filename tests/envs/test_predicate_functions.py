@@ -23,7 +23,7 @@ from fleet_tools.robot.arm import load_robot
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.scene import sample_scene
 from fleet_tools.storage.provenance import read_task_file
-from fleet_tools.studio.photographs.photo_jobs import scene_state
+from fleet_tools.studio.photographs.photographer import scene_state
 from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted
 
 MODULE = "predicates_of_a_test"

@@ -21,6 +21,14 @@ SOLVERS = [kpam.solve_joint_space, kpam.solve_pose_space]
 SEEDS = range(3)
 
 
+def keypoint_motion(
+    problem: PlanningProblem, before: RigidTransform, X_WE: RigidTransform
+) -> float:
+    """Returns the sum of squared displacements of the tool's keypoints, m^2."""
+    moved = [X_WE @ p_EP - before @ p_EP for p_EP in problem.p_E_tool.values()]
+    return float(np.sum(np.square(moved)))
+
+
 def with_actuation(problem_seed: int, **update: Any) -> PlanningProblem:
     expert = planning_problem(problem_seed).expert
     actuation = expert.actuation.model_copy(update=update)
@@ -29,7 +37,7 @@ def with_actuation(problem_seed: int, **update: Any) -> PlanningProblem:
 
 def cost(problem: PlanningProblem, q: np.ndarray, robot: Kinematics) -> float:
     actuation = problem.expert.actuation
-    motion = kpam.keypoint_motion(problem, robot.forward(problem.q0), robot.forward(q))
+    motion = keypoint_motion(problem, robot.forward(problem.q0), robot.forward(q))
     joints = np.sum(np.square(q - problem.q0))
     return float(actuation.keypoint_motion_cost * motion + actuation.joint_motion_cost * joints)
 
@@ -71,7 +79,7 @@ def test_optimizing_the_pose_moves_keypoints_at_most_as_far_as_optimizing_joints
     problem, robot = with_actuation(seed, joint_motion_cost=0.0), arm()
     X_WE_now = robot.forward(problem.q0)
     by_pose, by_joints = (
-        kpam.keypoint_motion(problem, X_WE_now, next(solve(problem, robot)).X_WE)
+        keypoint_motion(problem, X_WE_now, next(solve(problem, robot)).X_WE)
         for solve in (kpam.solve_pose_space, kpam.solve_joint_space)
     )
     assert by_pose <= by_joints * (1 + 1e-4)

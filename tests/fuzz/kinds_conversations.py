@@ -39,8 +39,8 @@ from fleet_tools.studio.labelling.session import LabellingSession
 from fleet_tools.studio.labelling.subjects import MeshSubject
 from fleet_tools.studio.photographs import render_requests as server
 from fleet_tools.studio.teleoperation.devices import action_of
-from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.page_server import Controls, read_controls
+from fleet_tools.studio.viser_links import pose_of
 from fuzz.mutations import JSON_TOKENS, changed_data, changed_json, changed_text, pick, scalar
 from fuzz.running import SECONDS, Subject, require, require_same_after_json
 
@@ -320,8 +320,8 @@ def label_page(folder: Path) -> Subject:
             case "place":
                 return "place", (one,)
             case "place_hand":
-                rotation = np.linalg.qr(generator.normal(size=(3, 3)))[0]
-                return "place_hand", (one, rotation * pick(generator, (1, 1, np.nan, 0, 1e100)))
+                wxyz = generator.normal(size=4) * pick(generator, (1, 1, np.nan, 0, 1e100))
+                return "place_hand", (one, wxyz)
             case "set":
                 name = pick(generator, ("scale", "up", "mass", "material"))
                 return "set", {name: scalar(generator)}
@@ -335,6 +335,8 @@ def label_page(folder: Path) -> Subject:
         before = session.labels
         act = getattr(session, name)
         try:
+            if name == "place_hand":
+                arguments = (pose_of(*arguments),)
             act(**arguments) if isinstance(arguments, dict) else act(*arguments)
         except Exception:
             require(session.labels == before, "what is refused has changed the labels")

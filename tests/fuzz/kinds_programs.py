@@ -409,7 +409,7 @@ _VALUES = (
 )
 _OPTIONS = (
     *("--density", "--friction", "--modulus", "--colour", "--material", "--grasp", "--crop"),
-    *("--keypoint", "--moving-keypoint", "--fidelity", "--concavity", "--tolerance", "--if-open"),
+    *("--keypoint", "--moving-keypoint", "--fidelity", "--concavity", "--tolerance"),
     *("--voxel", "--table", "--kind", "--joint", "--limits", "--axis", "--height", "--size"),
 )
 

@@ -45,7 +45,7 @@ from fleet_tools.leaderboard.records import (
     write_verifications,
 )
 from fleet_tools.storage.run_folder import CONFIG
-from fleet_tools.studio.importing.report import RECORD, edited_files
+from fleet_tools.studio.importing.program import RECORD, edited_files
 from fuzz.kinds_files import Named, with_one_file
 from fuzz.mutations import changed_header, changed_json, pick
 from fuzz.running import Subject, require, require_same_after_json

@@ -33,7 +33,6 @@ from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Value, load_yaml
 from fleet_tools.dataset import Dataset
-from fleet_tools.envs.predicate_functions import TRUSTED_MODULES, untrusted_functions
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol import Protocol
@@ -53,10 +52,10 @@ from fleet_tools.studio.checking.program import load, read_model
 from fleet_tools.studio.importing import settings as argument_types
 from fleet_tools.studio.importing.settings import check_model_name
 from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
-from fleet_tools.studio.photographs.photo_jobs import read_scene_file
+from fleet_tools.studio.photographs.photographer import read_scene_file
 from fleet_tools.utils.compiled import SHARED_FOLDER, share_compiled
-from fleet_tools.utils.imports import load_user_function
-from fleet_tools.utils.libraries import ANY_RELEASE, require_tested_release
+from fleet_tools.utils.drake_release import ANY_RELEASE, require_tested_release
+from fleet_tools.utils.imports import TRUSTED_MODULES, is_trusted, load_user_function
 from fleet_tools.utils.option_parser import key_value
 from fuzz.kinds_files import with_one_file
 from fuzz.mutations import (
@@ -371,7 +370,7 @@ _LETTERS = {*string.ascii_letters, *string.digits, "_"}
 
 VARIABLES: dict[str, Callable[[], Any]] = {
     TOKEN_VARIABLE: read_token,
-    TRUSTED_MODULES: lambda: untrusted_functions(load_task("hammer")),
+    TRUSTED_MODULES: lambda: is_trusted("predicates:upright"),
     "RAY_ADDRESS": lambda: cluster.is_running(None),
     SHARED_FOLDER: share_compiled,
     ANY_RELEASE: require_tested_release,

@@ -36,7 +36,7 @@ TRIED: dict[str, str] = {
     # models
     "fleet_tools/studio/checking/model_edits.py": "models' SDFormat and URDF",
     "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
-    "fleet_tools/studio/importing/report.py": "caches and records",
+    "fleet_tools/studio/importing/program.py": "caches and records",
     "fleet_tools/studio/importing/scan_files.py": "views of scans",
     "fleet_tools/studio/labelling/labels.py": "drafts of labels",
     "fleet_tools/studio/predicate_sentences.py": "models' SDFormat and URDF",
@@ -84,7 +84,7 @@ TRIED: dict[str, str] = {
     "baselines/policies/resnet.py": "weights of others",
     "baselines/training/record.py": "states of training runs",
     # policies, pages and servers
-    "fleet_tools/studio/photographs/photo_jobs.py": "files of experiments, protocols, scenes",
+    "fleet_tools/studio/photographs/photographer.py": "files of experiments, protocols, scenes",
     "fleet_tools/studio/photographs/render_requests.py": "forms of the Blender server",
     "fleet_tools/policies/policy_client.py": "answers of policy servers",
     "fleet_tools/policies/confined.py": "answers of confined policies",
@@ -116,7 +116,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/__main__.py": _PACKAGE,
     "fleet_tools/registration.py": _PACKAGE,
     "fleet_tools/studio/labelling/expert_trial.py": _CHILD,
-    "fleet_tools/studio/photographs/serve.py": _CHILD,
+    "fleet_tools/studio/photographs/blender_pool.py": _CHILD,
     "fleet_tools/studio/photographs/drawing.py": _CHILD,
     "fleet_tools/parallel/apart.py": _CHILD,
     "fleet_tools/parallel/local_workers.py": _CHILD,

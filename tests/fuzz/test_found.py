@@ -38,7 +38,7 @@ from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.wire_messages import Hello, Ready, read_message
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.storage.provenance import read_task_file
-from fleet_tools.studio.importing.report import RECORD, edited_files
+from fleet_tools.studio.importing.program import RECORD, edited_files
 from fleet_tools.utils.option_parser import key_value
 
 

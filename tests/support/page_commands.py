@@ -15,8 +15,6 @@ from fleet_tools.utils.option_parser import parse
 
 _SEPARATORS = {"&&", "||", "|", ";", "&", ">", ">>", "2>", "<"}
 _PYTHON = ("python", "python3")
-_OTHER_PARSERS = ("fleet_tools.blender",)
-"""Programs that pass their options on to another environment."""
 
 
 def commands(code: str) -> Iterator[list[str]]:
@@ -79,8 +77,6 @@ def _problem_of_program(program: str, *arguments: str) -> str | None:
 
 
 def _problem_of_module(module: str, arguments: list[str]) -> str | None:
-    if module in _OTHER_PARSERS:
-        return None
     name = module.removesuffix(".__main__")
     with contextlib.suppress(ModuleNotFoundError):  # a package's program is in its `__main__`
         module = importlib.import_module(f"{name}.__main__").__name__

@@ -18,8 +18,8 @@ from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv, unwrap
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.studio.teleoperation.devices import DEAD_ZONE, Inputs
-from fleet_tools.studio.teleoperation.operator_policy import NAME, Pace, Phase, RealTime
-from fleet_tools.studio.teleoperation.session import OpenSession, open_session
+from fleet_tools.studio.teleoperation.operator_policy import NAME, RealTime
+from fleet_tools.studio.teleoperation.session import TeleoperationSession, open_session
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -35,9 +35,9 @@ def opened(
     episodes: int | None = 1,
     seed: int = 0,
     verify: bool = False,
-    make_pace: Callable[[ToolUseEnv, Inputs, float], Pace] = lambda env, *rest: RealTime(*rest),
+    make_pace: Callable[[ToolUseEnv, Inputs, float], RealTime] = lambda env, *rest: RealTime(*rest),
     **env_kwargs: object,
-) -> Iterator[OpenSession]:
+) -> Iterator[TeleoperationSession]:
     """Opens a session as the program does."""
     spec = EnvSpec.of(task, obs_mode="state", **env_kwargs)
     env = unwrap(spec.make())
@@ -56,7 +56,11 @@ def opened(
 
 
 def act_in(
-    session: OpenSession, person: Callable[["Page"], None], *, width: int = 800, height: int = 500
+    session: TeleoperationSession,
+    person: Callable[["Page"], None],
+    *,
+    width: int = 800,
+    height: int = 500,
 ) -> None:
     """Runs a session until it is complete, or until a person has done all; then comes Ctrl-C.
 
@@ -79,7 +83,7 @@ def act_in(
     with ThreadPoolExecutor(1) as executor:
         acting = executor.submit(act)
         with suppress(KeyboardInterrupt):
-            session.session.run(interrupted=interrupted.is_set)
+            session.run(interrupted=interrupted.is_set)
         over.set()
         acting.result()
 
@@ -99,7 +103,7 @@ def end_and_save(page: "Page") -> None:
 # --- A gamepad that the expert's plan moves -------------------------------------------------
 
 
-class ExpertWishes:
+class ExpertWishes(RealTime):
     """Steps as soon as the devices ask for what the expert would do.
 
     The expert is told nothing, and does nothing but to say what it would do; whether the arm does
@@ -114,12 +118,13 @@ class ExpertWishes:
     """
 
     fraction, remaining_s = 1.0, 0.005
-    real_time_factor: float | None = None
+    real_time_factor = None
 
     def __init__(self, env: ToolUseEnv, inputs: Inputs) -> None:
-        self._expert, self._inputs = ExpertPolicy(env), inputs
+        self._expert = ExpertPolicy(env)
         self._wish: np.ndarray | None = None
-        self.phase: Phase = "ready"
+        self._inputs = inputs
+        self.phase = "ready"
         self.wishes: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
 
     def begin(self) -> None:

@@ -4,5 +4,5 @@
 of each family need, and `expert_trials` lets the expert use the model. The program is
 `python -m fleet_tools.assets check FOLDER`.
 
-`mending` lets upright sides lean, with `model_edits`: `python -m fleet_tools.assets mend FOLDER`.
+`mending` lets upright sides lean: `python -m fleet_tools.assets mend FOLDER`.
 """

@@ -72,13 +72,7 @@ def tasks_of(model: Model, task: str | None) -> list[str]:
 
 
 def try_model(model: Model, task: str, seeds: Iterable[int]) -> Iterator[ExpertTrial]:
-    """Lets the expert use a model, with other models of the task, drawn from all; yields trials.
-
-    Args:
-        model: The model.
-        task: Name or path of the task.
-        seeds: Seeds of the scenes.
-    """
+    """Lets the expert use a model, with other models of the task, drawn from all; yields trials."""
     kind, folder = model.labels.kind, str(model.file.parent)
     partner = "object" if kind == "tool" else "tool"
     try:
@@ -115,10 +109,6 @@ def failing_stage(outcome: str, info: Mapping[str, Any]) -> str | None:
     It is "simulation", "planning", or "expectation at keyframe K" for the keyframe at which most
     attempts failed. Where no attempt failed before the end, it is the stage in which it ended:
     "approach", "actuation", "motion to keyframe K" or "retreat".
-
-    Args:
-        outcome: Outcome of the episode.
-        info: The expert's `info`.
     """
     if outcome == SUCCESS:
         return None

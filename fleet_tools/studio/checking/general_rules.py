@@ -18,14 +18,13 @@ from pydrake.geometry import (
     Cylinder,
     Ellipsoid,
     GeometryId,
-    SceneGraphConfig,
     SceneGraphInspector,
     Sphere,
 )
 from pydrake.math import RigidTransform
-from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlant, MultibodyPlantConfig
+from pydrake.multibody.plant import MultibodyPlant
 from pydrake.multibody.tree import RigidBody
-from pydrake.systems.framework import Context, DiagramBuilder
+from pydrake.systems.framework import Context
 
 from fleet_tools.assets.families import HandAlignment, known_family
 from fleet_tools.assets.model_geometry import (
@@ -42,7 +41,7 @@ from fleet_tools.sim.add_models import add_model, model_frame
 from fleet_tools.sim.catalog import Kind, Model
 from fleet_tools.sim.contact_shapes import complete_contact, sides_with_margin, welded_groups
 from fleet_tools.sim.resting_faces import LEAST_LEAN
-from fleet_tools.sim.world import HYDROELASTIC_MARGIN, TIME_STEP
+from fleet_tools.studio.importing.collision_geometry import empty_plant
 
 NEAREST_TO_WORK = 0.010
 """Least distance of the hand from the lines between working keypoints, m."""
@@ -55,11 +54,7 @@ def measure_model(model: Model) -> ModelGeometry:
         ConfigError: Drake cannot read the model, it lacks masses, collision shapes or the link of
             a keypoint, or a shape has no volume.
     """
-    builder, config = DiagramBuilder(), SceneGraphConfig()
-    config.default_proximity_properties.margin = HYDROELASTIC_MARGIN
-    plant, scene_graph = AddMultibodyPlant(
-        MultibodyPlantConfig(time_step=TIME_STEP), config, builder
-    )
+    plant, scene_graph, _ = empty_plant()
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     try:
         frame = model_frame(plant, instance)

@@ -10,25 +10,98 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from xml.parsers import expat
 
 import numpy as np
 from tyro.conf import Positional
 
+from fleet_tools.assets.model_folder import inertial_element, mesh_path, obj_text
+from fleet_tools.assets.solids import MassProperties, Solid, slightly_mapped
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.checking.program import first_load_problem, load, read_model
+from fleet_tools.studio.importing.enclosed_body import convex_hull
 from fleet_tools.utils import cli
 
 if TYPE_CHECKING:
     from pydrake.geometry import SceneGraph, SourceId
     from pydrake.math import RigidTransform
 
-    from fleet_tools.assets.solids import MassProperties, Solid
     from fleet_tools.sim.contact_shapes import WeldedBody
+
+
+_TRUE = ("true", "1")
+
+
+def with_meshes(
+    file: Path,
+    meshes: Mapping[str, Sequence[str | None]],
+    inertias: Mapping[str, MassProperties],
+) -> bytes:
+    """Returns the content of a model file with convex meshes in place of collision shapes.
+
+    Args:
+        file: SDFormat or URDF file.
+        meshes: Paths for the collision shapes by the name of their link, in the file's order; None
+            for one that stays.
+        inertias: Inertias by link name. They replace inertias that Drake computes from shapes.
+
+    Raises:
+        ConfigError: A link has another number of collision shapes.
+    """
+    content = file.read_bytes()
+    parser = expat.ParserCreate()
+    above: list[tuple[str, dict[str, str], int]] = []
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    edits: list[tuple[int, int, str]] = []
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        if not above and "xmlns:drake" not in attributes:
+            end_of_name = parser.CurrentByteIndex + len(f"<{tag}".encode())
+            edits.append((end_of_name, end_of_name, ' xmlns:drake="https://drake.mit.edu"'))
+        above.append((tag, attributes, parser.CurrentByteIndex))
+
+    def end(tag: str) -> None:
+        _, attributes, begin = above.pop()
+        place = begin, content.index(b">", parser.CurrentByteIndex) + 1
+        tags = [each[0] for each in above]
+        if tag == "geometry" and tags[-2:] == ["link", "collision"]:
+            places[above[-2][1]["name"]].append(place)
+        elif tags[-1:] == ["link"] and tag == "inertial" and attributes.get("auto") in _TRUE:
+            indent = content[content.rfind(b"\n", 0, begin) + 1 : begin].decode()
+            if inertia := inertias.get(above[-1][1]["name"]):
+                element = inertial_element(inertia)
+                ET.indent(element)
+                text = ET.tostring(element, encoding="unicode").replace("\n", f"\n{indent}")
+                edits.append((*place, text))
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.Parse(content, True)
+    for link, paths in meshes.items():
+        if len(places[link]) != len(paths):
+            raise ConfigError(
+                f"{file}: the link {link} has {len(places[link])} <collision> of which Drake "
+                f"makes {len(paths)} shapes. `python -m fleet_tools.assets import MESH` makes "
+                "another model."
+            )
+        for place, path in zip(places[link], paths, strict=True):
+            mesh = (
+                f'<mesh filename="{path}">'
+                if file.suffix == ".urdf"
+                else f"<mesh><uri>{path}</uri>"
+            )
+            if path is not None:
+                edits.append((*place, f"<geometry>{mesh}<drake:declare_convex/></mesh></geometry>"))
+    for begin, stop, text in sorted(edits, reverse=True):
+        content = content[:begin] + text.encode() + content[stop:]
+    return content
+
 
 MAX_LOADS = 8
 """Number of maps with which a model is loaded."""
@@ -75,7 +148,7 @@ class _Shape:
     place: int
     name: str
     X_GS: "RigidTransform"
-    hull: "Solid"
+    hull: Solid
 
 
 @dataclass(frozen=True)
@@ -93,14 +166,13 @@ class _Group:
 
     sides: list[str]
     p_GCom: np.ndarray
-    inertias: "dict[str, MassProperties]"
+    inertias: dict[str, MassProperties]
     numbers: dict[str, int]
     shapes: list[_Shape]
     kept: dict[str, np.ndarray]
 
-    def leaning(self) -> "Iterator[tuple[Solid, ...]]":
+    def leaning(self) -> Iterator[tuple[Solid, ...]]:
         """Yields solids in place of the shapes, without upright sides."""
-        from fleet_tools.assets.solids import slightly_mapped
         from fleet_tools.sim.resting_faces import resting_sides
 
         hulls = [shape.hull for shape in self.shapes]
@@ -137,13 +209,9 @@ def mend(folder: Path) -> dict[str, Any]:
 
 
 def _files(
-    file: Path, groups: list[_Group], leaning: "tuple[tuple[Solid, ...], ...]"
+    file: Path, groups: list[_Group], leaning: tuple[tuple[Solid, ...], ...]
 ) -> tuple[dict[str, str | bytes], list[dict[str, Any]]]:
     """Returns the files to be written by path, the model file last, and a report of each shape."""
-    from fleet_tools.assets.model_folder import mesh_path, obj_text
-    from fleet_tools.assets.solids import Solid
-    from fleet_tools.studio.checking.model_edits import with_meshes
-
     files: dict[str, str | bytes] = {}
     reports, inertias = [], {}
     meshes: dict[str, list[str | None]] = {}
@@ -201,10 +269,8 @@ def _group(
         VolumeMesh,
     )
 
-    from fleet_tools.assets.solids import MassProperties
     from fleet_tools.sim.contact_shapes import centre_of_mass, corners_with_margin, shape_name
     from fleet_tools.sim.resting_faces import resting_shapes
-    from fleet_tools.studio.importing.enclosed_body import convex_hull
 
     inspector = scene_graph.model_inspector()
     group = _Group(sides, centre_of_mass(bodies), {}, {}, [], {})

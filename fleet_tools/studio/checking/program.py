@@ -80,8 +80,6 @@ def first_load_problem(
 
 def load_alone(folder: Path) -> None:
     """Loads a model, see `load`; typed errors are left to others."""
-    from fleet_tools.errors import FleetToolsError
-
     with contextlib.suppress(FleetToolsError):
         load(folder)
 
@@ -92,21 +90,13 @@ def load(folder: Path) -> "tuple[MultibodyPlant, SceneGraph]":
     Raises:
         FleetToolsError: The model is refused.
     """
-    from pydrake.geometry import SceneGraphConfig
-    from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
-    from pydrake.systems.framework import DiagramBuilder
-
     from fleet_tools.sim.add_models import add_model
     from fleet_tools.sim.contact_shapes import complete_contact
-    from fleet_tools.sim.world import HYDROELASTIC_MARGIN, TIME_STEP
     from fleet_tools.studio.checking.general_rules import measure_model
+    from fleet_tools.studio.importing.collision_geometry import empty_plant
 
     model = read_model(folder)
-    builder, config = DiagramBuilder(), SceneGraphConfig()
-    config.default_proximity_properties.margin = HYDROELASTIC_MARGIN
-    plant, scene_graph = AddMultibodyPlant(
-        MultibodyPlantConfig(time_step=TIME_STEP), config, builder
-    )
+    plant, scene_graph, builder = empty_plant()
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     complete_contact(plant, scene_graph, instance, model.file)
     plant.Finalize()
@@ -143,7 +133,7 @@ class CheckOptions(cli.Options):
 def check_model(options: CheckOptions) -> int:
     """Does the work of the program, and returns the exit code."""
     report = make_report(options)
-    options.report(report, lambda: "\n".join(_lines(report)))
+    options.report(report, lambda: report_text(report))
     return cli.OK if report["fine"] else cli.FAILED
 
 
@@ -243,7 +233,8 @@ def _tried(model: "Model", task: str, options: CheckOptions) -> dict[str, Any]:
     }
 
 
-def _lines(report: Mapping[str, Any]) -> list[str]:
+def report_text(report: Mapping[str, Any]) -> str:
+    """Returns a report of `make_report` for people."""
     lines = [f"{report['kind']} of the family {report['family']} in {report['folder']}"]
     if report["error"] is not None:
         lines.append(f"  FAILED  loading: {report['error']}")
@@ -269,4 +260,4 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
             lines.append(f"          likely cause: {tried['likely_cause']}")
     if not report["trials"]:
         lines.append("  the expert has not tried it; --task and --scenes choose where it does")
-    return lines
+    return "\n".join(lines)

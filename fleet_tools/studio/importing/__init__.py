@@ -3,9 +3,9 @@
     mesh_file -> repair -> enclosed_body -> simplify (visual geometry)
                                          -> convex_decomposition -> outer_polytope
                                             -> collision_geometry
-    scan_files -> scan_alignment -> scan_surface (of a scanned thing, which goes on as a mesh)
+    scan_files -> scan_surface (of a scanned thing, which goes on as a mesh)
 
-`importer` calls them in this order, `joint` joins two imported parts, and `report` says what was
+`importer` calls them in this order, `joint` joins two imported parts, and `program` says what was
 done. Each step is a pure function. What it had to change or to guess it describes in a note, and
 what it cannot repair it refuses with a `ConfigError` that names the remedy. Notes are part of the
 folder's `import.json`: a new wording changes the bytes that are written.

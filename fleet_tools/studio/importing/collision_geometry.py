@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -23,6 +24,11 @@ from fleet_tools.studio.importing.enclosed_body import EnclosedBody, convex_hull
 from fleet_tools.studio.importing.outer_polytope import Polytope, outer_polytope
 from fleet_tools.studio.importing.settings import GeometrySettings
 from fleet_tools.utils.progress import Tell, silent
+
+if TYPE_CHECKING:
+    from pydrake.geometry import SceneGraph
+    from pydrake.multibody.plant import MultibodyPlant
+    from pydrake.systems.framework import DiagramBuilder
 
 LEAST_THICKNESS = 0.0003
 """Least thickness of a piece that can make contact, m; three times the hydroelastic margin."""
@@ -69,12 +75,6 @@ def collision_geometry(
     tell: Tell = silent,
 ) -> CollisionGeometry:
     """Decomposes a body into as many convex pieces as fit it well near its keypoints.
-
-    Args:
-        body: The body.
-        keypoints: Positions of the keypoints, m, by name.
-        settings: Settings of the geometry.
-        tell: Told each stage.
 
     Raises:
         ConfigError: The body is too thin for contact.
@@ -279,17 +279,9 @@ def distance_outside(points: np.ndarray, solids: Sequence[Solid]) -> float:
     return float(max(0.0, heights.max(initial=0.0)))
 
 
-def contact_error(files: Mapping[str, bytes]) -> str | None:
-    """Makes the hydroelastic geometry of a model folder as the simulator would.
-
-    Args:
-        files: Content of the folder's files by relative path, with a `model.sdf`.
-
-    Returns:
-        The reason why Drake cannot, or None if every collision shape has its hydroelastic mesh.
-    """
-    from pydrake.geometry import Role, SceneGraphConfig
-    from pydrake.multibody.parsing import Parser
+def empty_plant() -> "tuple[MultibodyPlant, SceneGraph, DiagramBuilder]":
+    """Returns a plant whose shapes have the hydroelastic margin of a world, not finalized."""
+    from pydrake.geometry import SceneGraphConfig
     from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
     from pydrake.systems.framework import DiagramBuilder
 
@@ -300,6 +292,22 @@ def contact_error(files: Mapping[str, bytes]) -> str | None:
     plant, scene_graph = AddMultibodyPlant(
         MultibodyPlantConfig(time_step=TIME_STEP), config, builder
     )
+    return plant, scene_graph, builder
+
+
+def contact_error(files: Mapping[str, bytes]) -> str | None:
+    """Makes the hydroelastic geometry of a model folder as the simulator would.
+
+    Args:
+        files: Content of the folder's files by relative path, with a `model.sdf`.
+
+    Returns:
+        The reason why Drake cannot, or None if every collision shape has its hydroelastic mesh.
+    """
+    from pydrake.geometry import Role
+    from pydrake.multibody.parsing import Parser
+
+    plant, scene_graph, builder = empty_plant()
     with tempfile.TemporaryDirectory() as folder:
         for path, content in files.items():
             (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)

@@ -77,36 +77,24 @@ def winding_numbers(points: np.ndarray, solid: Solid) -> np.ndarray:
     return windings
 
 
-def enclosed_body(
-    shells: Sequence[Shell], *, hull_if_open: bool = True
-) -> tuple[EnclosedBody, list[str]]:
+def enclosed_body(shells: Sequence[Shell]) -> tuple[EnclosedBody, list[str]]:
     """Determines the body that shells enclose.
 
     An open shell is replaced by its convex hull. A shell that faces inward is a cavity if it lies
     within another one that faces outward, and is turned inside out otherwise. Overlapping volume is
     counted once.
 
-    Args:
-        shells: The shells.
-        hull_if_open: Whether an open shell is replaced by its convex hull, or refused.
-
     Returns:
         The body, and notes on the changes.
 
     Raises:
-        ConfigError: Nothing is enclosed, or a shell is open and may not be replaced.
+        ConfigError: Nothing is enclosed.
         MissingLibraryError: Shells overlap, and the library that unites them is absent.
     """
     notes: list[str] = []
     solids = []
     for shell in shells:
         size = f"{len(shell.solid.triangles)} triangles"
-        if not shell.closed and not hull_if_open:
-            raise ConfigError(
-                f"A part of {size} is not watertight, and its holes are too large to close. Close "
-                "them, for instance with Blender's 3D-Print toolbox or MeshLab's 'Close Holes', or "
-                "take its convex hull: --if-open hull."
-            )
         solid = shell.solid if shell.closed else convex_hull(shell.solid.vertices)
         if solid is None or _is_flat(solid):
             notes.append(f"dropped a part of {size} without volume")
@@ -114,8 +102,7 @@ def enclosed_body(
         if not shell.closed:
             notes.append(
                 f"a part of {size} is not watertight beyond repair: its convex hull stands for it, "
-                "in mass and in contact (--if-open refuse to stop here, and close its holes in "
-                "Blender or MeshLab)"
+                "in mass and in contact (close its holes in Blender or MeshLab for its own shape)"
             )
         solids.append(solid)
     if not solids:

@@ -141,11 +141,6 @@ class PlacedMesh:
 def import_mesh(mesh: RawMesh, settings: ImportSettings, tell: Tell = silent) -> ImportedModel:
     """Makes a model of a mesh; the same arguments give the same model.
 
-    Args:
-        mesh: The mesh.
-        settings: Settings of the import.
-        tell: Told each stage.
-
     Raises:
         ConfigError: The mesh cannot be repaired, scaled or given its mass; the message names the
             remedy.
@@ -170,7 +165,7 @@ def _import_placed(placed: PlacedMesh, settings: ImportSettings, tell: Tell) -> 
     extents = np.ptp(placed.surface.vertices, axis=0)
     shells, repairs = repaired_shells(placed.surface)
     notes += repairs
-    body, changes = enclosed_body(shells, hull_if_open=settings.geometry.if_open == "hull")
+    body, changes = enclosed_body(shells)
     notes += changes
     inertial, density = _mass_properties(body, settings)
     keypoints, grasp = _labels(settings, placed.placement)
@@ -236,14 +231,6 @@ def place_mesh(
     mesh: RawMesh, kind: Kind, family: str, scale: ScaleSettings, up: UpAxis, origin: Origin
 ) -> PlacedMesh:
     """Cleans a mesh, and takes it to the model frame.
-
-    Args:
-        mesh: The mesh.
-        kind: Whether the model is a tool or an object.
-        family: Name of its family.
-        scale: Size of the model.
-        up: Axis of the file that becomes z.
-        origin: Origin of the model frame.
 
     Raises:
         ConfigError: No triangle is usable, or the mesh cannot be scaled.
@@ -318,13 +305,6 @@ def plausibility_warnings(
 ) -> list[str]:
     """Checks a body, its keypoints and its mass.
 
-    Args:
-        body: The body, in the model frame.
-        keypoints: Positions of the keypoints in the model frame, m, by name.
-        mass: Mass, kg.
-        density: Density, kg/m^3.
-        settings: Settings of the import.
-
     Returns:
         Warnings for the user.
     """
@@ -385,12 +365,7 @@ def grasp_warnings(model: ModelDescription) -> list[str]:
 
 
 def deviation_warnings(deviations: Mapping[str, float], settings: ImportSettings) -> list[str]:
-    """Checks that the collision geometry has the shape of the mesh near the keypoints.
-
-    Args:
-        deviations: Distance of the collision geometry from the mesh near each keypoint, m.
-        settings: Settings of the import.
-    """
+    """Checks that the collision geometry has the shape of the mesh near the keypoints."""
     far = {name: x for name, x in deviations.items() if x > 4 * settings.geometry.fidelity}
     if not far:
         return []

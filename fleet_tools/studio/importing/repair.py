@@ -198,11 +198,6 @@ def _with_closed_holes(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Closes small or flat holes by a fan around their middle.
 
-    Args:
-        vertices: Positions, (n, 3).
-        triangles: Vertex indices, (m, 3).
-        size: Longest side of the mesh.
-
     Returns:
         Vertices, triangles, and the number of holes that were closed.
     """
@@ -303,8 +298,8 @@ def without_degenerate_triangles(solid: Solid) -> Solid:
 def _flattened(solid: Solid, max_triangles: int) -> Solid:
     """Simplifies nearly flat regions of a closed surface; returns others as they are."""
     manifold = as_manifold(solid)
-    if manifold is None or not hasattr(manifold, "simplify"):
-        return solid  # not closed, or manifold3d is before 3.2: quadric errors alone decide
+    if manifold is None:
+        return solid  # not closed: quadric errors alone decide
     size = np.ptp(solid.vertices, axis=0).max()
     result = manifold
     for deviation in DEVIATIONS:
@@ -340,7 +335,7 @@ def without_slivers(solid: Solid) -> Solid:
     distinct = (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
     collapsed = without_unused_vertices(solid.vertices, triangles[distinct])
     manifold = as_manifold(collapsed)
-    if manifold is None or not hasattr(manifold, "simplify"):
+    if manifold is None:
         return collapsed
     flattened = manifold.simplify(least)
     return from_manifold(flattened) if flattened.num_tri() else collapsed

@@ -42,10 +42,6 @@ def _number(text: str) -> float:
 def _numbers(text: str, notation: str) -> tuple[float, ...]:
     """Reads numbers with commas between them.
 
-    Args:
-        text: The text.
-        notation: What is expected, for the error message; it has as many commas.
-
     Raises:
         ValueError: The text has another form, or a number is not finite.
     """
@@ -241,9 +237,6 @@ class GeometrySettings(OptionGroup):
     """Largest bulge of a convex piece beyond the mesh, relative to the size of the mesh."""
     tolerance: Positive = 0.001
     """Distance from a convex piece, m, that its simplified collision geometry aims at."""
-    if_open: Literal["hull", "refuse"] = "hull"
-    """What to do with a part that is not watertight and cannot be repaired: take its convex hull,
-    or refuse the mesh."""
 
 
 class ScanSettings(OptionGroup):

@@ -1,10 +1,9 @@
 """Labelling of a mesh by clicks on its surface: `python -m fleet_tools.label --help`.
 
     labels                        what is labelled, and what a person has labelled
-    subjects                      a mesh that becomes a model, and the folder of a model
+    subjects                      a mesh that becomes a model, the folder of a model, an example
     picking                       where a click meets the surface, and what it means there
     proposals                     what follows from labels: mirror images, the pose of the hand
-    example                       a model that shows the keypoints of a family
     session                       what a person does, independent of the browser
     expert_trial                  the expert uses the model, in a process of its own
     page, panel, scene_view       the browser

@@ -1,12 +1,9 @@
-"""What a person labels and has labelled, as values, and the file that keeps it meanwhile.
-
-Every change of labels makes new ones, and undo goes back.
-"""
+"""What a person labels and has labelled, as values, and the file that keeps it meanwhile."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import yaml
@@ -20,7 +17,6 @@ from fleet_tools.sim.catalog import Kind, UpAxis
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.importing.importer import Placement
 from fleet_tools.studio.importing.settings import ScaleSettings
-from fleet_tools.utils.progress import Tell, silent
 
 
 class ModelLabels(Value):
@@ -56,35 +52,9 @@ class ModelLabels(Value):
         x, y, z = (float(value) for value in position)
         return self.replaced(keypoints={**self.keypoints, keypoint: (x, y, z)})
 
-    def removed(self, keypoint: str) -> "ModelLabels":
-        """Returns the labels without a keypoint."""
-        rest = {name: p for name, p in self.keypoints.items() if name != keypoint}
-        return self.replaced(keypoints=rest)
-
     def positions(self) -> Mapping[str, np.ndarray]:
         """Returns the positions as arrays, (3,)."""
         return {name: np.array(position) for name, position in self.keypoints.items()}
-
-
-@dataclass(frozen=True)
-class History:
-    """A value, and those that were before it.
-
-    Attributes:
-        now: The present labels.
-        past: Former labels, the latest last.
-    """
-
-    now: ModelLabels
-    past: tuple[ModelLabels, ...] = ()
-
-    def then(self, labels: ModelLabels) -> "History":
-        """Returns the history after a change; labels that are the same change nothing."""
-        return self if labels == self.now else History(labels, (*self.past, self.now))
-
-    def undone(self) -> "History":
-        """Returns the history before the last change; the same where nothing has changed."""
-        return History(self.past[-1], self.past[:-1]) if self.past else self
 
 
 # --- The draft: the file beside a model's folder that keeps labels while a person works -------
@@ -113,10 +83,6 @@ def write_draft(file: Path, draft: Draft) -> None:
 
 def read_draft(file: Path, labels_of: str) -> ModelLabels | None:
     """Returns the labels of a draft; None if there is no file.
-
-    Args:
-        file: The file.
-        labels_of: Hash of what is to be labelled.
 
     Raises:
         ConfigError: The file is damaged, or has the labels of something else.
@@ -167,60 +133,3 @@ class Placed:
 
     surface: Solid
     placement: Placement
-
-    def position(self, p_M: np.ndarray) -> np.ndarray:
-        """Returns a position in M, (3,), m, in the coordinates of labels."""
-        return self.placement.inverse(p_M)
-
-
-class Subject(Protocol):
-    """What is labelled."""
-
-    @property
-    def identity(self) -> Identity:
-        """What the model is."""
-        ...
-
-    @property
-    def is_mesh(self) -> bool:
-        """Whether it still has to be given its size and its mass."""
-        ...
-
-    def digest(self) -> str:
-        """Returns a hash of what is labelled, as it is on the disk."""
-        ...
-
-    def initial(self) -> ModelLabels:
-        """Returns the labels that it has at the beginning."""
-        ...
-
-    def placed(self, labels: ModelLabels) -> Placed:
-        """Returns its surface in M.
-
-        Raises:
-            ConfigError: It cannot be scaled as the labels say.
-        """
-        ...
-
-    def write(self, labels: ModelLabels, tell: Tell = silent) -> list[str]:
-        """Writes the model's folder with all labels; returns what a person should look at.
-
-        Args:
-            labels: The labels.
-            tell: Told each stage.
-
-        Raises:
-            FleetToolsError: No model can be made with these labels.
-            OSError: The folder cannot be written, or must not be overwritten.
-        """
-        ...
-
-
-def missing(identity: Identity, labels: ModelLabels, needs_mass: bool) -> list[str]:
-    """Returns what has to be labelled before a model can be written."""
-    lacking = [name for name in identity.keypoints if name not in labels.keypoints]
-    if identity.kind == "tool" and labels.grasp is None:
-        lacking.append("hand")
-    if needs_mass and labels.mass is None and labels.material is None:
-        lacking.append("mass, or material")
-    return lacking

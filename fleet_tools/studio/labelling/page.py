@@ -10,28 +10,25 @@ import numpy as np
 
 from fleet_tools.assets.solids import Solid
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.studio.labelling.example import find_example
-from fleet_tools.studio.labelling.expert_trial import (
-    ExpertMotion,
-    ModelReport,
-    NoReport,
-    TrialProcess,
-)
-from fleet_tools.studio.labelling.panel import Panel, literal, plain, report_html
+from fleet_tools.studio.checking.program import report_text
+from fleet_tools.studio.labelling.expert_trial import ExpertMotion, TrialProcess
+from fleet_tools.studio.labelling.panel import Panel, literal, literal_html, plain
 from fleet_tools.studio.labelling.picking import pick, size
-from fleet_tools.studio.labelling.proposals import rotation_of
 from fleet_tools.studio.labelling.scene_view import (
     FIELD_OF_VIEW,
     ExpertPlayer,
     WorkView,
-    quaternion,
     view_of,
 )
 from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
+from fleet_tools.studio.labelling.subjects import find_example
+from fleet_tools.studio.viser_links import pose_of
 from fleet_tools.utils.page_gate import open_viser, stop_viser
 
 if TYPE_CHECKING:
     import viser
+
+_REPORT_STYLE = "white-space:pre-wrap;font-size:12px;padding:0 10px"
 
 HANDLES = 0.22
 """Length of the arrows with which labels are dragged, relative to the longest side."""
@@ -167,11 +164,12 @@ class LabelPage:
                 if trial is not self._trial:
                     return
                 match message:
-                    case ModelReport(report):
+                    case dict():
                         lines = lines[:-1]
-                        self._panel.details.content = report_html(report)
-                    case NoReport(reason):
-                        lines = [*lines, f"**The check failed.** {literal(reason)}"]
+                        text = literal_html(report_text(message))
+                        self._panel.details.content = f'<pre style="{_REPORT_STYLE}">{text}</pre>'
+                    case str():
+                        lines = [*lines, f"**The check failed.** {literal(message)}"]
                     case motion:
                         self._motion = motion
                         lines = [
@@ -235,26 +233,23 @@ class LabelPage:
         handles.scale = HANDLES * size(session.surface)
         if is_hand and hand is not None:
             handles.position = np.array(hand.translation_m)
-            handles.wxyz = quaternion(rotation_of(hand))
+            handles.wxyz = hand.to_transform().rotation().ToQuaternion().wxyz()
         else:
             handles.position = session.points()[session.item]
 
     def _dragged_to(self, event: "viser.TransformControlsEvent") -> None:
         """Takes over where a person has dragged the present item, once it is let go."""
-        from scipy.spatial.transform import Rotation
-
         if event.phase != "end":
             return
-        w, x, y, z = event.target.wxyz
-        position = np.array(event.target.position, float)
-        if self.session.item == HAND_ITEM:
-            self._act(
-                lambda: self.session.place_hand(
-                    position, Rotation.from_quat([x, y, z, w]).as_matrix()
-                )
-            )
-        else:
-            self._act(lambda: self.session.place(position))
+        target = event.target
+
+        def place() -> None:
+            if self.session.item == HAND_ITEM:
+                self.session.place_hand(pose_of(target.position, target.wxyz))
+            else:
+                self.session.place(np.array(target.position, float))
+
+        self._act(place)
 
     def _look_at_work(self) -> None:
         """Shows the mesh and the example to all who see the page, and to those who open it."""

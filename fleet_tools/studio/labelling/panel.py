@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,9 +15,6 @@ from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
 
 if TYPE_CHECKING:
     import viser
-
-FINE, BAD, QUIET = "#2b8a3e", "#c92a2a", "#777"
-"""Colours of what holds, of what does not, and of what stands beside it."""
 
 SNAPS: tuple[Snap, ...] = ("surface", "vertex", "edge", "face centre")
 AXES = ("z", "y", "x", "-z", "-y", "-x")
@@ -211,44 +208,3 @@ class Panel:
                 self._act(lambda: do(handle.value))
 
         handle.on_update(changed)
-
-
-# --- The report of a check: what fails, how to mend it, and what the expert did ---------------
-
-
-def report_html(report: Mapping[str, Any]) -> str:
-    """Returns a report of `fleet_tools.studio.checking.program.make_report` as HTML."""
-    rows = []
-    if report["error"] is not None:
-        rows.append(_row(BAD, "It cannot be loaded", report["error"]))
-    rows += [_row(BAD, "Warning", words) for words in report["warnings"]]
-    measured = report["measurements"]
-    for each in measured:
-        if not each["holds"]:
-            rows.append(_row(BAD, each["text"], f"{each['reason']}. {each['remedy']}"))
-    holding = sum(each["holds"] for each in measured)
-    if measured:
-        rows.append(
-            _row(
-                FINE if holding == len(measured) else BAD,
-                f"{holding} of {len(measured)} measurements are as the family needs them",
-            )
-        )
-    for tried in report["trials"]:
-        words = f"The expert in the task {tried['task']}: {tried['successes']} of {tried['scenes']}"
-        partners = ", ".join(tried["partners"]) or "nothing"
-        rows.append(_row(BAD if tried["failures"] else FINE, words, f"with {partners}"))
-        for stage, failures in tried["failures"].items():
-            example = failures["example"]
-            words = f"{failures['count']} failed at the stage: {stage}"
-            rows.append(_row(BAD, words, f"seed {example['seed']}: {example['why']}"))
-        if tried["likely_cause"]:
-            rows.append(_row(BAD, "Likely cause", tried["likely_cause"]))
-    return f'<div style="font-size:13px;line-height:1.4;padding:0 10px">{"".join(rows)}</div>'
-
-
-def _row(colour: str, words: str, more: str = "") -> str:
-    return (
-        f'<div style="border-left:3px solid {colour};padding:1px 8px;margin:4px 0">'
-        f'{literal_html(words)}<div style="color:{QUIET}">{literal_html(more)}</div></div>'
-    )

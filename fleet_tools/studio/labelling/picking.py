@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from fleet_tools.assets.solids import Solid
+from fleet_tools.assets.solids import Solid, triangle_areas
 
 TOUCHING = 1e-6
 """Distance, relative to the surface's longest side, within which points count as the same."""
@@ -74,13 +74,7 @@ def crossings(
 
 
 def pick(surface: Solid, origin: np.ndarray, direction: np.ndarray) -> Hit | None:
-    """Returns the first point of a surface that a ray meets; None if it meets none.
-
-    Args:
-        surface: The surface.
-        origin: Where the ray begins, (3,).
-        direction: Where it goes, (3,), of any length but 0.
-    """
+    """Returns the first point where a ray meets a surface, see `crossings`; None if none."""
     distances, triangles = crossings(surface, origin, direction)
     if not len(distances):
         return None
@@ -171,7 +165,7 @@ def size(surface: Solid) -> float:
 
 def normals(surface: Solid) -> np.ndarray:
     """Returns the unit normals of a surface's triangles, (m, 3); zero where they have no area."""
-    cross = _cross(surface, surface.triangles)
+    cross = triangle_areas(surface.vertices[surface.triangles])
     return cross / np.maximum(np.linalg.norm(cross, axis=1, keepdims=True), 1e-300)
 
 
@@ -199,19 +193,14 @@ def outline(surface: Solid, face: np.ndarray) -> np.ndarray:
 def face_centre(surface: Solid, face: np.ndarray) -> np.ndarray:
     """Returns the centroid (3,) of a face; it may lie in a notch or a hole."""
     triangles = surface.triangles[face]
-    area = np.linalg.norm(_cross(surface, triangles), axis=1)
+    area = np.linalg.norm(triangle_areas(surface.vertices[triangles]), axis=1)
     return area @ surface.vertices[triangles].mean(axis=1) / area.sum()
 
 
 def face_normal(surface: Solid, face: np.ndarray) -> np.ndarray:
     """Returns the mean direction of a face by area, a unit vector (3,)."""
-    cross = _cross(surface, surface.triangles[face]).sum(axis=0)
+    cross = triangle_areas(surface.vertices[surface.triangles[face]]).sum(axis=0)
     return cross / np.linalg.norm(cross)
-
-
-def _cross(surface: Solid, triangles: np.ndarray) -> np.ndarray:
-    a, b, c = np.moveaxis(surface.vertices[triangles], 1, 0)
-    return np.cross(b - a, c - a)
 
 
 def _connected(triangles: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -229,13 +218,7 @@ def _connected(triangles: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 
 def snapped(surface: Solid, hit: Hit, snap: Snap) -> Hit:
-    """Returns a hit after snapping, on the same surface; snapping twice is snapping once.
-
-    Args:
-        surface: The surface.
-        hit: The clicked point.
-        snap: What it means.
-    """
+    """Returns a hit after snapping, on the same surface; snapping twice is snapping once."""
     if snap == "surface":
         return hit
     face = face_of(surface, hit.triangle)

@@ -11,8 +11,9 @@ and z away from the palm (`fleet_tools.assets.model_description`).
 from dataclasses import dataclass
 
 import numpy as np
+from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.assets.solids import Solid
+from fleet_tools.assets.solids import Solid, triangle_areas
 from fleet_tools.config.geometry import Pose
 from fleet_tools.studio.labelling.picking import Hit, nearest, outward, size
 
@@ -106,8 +107,9 @@ def mirror_image(planes: list[Plane], point: np.ndarray) -> np.ndarray | None:
 
 def _middles(surface: Solid) -> tuple[np.ndarray, np.ndarray]:
     """Returns the middle of each triangle, (m, 3), and its area (m,)."""
-    a, b, c = np.moveaxis(surface.vertices[surface.triangles], 1, 0)
-    return (a + b + c) / 3, np.linalg.norm(np.cross(b - a, c - a), axis=1) / 2
+    corners = surface.vertices[surface.triangles]
+    a, b, c = np.moveaxis(corners, 1, 0)
+    return (a + b + c) / 3, np.linalg.norm(triangle_areas(corners), axis=1) / 2
 
 
 # --- The hand ---------------------------------------------------------------------------------
@@ -137,7 +139,8 @@ def propose_hand(
         middle = section_middle(surface, hit.point, axis, hit.point)
     x = axis if axis @ (ahead - middle) >= 0 else -axis
     z = _perpendicular(x, [down, -outward(surface, hit), *np.eye(3)])
-    return pose_of(np.column_stack([x, np.cross(z, x), z]), middle)
+    R = RotationMatrix.ProjectToRotationMatrix(np.column_stack([x, np.cross(z, x), z]))
+    return pose_of(RigidTransform(R, middle))
 
 
 def section_middle(
@@ -171,27 +174,11 @@ def section_middle(
     return point + _hull_centroid((points - point) @ across.T) @ across
 
 
-def pose_of(rotation: np.ndarray, position: np.ndarray) -> Pose:
-    """Returns a pose of a rotation matrix (3, 3) and a position (3,), m.
-
-    Raises:
-        ValueError: It is no rotation, or the position is not finite.
-    """
-    from pydrake.math import RollPitchYaw, RotationMatrix  # SciPy warns of a pitch of 90 degrees
-
-    if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-6) or np.linalg.det(rotation) < 0:
-        raise ValueError(f"a rotation is expected; given: {rotation.tolist()}")
-    nearest = RotationMatrix.ProjectToRotationMatrix(rotation)
-    roll, pitch, yaw = np.rad2deg(RollPitchYaw(nearest).vector()).tolist()
-    x, y, z = (float(value) for value in position)
+def pose_of(X: RigidTransform) -> Pose:
+    """Returns a transform as a pose."""
+    roll, pitch, yaw = np.rad2deg(X.rotation().ToRollPitchYaw().vector()).tolist()
+    x, y, z = X.translation().tolist()
     return Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
-
-
-def rotation_of(pose: Pose) -> np.ndarray:
-    """Returns the rotation matrix (3, 3) of a pose."""
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_euler("xyz", pose.rpy_deg, degrees=True).as_matrix()
 
 
 def _hull_centroid(points: np.ndarray) -> np.ndarray:

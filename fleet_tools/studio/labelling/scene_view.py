@@ -8,9 +8,8 @@ import numpy as np
 
 from fleet_tools.assets.solids import Solid, box, joined
 from fleet_tools.config.geometry import Pose
-from fleet_tools.studio.labelling.example import Example
 from fleet_tools.studio.labelling.picking import size
-from fleet_tools.studio.labelling.proposals import rotation_of
+from fleet_tools.studio.labelling.subjects import Example
 from fleet_tools.studio.viser_links import ViserLinks
 
 if TYPE_CHECKING:
@@ -72,14 +71,6 @@ def hand_solid() -> Solid:
         for a, b in ((OPEN, OPEN + 0.012), (-OPEN, -OPEN - 0.012))
     ]
     return joined(box((-0.02, -0.05, -PALM - 0.02), (0.02, 0.05, -PALM)), *fingers)
-
-
-def quaternion(rotation: np.ndarray) -> np.ndarray:
-    """Returns the quaternion (w, x, y, z) of a rotation matrix, (3, 3)."""
-    from scipy.spatial.transform import Rotation
-
-    x, y, z, w = Rotation.from_matrix(rotation).as_quat()
-    return np.array([w, x, y, z])
 
 
 class WorkView:
@@ -163,7 +154,7 @@ class WorkView:
             flat_shading=True,
             side="double",
             position=X_MG.translation_m,
-            wxyz=quaternion(rotation_of(X_MG)),
+            wxyz=X_MG.to_transform().rotation().ToQuaternion().wxyz(),
         )
 
     def _draw_point(self, path: str, name: str, point: np.ndarray, radius: float) -> None:

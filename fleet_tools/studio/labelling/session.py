@@ -1,11 +1,13 @@
 """What a person does while labelling, independent of the browser: clicks, choices, undo.
 
-Each action keeps the labels in a file beside the model's folder before it returns.
+Each action keeps the labels in a file beside the model's folder before it returns, and raises an
+OSError where the labels cannot be kept.
 """
 
 from typing import Any
 
 import numpy as np
+from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.assets.families import HAND, Meaning, known_family, meanings_of
 from fleet_tools.assets.solids import Solid
@@ -13,12 +15,9 @@ from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.studio.labelling.labels import (
     Draft,
-    History,
     ModelLabels,
     Placed,
-    Subject,
     draft_file,
-    missing,
     read_draft,
     write_draft,
 )
@@ -28,13 +27,19 @@ from fleet_tools.studio.labelling.proposals import (
     mirror_image,
     pose_of,
     propose_hand,
-    rotation_of,
     symmetry_planes,
 )
+from fleet_tools.studio.labelling.subjects import Subject
 from fleet_tools.utils.progress import Tell, silent
 
 HAND_ITEM = "hand"
 """Name of the item that is the grasp; the others are keypoints."""
+
+
+_QUARTER = RigidTransform(
+    RotationMatrix([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]]), np.zeros(3)
+)
+"""A quarter turn about x."""
 
 
 class LabellingError(FleetToolsError):
@@ -50,6 +55,7 @@ class LabellingSession:
     Attributes:
         subject: What is labelled.
         items: Meanings of what is to be labelled, by name: the keypoints, and a tool's hand.
+        labels: The present labels.
         file: File that keeps the labels.
         item: What the next click labels.
         snap: What the next click means.
@@ -76,7 +82,8 @@ class LabellingSession:
                 f"{self.file} has keypoints that a {identity.family} lacks: "
                 f"{', '.join(sorted(unknown))}. Remove them there, or move the file away."
             )
-        self._history = History(subject.initial() if kept is None else kept)
+        self.labels = subject.initial() if kept is None else kept
+        self._past: list[ModelLabels] = []
         self._placed: tuple[object, Placed] | None = None
         self.placed  # noqa: B018 - raises here what it raises
         self.snap: Snap = "surface"
@@ -86,11 +93,6 @@ class LabellingSession:
         self._advance()
 
     # --- What there is -----------------------------------------------------------------------
-
-    @property
-    def labels(self) -> ModelLabels:
-        """The present labels."""
-        return self._history.now
 
     @property
     def placed(self) -> Placed:
@@ -108,12 +110,16 @@ class LabellingSession:
     @property
     def missing(self) -> list[str]:
         """What has to be labelled before the model can be written."""
-        return missing(self.subject.identity, self.labels, self.subject.is_mesh)
+        names = (*self.subject.identity.keypoints, HAND_ITEM)
+        lacking = [name for name in names if name in self.items and not self.is_labelled(name)]
+        if self.subject.is_mesh and self.labels.mass is None and self.labels.material is None:
+            lacking.append("mass, or material")
+        return lacking
 
     @property
     def can_undo(self) -> bool:
         """Whether there is something to take back."""
-        return self.first is not None or bool(self._history.past)
+        return self.first is not None or bool(self._past)
 
     def points(self) -> dict[str, np.ndarray]:
         """Returns the labelled keypoints in M, (3,) each, m."""
@@ -139,15 +145,10 @@ class LabellingSession:
         self.item, self.first = item, None
 
     def click(self, origin: np.ndarray, direction: np.ndarray) -> None:
-        """Labels the present item where a ray meets the surface.
-
-        Args:
-            origin: Where the ray begins, (3,), in M, m.
-            direction: Where it goes, (3,).
+        """Labels the present item where a ray, (3,) each in M, m, meets the surface.
 
         Raises:
             LabellingError: It misses the surface.
-            OSError: The labels cannot be kept.
         """
         hit = pick(self.surface, np.asarray(origin, float), np.asarray(direction, float))
         if hit is None:
@@ -169,10 +170,9 @@ class LabellingSession:
 
         Raises:
             ValueError: It is not finite.
-            OSError: The labels cannot be kept.
         """
         self.first = None
-        self._change(self.labels.placed(self.item, self.placed.position(point)))
+        self._change(self.labels.placed(self.item, self.placed.placement.inverse(point)))
 
     def derive(self) -> None:
         """Labels the present keypoint by what it follows from.
@@ -180,7 +180,6 @@ class LabellingSession:
         Raises:
             LabellingError: It follows from nothing, from what is not labelled yet, or the line from
                 there does not meet the surface.
-            OSError: The labels cannot be kept.
         """
         derived = self.items[self.item].derived
         if derived is None:
@@ -207,7 +206,6 @@ class LabellingSession:
         Raises:
             LabellingError: It has no partner, the partner is not labelled yet, or the surface is
                 not symmetric.
-            OSError: The labels cannot be kept.
         """
         partner = self.items[self.item].partner
         if partner is None:
@@ -221,54 +219,39 @@ class LabellingSession:
         self.place(image)
         self._advance()
 
-    def place_hand(self, position: np.ndarray, rotation: np.ndarray) -> None:
-        """Puts the hand anywhere.
-
-        Args:
-            position: Of the hand's frame in M, (3,), m.
-            rotation: Its axes in M, (3, 3).
-
-        Raises:
-            ValueError: It is no rotation, or the position is not finite.
-            OSError: The labels cannot be kept.
-        """
-        self._set_hand(pose_of(rotation, position))
+    def place_hand(self, X_MG: RigidTransform) -> None:
+        """Puts the hand's frame anywhere in M."""
+        self._set_hand(pose_of(X_MG))
 
     def turn_hand(self) -> None:
         """Turns the hand by a quarter about the handle.
 
         Raises:
             LabellingError: There is no hand yet.
-            OSError: The labels cannot be kept.
         """
         hand = self.hand()
         if hand is None:
             raise LabellingError("Click on the handle first.")
-        x, y, z = rotation_of(hand).T
-        self.place_hand(np.array(hand.translation_m), np.column_stack([x, z, -y]))
+        self.place_hand(hand.to_transform() @ _QUARTER)
 
     def set(self, **values: Any) -> None:
         """Sets scale, up, mass or material.
 
         Raises:
             ConfigError: The mesh cannot be scaled so.
-            OSError: The labels cannot be kept.
         """
         labels = self.labels.replaced(**values)
         self.subject.placed(labels)
         self._change(labels)
 
     def undo(self) -> None:
-        """Takes the last change back.
-
-        Raises:
-            OSError: The labels cannot be kept.
-        """
+        """Takes the last change back."""
         if self.first is not None:
             self.first = None
             return
-        before = self.labels
-        self._history = self._history.undone()
+        if not self._past:
+            return
+        before, self.labels = self.labels, self._past.pop()
         changed = [
             name
             for name in self.labels.keypoints.keys() | before.keypoints.keys()
@@ -281,18 +264,11 @@ class LabellingSession:
         self.keep()
 
     def keep(self) -> None:
-        """Writes the labels to their file.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Writes the labels to their file."""
         write_draft(self.file, Draft(labels_of=self.subject.digest(), labels=self.labels))
 
     def write(self, tell: Tell = silent) -> list[str]:
         """Writes the model's folder; returns what a person should look at.
-
-        Args:
-            tell: Told each stage.
 
         Raises:
             LabellingError: Labels are missing.
@@ -308,7 +284,9 @@ class LabellingSession:
     # --- Parts -------------------------------------------------------------------------------
 
     def _change(self, labels: ModelLabels) -> None:
-        self._history = self._history.then(labels)
+        if labels != self.labels:
+            self._past.append(self.labels)
+            self.labels = labels
         self.keep()
 
     def _advance(self) -> None:
@@ -319,7 +297,9 @@ class LabellingSession:
         self.item = next((n for n in following if not self.is_labelled(n)), self.item)
 
     def _set_hand(self, X_MG: Pose) -> None:
-        x, y, z = (float(value) for value in self.placed.position(np.array(X_MG.translation_m)))
+        x, y, z = (
+            float(value) for value in self.placed.placement.inverse(np.array(X_MG.translation_m))
+        )
         grasp = Pose(translation_m=(x, y, z), rpy_deg=X_MG.rpy_deg)
         self._change(self.labels.replaced(grasp=grasp))
 

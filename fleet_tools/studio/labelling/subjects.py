@@ -1,6 +1,7 @@
-"""What is labelled: the folder of a model, corrected in place, or a mesh file that becomes one."""
+"""What is labelled: the folder of a model, corrected in place, or a mesh; and an example of it."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,34 +10,34 @@ import numpy as np
 import yaml
 from pydrake.geometry import Role
 from pydrake.math import RigidTransform
-from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
-from pydrake.systems.framework import DiagramBuilder
 
-from fleet_tools.assets.families import family_names
+from fleet_tools.assets.families import family_names, known_family
 from fleet_tools.assets.solids import Solid, joined
-from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.file_access import assets_root
+from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import Vector3
-from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.perception.visible_links import link_triangles
 from fleet_tools.sim.add_models import add_model, model_frame
-from fleet_tools.sim.catalog import Keypoint, Keypoints, Kind, Model
+from fleet_tools.sim.catalog import Keypoint, Keypoints, Kind, Model, load_model
 from fleet_tools.sim.mesh_reading import file_axes
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.checking.program import read_model
+from fleet_tools.studio.importing.collision_geometry import empty_plant
 from fleet_tools.studio.importing.enclosed_body import enclosed_body
 from fleet_tools.studio.importing.importer import Placement, place_mesh
 from fleet_tools.studio.importing.mesh_file import RawMesh, read_mesh
 from fleet_tools.studio.importing.program import (
     ImportOptions,
     MaterialOptions,
+    keypoints_of_tasks,
     model_name,
     write_model,
 )
 from fleet_tools.studio.importing.repair import cleaned, repaired_shells
-from fleet_tools.studio.importing.report import keypoints_of_tasks
 from fleet_tools.studio.importing.settings import LabelSettings, Origin, ScaleSettings
 from fleet_tools.studio.labelling.labels import Identity, ModelLabels, Placed
+from fleet_tools.studio.labelling.picking import size
 from fleet_tools.utils.progress import Tell, silent
 
 SIGNATURE = "# labelled by hand: fleet-tools label"
@@ -65,9 +66,7 @@ def read_surface(model: Model) -> ModelSurface:
         ConfigError: Drake cannot read it, nothing of it is visible, or it lacks the link of a
             keypoint.
     """
-    plant, scene_graph = AddMultibodyPlant(
-        MultibodyPlantConfig(time_step=TIME_STEP), DiagramBuilder()
-    )
+    plant, scene_graph, _ = empty_plant()
     instance = add_model(plant, scene_graph, model, model.labels.kind)
     frame = model_frame(plant, instance)
     plant.Finalize()
@@ -118,17 +117,13 @@ class FolderSubject:
     def _read(self) -> ModelSurface:
         return read_surface(self.model)
 
-    @property
+    @cached_property
     def identity(self) -> Identity:
         """What the model is.
 
         Raises:
             ConfigError: The folder holds no model, or one of the package, which stays as it is.
         """
-        return self._identity
-
-    @cached_property
-    def _identity(self) -> Identity:
         labels = self.model.labels
         folder = self.folder.resolve()
         if folder.is_relative_to(assets_root().resolve()):
@@ -220,7 +215,7 @@ class MeshSubject:
 
     is_mesh = True
 
-    @property
+    @cached_property
     def identity(self) -> Identity:
         """What the model will be.
 
@@ -229,10 +224,6 @@ class MeshSubject:
                 are named.
             ConfigError: The file cannot be read, or its name is no valid name of a model.
         """
-        return self._identity
-
-    @cached_property
-    def _identity(self) -> Identity:
         keypoints = dict.fromkeys((*keypoints_of_tasks(self.kind, self.family), *self.keypoints))
         if not keypoints:
             known = [family for family in family_names() if keypoints_of_tasks(self.kind, family)]
@@ -320,3 +311,97 @@ class MeshSubject:
         """
         _, report = write_model(self.import_options(labels), tell)
         return list(report["warnings"])
+
+
+Subject = FolderSubject | MeshSubject
+"""What is labelled."""
+
+# --- The example: another model of the family -------------------------------------------------
+
+
+SHARE, GAP = 0.6, 0.15
+"""Size of an example beside a surface, and its distance, relative to the surface's longest side."""
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A labelled model.
+
+    Attributes:
+        name: Its name.
+        surface: Its surface in M, with joints at their defaults, m.
+        keypoints: Its keypoints in M, (3,) each, m.
+    """
+
+    name: str
+    surface: Solid
+    keypoints: dict[str, np.ndarray]
+
+    def beside(self, surface: Solid) -> "Example":
+        """Returns a smaller or larger one beside a surface, of whose size it is a fixed share.
+
+        Args:
+            surface: The surface, in M, m.
+        """
+        factor = SHARE * size(surface) / size(self.surface)
+        low, high = surface.bounds()
+        own_low, own_high = (factor * each for each in self.surface.bounds())
+        offset = (low + high - own_low - own_high) / 2
+        axis = 2 if (high - low)[2] <= (high - low)[0] else 0  # along the shorter side
+        offset[axis] = low[axis] - own_high[axis] - GAP * size(surface)
+        placed = self.surface.transformed(factor * np.eye(3), offset)
+        return Example(
+            self.name,
+            placed,
+            {name: factor * point + offset for name, point in self.keypoints.items()},
+        )
+
+
+def find_example(identity: Identity, task: str | None = None) -> Example | None:
+    """Returns a labelled model of a family; None if there is no other.
+
+    That is the first model of the package that is generated. Of a family of one's own it is the
+    first one that can be read, of the task's folder of models, or of the one in which the labelled
+    model is.
+
+    Args:
+        identity: What is labelled.
+        task: Name or path of a task that has such models.
+    """
+    return _generated(identity) or next(_neighbours(identity, task), None)
+
+
+def _generated(identity: Identity) -> Example | None:
+    family = known_family(identity.family)
+    if family is None or family.kind != identity.kind:
+        return None
+    member = next(iter(family.catalogue))
+    model = family.member(member)
+    origins = {link.name: np.array(link.origin) for link in model.links}
+    solids = [
+        part.solid.transformed(np.eye(3), origins[link.name])
+        for link in model.links
+        for part in link.parts
+    ]
+    keypoints = {
+        label: origins[point.link] + np.array(point.position)
+        for label, point in model.keypoints.items()
+    }
+    return Example(member, joined(*solids), keypoints)
+
+
+def _neighbours(identity: Identity, task: str | None) -> Iterator[Example]:
+    kind, family = identity.kind, identity.family
+    roots = [str(identity.folder.parents[2])]
+    if task is not None and (assets := load_task(task).assets) is not None:
+        roots.insert(0, assets)
+    for root in roots:
+        for folder in sorted((Path(root) / f"{kind}s" / family).glob("*/")):
+            if folder.resolve() == identity.folder.resolve():
+                continue
+            try:
+                read = read_surface(load_model(folder, kind))
+            except FleetToolsError:
+                continue
+            known = [name for name in identity.keypoints if name in read.keypoints]
+            yield Example(folder.name, read.surface, {name: read.keypoints[name] for name in known})

@@ -1,7 +1,7 @@
 """Photographs: colour images by Blender's path tracer, depth and segmentation by VTK.
 
-A Blender server renders what Drake's glTF client sends. It runs in an environment of its own,
-because Blender's Python module `bpy` needs one version of Python and of numpy:
+A Blender server renders what Drake's glTF client sends. Blender is in an environment of its own,
+because its Python module `bpy` needs one version of Python and of numpy:
 
     python3.11 -m venv bpy-env
     bpy-env/bin/pip install bpy==5.0.1
@@ -33,7 +33,7 @@ Colours pass through Blender's AgX, surfaces are lit by a furnished room and a l
 background is a plain wall. Shapes are where VTK renders them, to the pixel, so that depth and
 segmentation fit the colour image.
 
-`serve` (the program and its pool of processes), `render_requests` (HTTP) and `drawing` (one image)
-belong to the server, and import nothing else of this package. `photographer` is the client, and
-`photo_jobs` is what `fleet_tools.photograph` asks of it.
+`render_requests` (HTTP) and `blender_pool` are the server, whose processes run `drawing` (one
+image) with Blender's Python. `photographer` is the client, and does what `fleet_tools.photograph`
+asks of it.
 """

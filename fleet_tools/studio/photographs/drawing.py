@@ -1,4 +1,4 @@
-"""One Blender that draws glTF scenes, as a program with which `serve.py` talks by pipes.
+"""One Blender that draws glTF scenes, as a program with which `blender_pool` talks by pipes.
 
 It needs only `bpy`. Each line of its input is a job in JSON, and each line of its output the
 answer: {} once the image is written, or {"error": "..."}. It ends with its input.
@@ -136,7 +136,7 @@ def render(image: str, samples: int, threads: int) -> None:
 
 def main() -> None:
     """Answers jobs until the input ends."""
-    parser = argparse.ArgumentParser(description="Draws glTF scenes; see serve.py.")
+    parser = argparse.ArgumentParser(description="Draws glTF scenes; see blender_pool.py.")
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     options = parser.parse_args()

@@ -54,12 +54,6 @@ def write_contact_sheet(
 ) -> None:
     """Writes a contact sheet; if images cannot be rendered, one without frames, with a warning.
 
-    Args:
-        path: Image file, which appears when it is complete.
-        dataset: The dataset.
-        records: Records of the episodes of which frames are shown.
-        quiet: Whether to show no progress.
-
     Raises:
         FleetToolsError: The file name has another suffix than `SUFFIXES`, its folder does not
             exist, or an episode is damaged.

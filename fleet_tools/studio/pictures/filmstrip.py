@@ -75,10 +75,6 @@ def make_filmstrips(dataset: Dataset, records: Iterable[AttemptRecord]) -> Itera
     Otherwise the stored actions run again from the stored scene, and the frames show the
     third-person view, in which the stored keypoints or points of tool and object are located.
 
-    Args:
-        dataset: The dataset.
-        records: Records of attempts whose episodes are stored.
-
     Raises:
         DatasetError: An episode is damaged.
         MissingLibraryError: Images have to be rendered, but cannot be.

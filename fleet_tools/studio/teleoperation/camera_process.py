@@ -5,8 +5,6 @@ The process has another environment of the same task, which is set to the states
 
 import contextlib
 import io
-import multiprocessing
-import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
@@ -18,6 +16,7 @@ from fleet_tools.envs.observation_modes import OBS_MODES
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import FleetToolsError
+from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.utils.libraries import require
 
 SIZE = (320, 240)
@@ -38,14 +37,9 @@ class CameraProcess:
     """
 
     def __init__(self, spec: EnvSpec) -> None:
-        # Of a process that was forked, Drake's and viser's threads would be missing.
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_render, args=(theirs, spec.to_json()), name="cameras", daemon=True
-        )
-        self._process.start()
-        theirs.close()
+        self._process = ChildProcess(__name__)
+        self._pipe = self._process.connection
+        self._pipe.send(spec.to_json())
         self._busy = False
         self.error: str | None = None
 
@@ -78,11 +72,7 @@ class CameraProcess:
 
     def close(self) -> None:
         """Ends the process."""
-        self._pipe.close()
-        self._process.join(_JOIN_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self._process.end(_JOIN_S)
 
 
 def camera_kwargs(kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,11 +86,11 @@ def camera_kwargs(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _render(pipe: Connection, spec_json: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which ends this
+def main(pipe: Connection) -> None:
+    """Renders the states that it receives, after the environment's specification."""
     with contextlib.suppress(EOFError, OSError):
         try:
-            spec = EnvSpec.model_validate_json(spec_json)
+            spec = EnvSpec.model_validate_json(pipe.recv())
             require("PIL", "send images to the page")
             env = EnvSpec(id=spec.id, kwargs=camera_kwargs(spec.kwargs)).make()
         except FleetToolsError as error:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from pydrake.common.eigen_geometry import Quaternion
-from pydrake.math import RigidTransform, RotationMatrix
+from pydrake.math import RigidTransform
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -16,7 +15,7 @@ from fleet_tools.studio.predicate_sentences import sentences
 from fleet_tools.studio.teleoperation.camera_process import CameraProcess
 from fleet_tools.studio.teleoperation.devices import Inputs
 from fleet_tools.studio.teleoperation.page_server import PageServer
-from fleet_tools.studio.viser_links import LinkPoses, ViserLinks, link_meshes, link_poses
+from fleet_tools.studio.viser_links import LinkPoses, ViserLinks, link_meshes, link_poses, pose_of
 from fleet_tools.utils.page_gate import open_viser, stop_viser
 
 EYE, TARGET = (-0.15, -0.85, 0.75), (0.42, 0.0, 0.2)
@@ -97,22 +96,6 @@ class SceneView:
                 self._gizmo.position, self._gizmo.wxyz = poses.p_W[-1], poses.q_W[-1]
 
 
-def pose_of(position: np.ndarray, wxyz: np.ndarray) -> RigidTransform:
-    """Returns a pose from what a page sends of the gizmo.
-
-    Args:
-        position: (3,), m.
-        wxyz: (4,), quaternion, of any length but 0.
-
-    Raises:
-        ValueError: They are not finite, or the quaternion is 0.
-    """
-    length = float(np.linalg.norm(wxyz))
-    if not np.isfinite([*position, length]).all() or length == 0:
-        raise ValueError(f"no pose: position {position}, quaternion {wxyz}")
-    return RigidTransform(RotationMatrix(Quaternion(np.asarray(wxyz, float) / length)), position)
-
-
 class TeleoperationDisplay:
     """Shows an environment while a person acts in it; reads its public state alone.
 
@@ -122,6 +105,10 @@ class TeleoperationDisplay:
         inputs: The devices.
         pages: The page's server.
         scene_view: The scene in three dimensions.
+
+    Attributes:
+        inputs: The devices.
+        url: Address of the page.
     """
 
     def __init__(
@@ -132,7 +119,8 @@ class TeleoperationDisplay:
         pages: PageServer,
         scene_view: SceneView,
     ) -> None:
-        self._env, self._inputs, self._pages, self._scene_view = env, inputs, pages, scene_view
+        self._env, self.inputs, self._pages, self._scene_view = env, inputs, pages, scene_view
+        self.url = pages.url
         self._cameras = CameraProcess(spec)
         demands = [each.replace("`", "") for each in sentences(env.task)]
         self._session: dict[str, Any] = {"description": env.task.description, "demands": demands}
@@ -161,7 +149,7 @@ class TeleoperationDisplay:
 
     def between(self, fraction: float) -> None:
         """Shows the scene on the way to the present state, and images as they come."""
-        self._scene_view.between(fraction, held=self._inputs.given().target is not None)
+        self._scene_view.between(fraction, held=self.inputs.given().target is not None)
         if self._offered is None and self._cameras.offer(self._env.get_state()):
             self._offered = self._env.simulation.steps
         images = self._cameras.images()

@@ -2,7 +2,8 @@
 
 import math
 import time
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from pydrake.math import RigidTransform, RotationMatrix
@@ -23,38 +24,6 @@ Phase = Literal["ready", "running", "paused"]
 # --- When the next control step is due --------------------------------------------------------
 
 
-class Pace(Protocol):
-    """Decides when control steps are due."""
-
-    @property
-    def phase(self) -> Phase:
-        """Whether the episode waits for the first motion, runs, or waits for a page."""
-        ...
-
-    @property
-    def fraction(self) -> float:
-        """How much of the time until the next step has passed, in [0, 1]."""
-        ...
-
-    @property
-    def remaining_s(self) -> float:
-        """Time until the next step; infinite where it waits for the person."""
-        ...
-
-    @property
-    def real_time_factor(self) -> float | None:
-        """Simulated time over wall time in this episode, without pauses; None before two steps."""
-        ...
-
-    def begin(self) -> None:
-        """Begins an episode."""
-        ...
-
-    def due(self) -> bool:
-        """Returns whether the next step is due, which is then taken."""
-        ...
-
-
 class RealTime:
     """Control steps at wall-clock time, from the first motion on, while a page is open.
 
@@ -63,6 +32,9 @@ class RealTime:
     Args:
         inputs: The devices.
         period_s: Duration of a control step, s.
+
+    Attributes:
+        phase: Whether the episode waits for the first motion, runs, or waits for a page.
     """
 
     def __init__(self, inputs: Inputs, period_s: float) -> None:
@@ -112,18 +84,6 @@ class RealTime:
 # --- The policy -------------------------------------------------------------------------------
 
 
-class Watcher(Protocol):
-    """Shows an episode to the person who acts in it."""
-
-    def step(self) -> None:
-        """Takes over a new state."""
-        ...
-
-    def between(self, fraction: float) -> None:
-        """Shows how much of the time until the next step has passed, in [0, 1]."""
-        ...
-
-
 class OperatorPolicy:
     """Builds actions from the present state of the devices.
 
@@ -133,7 +93,8 @@ class OperatorPolicy:
         inputs: The devices.
         action_scale: (6,), the motion for which each entry of an action is 1, m and rad.
         pace: Decides when a step is due.
-        watcher: Shows how the episode goes.
+        show: Shows a new state to the person.
+        show_between: Shows how much of the time until the next step has passed, in [0, 1].
 
     Attributes:
         request: The request that ended the episode; None if "save" did, or none.
@@ -144,10 +105,12 @@ class OperatorPolicy:
         self,
         inputs: Inputs,
         action_scale: np.ndarray,
-        pace: Pace,
-        watcher: Watcher,
+        pace: RealTime,
+        show: Callable[[], None],
+        show_between: Callable[[float], None],
     ) -> None:
-        self._inputs, self._scale, self._pace, self._watcher = inputs, action_scale, pace, watcher
+        self._inputs, self._scale, self._pace = inputs, action_scale, pace
+        self._show, self._show_between = show, show_between
         self.request: Request | None = None
         self.retries = 0
         self._devices: set[str] = set()
@@ -164,11 +127,11 @@ class OperatorPolicy:
         Raises:
             PolicyError: The person ended the episode.
         """
-        self._watcher.step()
+        self._show()
         begun = self._pace.phase != "ready"
         while not self._pace.due():
             self._end_if_asked(begun)
-            self._watcher.between(self._pace.fraction)
+            self._show_between(self._pace.fraction)
             self._inputs.wait(min(FRAME_S, self._pace.remaining_s))
         self._end_if_asked(begun)
         given = self._inputs.take()

@@ -77,12 +77,7 @@ class PageServer:
         self._thread.start()
 
     def show(self, kind: str, content: Mapping[str, Any]) -> None:
-        """Shows something on the page, in place of the last one of its kind; never waits.
-
-        Args:
-            kind: Name of what is shown, such as "status".
-            content: Plain JSON data.
-        """
+        """Shows something on the page, in place of the last one of its kind; never waits."""
         message = json.dumps({"type": kind, **content})
         self._loop.call_soon_threadsafe(self._publish, kind, message)
 

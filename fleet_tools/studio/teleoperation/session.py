@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.attempts import attempt_record, scene_seed, verified
@@ -14,11 +14,10 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import DiskError
 from fleet_tools.rollouts.episode import Episode
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
-from fleet_tools.studio.teleoperation.devices import Inputs, Request
+from fleet_tools.studio.teleoperation.devices import Inputs, Request, SpaceMouse
 from fleet_tools.studio.teleoperation.display import SceneView, TeleoperationDisplay
-from fleet_tools.studio.teleoperation.operator_policy import FRAME_S, OperatorPolicy, Pace, RealTime
+from fleet_tools.studio.teleoperation.operator_policy import FRAME_S, OperatorPolicy, RealTime
 from fleet_tools.studio.teleoperation.page_server import PageServer
-from fleet_tools.studio.teleoperation.space_mouse import SpaceMouse
 
 
 class TeleoperationSession:
@@ -30,26 +29,31 @@ class TeleoperationSession:
     Args:
         env: The environment of the dataset.
         writer: Writer of the dataset, which may hold some episodes already.
-        inputs: The devices.
         pace: Decides when control steps are due.
-        display: Shows the environment.
+        display: Shows the environment, and has the devices.
         episodes: Number of successful episodes that the dataset is to hold; None for no end.
         verify: Whether a success is run again from its actions before it counts.
+
+    Attributes:
+        inputs: The devices.
+        url: Address of the page.
     """
 
     def __init__(
         self,
         env: ToolUseEnv,
         writer: DatasetWriter,
-        inputs: Inputs,
-        pace: Pace,
+        pace: RealTime,
         display: TeleoperationDisplay,
         episodes: int | None = None,
         verify: bool = False,
     ) -> None:
-        self._env, self._writer, self._inputs, self._pace = env, writer, inputs, pace
+        self._env, self._writer, self._pace = env, writer, pace
         self._display, self._episodes, self._verify = display, episodes, verify
-        self._operator = OperatorPolicy(inputs, env.action_scale, pace, self)
+        self.inputs, self.url = display.inputs, display.url
+        self._operator = OperatorPolicy(
+            self.inputs, env.action_scale, pace, self._show, self._show_between
+        )
         self._interrupted: Callable[[], bool] = lambda: False
 
     @property
@@ -114,34 +118,34 @@ class TeleoperationSession:
                 return self._writer.add(record, content)
             except DiskError as error:
                 print(f"Not saved: {error}", file=sys.stderr, flush=True)
-                self._inputs.clear()
+                self.inputs.clear()
                 self._display.session(phase="unsaved", error=str(error))
-            while self._inputs.take_request() != "save":
+            while self.inputs.take_request() != "save":
                 self._end_if_interrupted()
-                self._inputs.wait(FRAME_S)
+                self.inputs.wait(FRAME_S)
 
     def _ask(self, result: Attempt) -> Request:
         """Waits for what is to become of an episode that has ended."""
         error = None if result.error is None else result.error[:300]
-        self._inputs.clear()
+        self.inputs.clear()
         shown = result.outcome not in (SIMULATION_ERROR, WORKER_ERROR)
         if shown:
             self._display.step()
         self._display.session(phase="ended", outcome=result.outcome, error=error)
-        while (request := self._inputs.take_request()) is None:
+        while (request := self.inputs.take_request()) is None:
             self._end_if_interrupted()
             if shown:
                 self._display.between(1.0)
-            self._inputs.wait(FRAME_S)
+            self.inputs.wait(FRAME_S)
         return request
 
-    def step(self) -> None:
+    def _show(self) -> None:
         """Shows the state after a reset or a step."""
         self._end_if_interrupted()
         self._display.step()
 
-    def between(self, fraction: float) -> None:
-        """Shows how the present step goes on, see `OperatorPolicy`."""
+    def _show_between(self, fraction: float) -> None:
+        """Shows how the present step goes on."""
         self._end_if_interrupted()
         factor = self._pace.real_time_factor
         self._display.session(
@@ -172,21 +176,6 @@ class TeleoperationSession:
 # --- A session with all that it needs: devices, page, scene and cameras -----------------------
 
 
-@dataclass(frozen=True, eq=False)
-class OpenSession:
-    """A session that a person can open in the browser.
-
-    Attributes:
-        session: The session, which is not running yet.
-        inputs: Its devices.
-        url: Address of the page.
-    """
-
-    session: TeleoperationSession
-    inputs: Inputs
-    url: str
-
-
 @contextlib.contextmanager
 def open_session(
     env: ToolUseEnv,
@@ -196,8 +185,8 @@ def open_session(
     episodes: int | None = None,
     verify: bool = False,
     spacemouse: bool = False,
-    make_pace: Callable[[Inputs, float], Pace] = RealTime,
-) -> Iterator[OpenSession]:
+    make_pace: Callable[[Inputs, float], RealTime] = RealTime,
+) -> Iterator[TeleoperationSession]:
     """Opens a session; at its end, page and cameras are closed.
 
     Args:
@@ -223,8 +212,7 @@ def open_session(
         display = TeleoperationDisplay(env, writer.header.local_spec(), inputs, pages, scene_view)
         stack.enter_context(contextlib.closing(display))
         pace = make_pace(inputs, 1.0 / env.metadata["render_fps"])
-        session = TeleoperationSession(env, writer, inputs, pace, display, episodes, verify)
-        yield OpenSession(session, inputs, pages.url)
+        yield TeleoperationSession(env, writer, pace, display, episodes, verify)
 
 
 def _discarded(result: Attempt) -> Attempt:

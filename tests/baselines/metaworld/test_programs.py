@@ -24,7 +24,7 @@ from fleet_tools.dataset import collection as collection_run
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import ConfigError, DatasetError
-from fleet_tools.studio.pictures.episode_source import dataset_source
+from fleet_tools.studio.pictures.recording import dataset_source
 
 TASKS = "reach-v3,drawer-close-v3"
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")

@@ -17,7 +17,6 @@ from support.foreign_shapes import ball, box, cylinder, moved
 from fleet_tools.assets.__main__ import main
 from fleet_tools.assets.solids import Solid
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.parallel import apart
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.studio.importing.collision_geometry import deviations, distance_outside
 from fleet_tools.studio.importing.convex_decomposition import face_cut_parts, merged
@@ -193,12 +192,7 @@ def twelve_parts() -> trimesh.Trimesh:
     return mesh
 
 
-@pytest.mark.parametrize("version", [pytest.param("3.0", marks=pytest.mark.slow), "3.2"])
-def test_overlapping_convex_parts_are_the_pieces(version, imported, monkeypatch):
-    manifold3d = pytest.importorskip("manifold3d")
-    if version == "3.0":  # in which a manifold cannot be simplified
-        monkeypatch.delattr(manifold3d.Manifold, "simplify")
-        monkeypatch.setattr(apart, "_is_child", True)  # calls stay in this process
+def test_overlapping_convex_parts_are_the_pieces(imported):
     report = imported(foreign_tool("round_hammer"), twelve_parts(), "--fidelity", "0.002")
     assert report["collision_pieces"] == 12
     assert report["visual_triangles"] <= 2000

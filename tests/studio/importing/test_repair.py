@@ -38,10 +38,10 @@ def concatenated(*meshes: trimesh.Trimesh) -> trimesh.Trimesh:
     return mesh
 
 
-def repaired(mesh: trimesh.Trimesh, hull_if_open: bool = True) -> tuple[EnclosedBody, list[str]]:
+def repaired(mesh: trimesh.Trimesh) -> tuple[EnclosedBody, list[str]]:
     surface, notes = cleaned(np.array(mesh.vertices), np.array(mesh.faces))
     shells, repairs = repaired_shells(surface)
-    body, changes = enclosed_body(shells, hull_if_open=hull_if_open)
+    body, changes = enclosed_body(shells)
     return body, notes + repairs + changes
 
 
@@ -103,7 +103,7 @@ def test_a_flat_hole_is_closed_however_wide():
     assert "closed 1 hole(s)" in notes
 
 
-def test_a_shell_open_beyond_repair_becomes_its_hull_or_is_refused():
+def test_a_shell_open_beyond_repair_becomes_its_hull():
     ragged = trimesh.creation.icosphere(3, 0.1)
     x, _, z = ragged.triangles_center.T
     ragged.update_faces(z < 0.04 * np.sign(x))
@@ -111,8 +111,6 @@ def test_a_shell_open_beyond_repair_becomes_its_hull_or_is_refused():
     found, notes = repaired(ragged)
     assert any("convex hull stands for it" in note for note in notes)
     assert volume(found.outer[0]) == pytest.approx(ragged.convex_hull.volume)
-    with pytest.raises(ConfigError, match=r"not watertight.*--if-open hull"):
-        repaired(ragged, hull_if_open=False)
 
 
 def test_an_inverted_shell_is_turned_and_a_cavity_stays_one():

@@ -16,11 +16,10 @@ from support.clicking import Person, wait_until
 from support.foreign_models import ForeignTool, foreign_tool
 
 from fleet_tools.sim.catalog import load_model
-from fleet_tools.studio.labelling.example import find_example
 from fleet_tools.studio.labelling.picking import nearest, pick, size
 from fleet_tools.studio.labelling.proposals import centroid
 from fleet_tools.studio.labelling.session import LabellingSession
-from fleet_tools.studio.labelling.subjects import MeshSubject
+from fleet_tools.studio.labelling.subjects import MeshSubject, find_example
 
 pytest.importorskip("viser", reason="needs the extra browser")
 LabelPage = pytest.importorskip("fleet_tools.studio.labelling.page").LabelPage
@@ -199,9 +198,9 @@ def test_from_a_foreign_mesh_to_a_solved_scene(tmp_path, name):
         person.take("Material", "steel")
         wait_until(lambda: person.page.session.labels.material == "steel", "the material")
         person.press("Save and check")
-        report = person.browser.get_by_text("The expert in the task")
+        report = person.browser.get_by_text("the expert in the task")
         report.wait_for(timeout=280_000)
-        assert f"The expert in the task {tool.family}: 1 of 1" in report.inner_text()
+        assert f"the expert in the task {tool.family}: 1 of 1" in report.inner_text()
         assert person.browser.get_by_text("are as the family needs them").is_visible()
         person.browser.get_by_role("button", name="Watch the expert").wait_for(timeout=60_000)
         person.press("Watch the expert")

@@ -1,6 +1,5 @@
 """Labels, their undo, the file that keeps them, and what a session does with clicks."""
 
-import itertools
 import re
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from fleet_tools.config.geometry import Pose
 from fleet_tools.errors import ConfigError, FleetToolsError, UnknownNameError
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.studio.importing.settings import ScaleSettings
-from fleet_tools.studio.labelling.labels import Draft, History, ModelLabels, read_draft, write_draft
+from fleet_tools.studio.labelling.labels import Draft, ModelLabels, read_draft, write_draft
 from fleet_tools.studio.labelling.panel import Panel, literal, literal_html
 from fleet_tools.studio.labelling.scene_view import ruler_length
 from fleet_tools.studio.labelling.session import LabellingError, LabellingSession
@@ -89,27 +88,29 @@ def label(session: LabellingSession) -> None:
 # --- Values --------------------------------------------------------------------------------------
 
 
-@given(st.lists(LABELS, max_size=6))
-@settings(deadline=None)
-def test_undo_after_any_changes_returns_what_was_before(changes):
-    histories = [History(ModelLabels())]
-    for labels in changes:
-        histories.append(histories[-1].then(labels))
-    for before, after in itertools.pairwise(histories):
-        assert after is before if after.now == before.now else after.undone() == before
-    history = histories[-1]
-    for _ in changes:
-        history = history.undone()
-    assert history == History(ModelLabels()) == history.undone()
+CHANGES = st.tuples(st.just("place"), st.sampled_from(["head", "side", "tail"]), POSITIONS)
+CHANGES |= st.tuples(st.just("mass"), st.none() | st.floats(1e-6, 10))
 
 
-@given(LABELS, POSITIONS)
-@settings(deadline=None)
-def test_placing_and_removing_leave_other_labels_alone(labels, position):
-    placed = labels.placed("new", np.array(position))
-    assert placed.keypoints["new"] == position
-    assert placed.removed("new") == labels
-    assert labels.placed("head", np.array(position)).removed("head") == labels.removed("head")
+@given(st.lists(CHANGES, max_size=6))
+@settings(deadline=None, max_examples=20)
+def test_undo_after_any_changes_returns_what_was_before(tmp_path_factory, changes):
+    folder = tmp_path_factory.mktemp("undo")
+    trimesh.creation.box((0.3, 0.04, 0.04)).export(folder / "a.stl")
+    session = LabellingSession(MeshSubject(folder / "a.stl", "tool", "hammer", folder))
+    states = [session.labels]
+    for change in changes:
+        match change:
+            case "place", item, position:
+                session.select(item)
+                session.place(np.array(position))
+            case _, mass:
+                session.set(mass=mass)
+        if session.labels != states[-1]:
+            states.append(session.labels)
+    for before in reversed([states[0], *states[:-1]]):
+        session.undo()
+        assert session.labels == before
 
 
 @given(LABELS)

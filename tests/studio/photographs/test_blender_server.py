@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import signal
 import socket
 import sys
 import threading
@@ -10,17 +11,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.blender_forms import BOUNDARY, FORM, MAX_BYTES, SCENE, form
-from support.processes import run_command
 
+from fleet_tools.blender import main
+from fleet_tools.studio.photographs import blender_pool
 from fleet_tools.studio.photographs import render_requests as server
-from fleet_tools.studio.photographs.serve import proper_gltf
+from fleet_tools.studio.photographs.blender_pool import proper_gltf
 from fleet_tools.utils import accept_loop
 
 
@@ -154,20 +155,17 @@ def test_the_up_axis_of_drake_is_that_of_gltf():
     assert root["children"] == [0]
 
 
-def test_without_bpy_the_server_tells_how_to_install_it():
-    program = Path(server.__file__).with_name("serve.py")
-    done = run_command(sys.executable, "-S", str(program))
-    assert done.returncode == 2
+def test_without_bpy_the_server_tells_how_to_install_it(monkeypatch, capsys):
+    monkeypatch.delenv("FLEET_TOOLS_BPY_PYTHON", raising=False)
+    assert main([]) == 2
+    said = capsys.readouterr().err
     for part in (sys.executable, "No module named 'bpy'", "pip install bpy", "apt-get install"):
-        assert part in done.stderr
-    assert "Traceback" not in done.stderr
+        assert part in said
 
 
-def test_a_python_that_cannot_be_run_is_reported():
-    given = ["-m", "fleet_tools.blender", "--python", "/no/such/python"]
-    done = run_command(sys.executable, *given)
-    assert done.returncode == 2
-    assert "/no/such/python cannot be run as Python" in done.stderr
+def test_a_python_that_cannot_be_run_is_reported(capsys):
+    assert main(["--python", "/no/such/python"]) == 2
+    assert "/no/such/python cannot be run as Python" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("length", "status"), [("9" * 30, 400), ("²", 411), ("300", 400)])
@@ -231,26 +229,24 @@ def test_slow_clients_give_way(url, sent, monkeypatch):
             test_health_is_answered(url)
 
 
-ALONE = """
-import argparse, gc, socket, sys, threading
-sys.path.insert(0, sys.argv[1])
-import serve
-from pathlib import Path
+def test_a_server_that_listens_no_more_says_why(capsys, monkeypatch):
+    class Pool:
+        health: dict[str, str] = {}
+        draw = close = staticmethod(lambda *_: b"")
 
-def listens_no_more():
-    from accept_loop import AcceptLoop
-    loops = [each for each in gc.get_objects() if isinstance(each, AcceptLoop)]
-    loops[0]._listening.shutdown(socket.SHUT_RDWR)
+    def deaf(*given: Any) -> accept_loop.AcceptLoop:
+        loop = make(*given)
+        threading.Timer(0.5, loop._listening.shutdown, (socket.SHUT_RDWR,)).start()
+        return loop
 
-threading.Timer(0.5, listens_no_more).start()
-options = argparse.Namespace(host="127.0.0.1", port=0, max_megabytes=1)
-sys.exit(serve._serve(options, lambda *_: b"", {}))
-"""
-
-
-def test_it_needs_the_standard_library_alone_and_says_why_it_ends(tmp_path):
-    folder = str(Path(server.__file__).parent)
-    done = run_command(sys.executable, "-I", "-S", "-c", ALONE, folder, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "Ready at http://127.0.0.1" in done.stdout
-    assert "It listens no more" in done.stderr and "Traceback" not in done.stderr
+    make = server.make_server
+    monkeypatch.setattr(blender_pool, "BlenderPool", lambda *_, **settings: Pool())
+    monkeypatch.setattr(server, "make_server", deaf)
+    handlers = {ending: signal.getsignal(ending) for ending in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert main(["--port", "0"]) == 1
+    finally:
+        for ending, handler in handlers.items():
+            signal.signal(ending, handler)
+    out, err = capsys.readouterr()
+    assert "Ready at http://127.0.0.1" in out and "It listens no more" in err

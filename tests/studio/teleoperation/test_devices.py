@@ -12,7 +12,7 @@ from support.planning_problems import poses, turns, vectors
 
 from fleet_tools.envs.array_spec import check_action
 from fleet_tools.robot.pose_delta import displace, displacement
-from fleet_tools.studio.teleoperation import devices, space_mouse
+from fleet_tools.studio.teleoperation import devices
 from fleet_tools.studio.teleoperation.devices import (
     DeviceCommand,
     Frame,
@@ -20,8 +20,8 @@ from fleet_tools.studio.teleoperation.devices import (
     action_of,
     within_bounds,
 )
-from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.operator_policy import action_toward
+from fleet_tools.studio.viser_links import pose_of
 
 entries = st.floats(-1.0, 1.0)
 twists = st.lists(entries, min_size=6, max_size=6).map(np.array)
@@ -164,10 +164,10 @@ class State:
 
 @given(st.lists(entries, min_size=6, max_size=6))
 def test_a_space_mouse_moves_entry_by_entry_and_its_buttons_ask(axes):
-    command = space_mouse.command_of_spacemouse(State(*axes))
+    command = devices.command_of_spacemouse(State(*axes))
     np.testing.assert_array_equal(command.twist, [devices.deflection(axis) for axis in axes])
     for buttons, asked in (([], set()), ([1, 0], {"save"}), ([0, 1, 1], {"retry"})):
-        assert space_mouse.requests_of_spacemouse(State(buttons=buttons)) == asked
+        assert devices.requests_of_spacemouse(State(buttons=buttons)) == asked
 
 
 # --- Gizmo ----------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ PAGE = "page"
 @pytest.fixture
 def operator(inputs: Inputs) -> OperatorPolicy:
     inputs.open_page(PAGE)
-    operator = OperatorPolicy(inputs, np.full(6, 0.05), RealTime(inputs, 0.001), Mock())
+    operator = OperatorPolicy(inputs, np.full(6, 0.05), RealTime(inputs, 0.001), Mock(), Mock())
     operator.reset()
     return operator
 

@@ -94,21 +94,6 @@ def test_keys_move_while_the_page_is_open(pages, inputs):
     assert not inputs.watched
 
 
-def test_a_key_that_is_held_asks_once(pages, inputs):
-    with open_page(pages) as page:
-        for keys in ({"Enter"}, {"Enter", "KeyW"}, {"Enter"}, set(), {"KeyT"}):
-            page.send(Controls(keys=frozenset(keys)).to_json())
-        taken = []
-
-        def take() -> bool:
-            if request := inputs.take_request():
-                taken.append(request)
-            return "retry" in taken
-
-        wait_until(take, "the requests")
-        assert taken == ["save", "retry"]
-
-
 @pytest.mark.parametrize("message", ["{", b"\x00\xff", '{"keys": 1}', "x" * (MAX_MESSAGE + 1)])
 def test_a_page_that_sends_nonsense_is_closed_and_may_come_again(pages, inputs, message):
     with open_page(pages) as bad:

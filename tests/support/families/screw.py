@@ -6,7 +6,7 @@ from support.bad_models import BadModel
 from support.family_geometry import heights, part_of, points_of
 from support.model_defects import collision_changed, keypoints_moved, part_scaled, prism
 
-from fleet_tools.assets.families.screw.screw_parts import DEPTH, FIT, FLOOR, SLOPE
+from fleet_tools.assets.families.screw import DEPTH, FIT, FLOOR, SLOPE
 from fleet_tools.assets.model_description import ModelDescription
 from fleet_tools.assets.model_geometry import ConvexPiece, chords
 

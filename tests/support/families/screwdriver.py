@@ -7,8 +7,8 @@ from support.family_geometry import part_of, points_of, surface_points
 from support.model_defects import keypoints_moved, part_scaled
 
 from fleet_tools.assets.families import screwdriver
-from fleet_tools.assets.families.screw.screw_parts import DEPTH, FLOOR, ROOM, SLOPE
-from fleet_tools.assets.families.screwdriver.screwdriver_parts import BLADE, SEAT, TIP
+from fleet_tools.assets.families.screw import DEPTH, FLOOR, ROOM, SLOPE
+from fleet_tools.assets.families.screwdriver import BLADE, SEAT, TIP
 from fleet_tools.assets.model_description import ModelDescription
 from fleet_tools.assets.parametric import GRIP, GRIP_END
 

@@ -7,7 +7,7 @@ from support.family_geometry import points_of, surface_points
 from support.model_defects import keypoints_moved, masses_changed, part_scaled, without
 
 from fleet_tools.assets.families import wrench
-from fleet_tools.assets.families.wrench.wrench_parts import PAD
+from fleet_tools.assets.families.wrench import PAD
 from fleet_tools.assets.model_description import ModelDescription
 from fleet_tools.assets.parametric import GRIP, GRIP_END
 

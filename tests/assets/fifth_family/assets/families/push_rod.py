@@ -14,7 +14,7 @@ from fleet_tools.assets.model_description import (
     PartDescription,
 )
 from fleet_tools.assets.parametric import GRIP, along_x, check_parameters
-from fleet_tools.assets.rules import Rule, surface_distance
+from fleet_tools.assets.rules import on_surface
 from fleet_tools.assets.solids import circle, frusta
 
 
@@ -56,7 +56,7 @@ def build(params: PushRodParams, name: str) -> ModelDescription:
     )
 
 
-def sample(rng: np.random.Generator) -> PushRodParams:
+def draw(rng: np.random.Generator) -> PushRodParams:
     """Returns the parameters of a random plausible rod."""
     return PushRodParams(rng.uniform(0.14, 0.16), rng.uniform(0.016, 0.02))
 
@@ -70,12 +70,11 @@ FAMILY = Family(
     },
     catalogue={"long": PushRodParams(), "short": PushRodParams(0.14)},
     build=build,
-    sample=sample,
+    draw=draw,
     rules=(
-        Rule(
-            "distance from the surface",
-            surface_distance("foot", "back"),
-            "mm",
+        on_surface(
+            "foot",
+            "back",
             high=0.001,
             reason="the foot meets the screw at its middle",
             remedy="Move `foot` onto the face that presses.",

@@ -65,7 +65,7 @@ def build(params: SteepScrewParams, name: str) -> ModelDescription:
     )
 
 
-def sample(rng: np.random.Generator) -> SteepScrewParams:
+def draw(rng: np.random.Generator) -> SteepScrewParams:
     """Returns the parameters of a random plausible screw."""
     return SteepScrewParams(rng.uniform(0.055, 0.065))
 
@@ -78,5 +78,5 @@ FAMILY = Family(
     },
     catalogue={"plain": SteepScrewParams()},
     build=build,
-    sample=sample,
+    draw=draw,
 )

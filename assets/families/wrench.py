@@ -1,4 +1,4 @@
-"""The parameters of a wrench.
+"""Open-ended wrenches of one size: a jaw at the end of a handle turns nuts by their flats.
 
 In the tool frame T the handle is the x axis, and the wrench turns nuts about z: the jaw opens along
 x. At work z_T points down. The jaw's frame J has its origin midway between the pads, its x axis out
@@ -8,14 +8,34 @@ above at work.
 
 import math
 import typing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from fleet_tools.assets.families.nut.nut_parts import FLATS
-from fleet_tools.assets.model_description import STEEL, Material, PartDescription
-from fleet_tools.assets.parametric import GRIP, GRIP_END, Z_TO_X, along_x, check_parameters
+from fleet_tools.assets.families import Family, HandAlignment, Meaning, across, behind, middle
+from fleet_tools.assets.families.nut import DEVIATION, FLATS
+from fleet_tools.assets.model_description import (
+    BLACK_OXIDE,
+    BLUE_PLASTIC,
+    CHROME,
+    HARD_BRASS,
+    HARD_STEEL,
+    NYLON,
+    Material,
+    ModelDescription,
+    PartDescription,
+    rigid_model,
+)
+from fleet_tools.assets.model_geometry import ModelGeometry
+from fleet_tools.assets.parametric import (
+    GRIP,
+    GRIP_END,
+    Z_TO_X,
+    along_x,
+    check_parameters,
+)
+from fleet_tools.assets.rules import Rule, Values, gap, perpendicular, right_angles
 from fleet_tools.assets.solids import (
     Section,
     Solid,
@@ -44,8 +64,6 @@ LIP_ROOT = 0.0215
 
 NUT_ROOM = 0.075
 """Distance from the jaw within which the wrench is above the base of the nut, m."""
-
-WRENCH_STEEL = replace(STEEL, modulus=1e9)
 
 AT_TIP, AT_ROOT, AT_BACK = 0.0, 0.6, 1.0
 """Outline parameter t of half a head at the tip, the throat's corner, and the shank."""
@@ -103,8 +121,8 @@ class WrenchParams:
     neck_y: float = 0.011
     neck_z: float = 0.005
     tail: TailName = "plain"
-    grip: Material = WRENCH_STEEL
-    body: Material = WRENCH_STEEL
+    grip: Material = HARD_STEEL
+    body: Material = HARD_STEEL
 
     def __post_init__(self) -> None:
         """Refuses impossible parameters with a ValueError."""
@@ -194,11 +212,6 @@ CORNERS = 4
 
 TAIL, TAIL_BORE = 0.019, 0.58
 """Radius of a ring or fork at the handle's free end, m, and its hole's as a fraction."""
-
-
-def wrench_parts(params: WrenchParams) -> tuple[PartDescription, ...]:
-    """Makes the parts of a wrench, in T."""
-    return (_grip(params), _shank(params), *_head(params), *_tail(params))
 
 
 def _prism(outline: np.ndarray, half: float) -> Solid:
@@ -348,3 +361,163 @@ def _tail(p: WrenchParams) -> tuple[PartDescription, ...]:
     centre = (round(p.butt_x - corner[0], 9), 0.0, 0.0)
     visual, collision = (s.transformed(np.eye(3), centre) for s in (visual, _prism(square, half)))
     return (PartDescription("tail", visual, p.body, (collision,)),)
+
+
+MASS_BOUNDS = (0.2, 1.2)
+"""Least and greatest mass, kg, that the arm can move without effort."""
+
+
+def build(params: WrenchParams, name: str) -> ModelDescription:
+    """Returns the wrench as a model of one link, `wrench`, in the frame T."""
+    behind = -(params.back + THROAT) / 2  # on the faces of the head, behind the throat
+    half = params.thickness
+    points = {
+        "jaw": (0.0, 0.0, 0.0),
+        "left": (0.0, -PAD, 0.0),
+        "right": (0.0, PAD, 0.0),
+        "upper": (behind, 0.0, -half),
+        "lower": (behind, 0.0, half),
+    }
+    placed = {key: params.R_TJ @ point + params.p_TJ for key, point in points.items()}
+    parts = _grip(params), _shank(params), *_head(params), *_tail(params)
+    return rigid_model("tool", "wrench", name, parts, placed)
+
+
+CATALOGUE = {
+    "open_end": WrenchParams(grip=CHROME, body=CHROME),
+    "angled": WrenchParams(
+        butt_x=-0.115, jaw_x=0.185, jaw_deg=15, outer=0.038, shift=0.002, tail="fork",
+        grip=CHROME, body=CHROME,
+    ),
+    "combination": WrenchParams(
+        butt_x=-0.085, jaw_x=0.160, jaw_deg=-15, grip_z=0.0055, roundness=1.0, tail="ring",
+        grip=BLACK_OXIDE, body=BLACK_OXIDE,
+    ),
+    "cranked": WrenchParams(
+        jaw_x=0.190, drop=0.022, grip_z=0.0075, neck_y=0.0125, thickness=0.0075,
+        grip=BLACK_OXIDE, body=BLACK_OXIDE,
+    ),
+    "flare": WrenchParams(
+        butt_x=-0.090, jaw_x=0.165, lips=True, reach=LIP_ROOT, outer=0.037, shift=0.0,
+        neck_y=0.010, grip=CHROME, body=CHROME,
+    ),
+    "adjustable": WrenchParams(
+        butt_x=-0.105, jaw_x=0.180, sliding=0.014, reach=0.019, thickness=0.008, outer=0.039,
+        shift=0.004, grip_z=0.007, neck_y=0.013, neck_z=0.006,
+        grip=HARD_STEEL.coloured(0.42, 0.43, 0.46), body=CHROME,
+    ),
+    "brass": WrenchParams(
+        butt_x=-0.080, jaw_x=0.150, facets=3, outer=0.040, shift=0.003, roundness=0.2,
+        thickness=0.008, grip_z=0.0065, grip=HARD_BRASS, body=HARD_BRASS,
+    ),
+    "sleeved": WrenchParams(
+        butt_x=-0.110, jaw_x=0.200, grip_z=0.012, roundness=1.0, shank_x=0.065, neck_y=0.010,
+        neck_z=0.0055, grip=NYLON, body=CHROME,
+    ),
+    "rod": WrenchParams(
+        butt_x=-0.095, jaw_x=0.175, jaw_deg=10, drop=0.012, grip_z=0.015, roundness=1.0,
+        shank_x=0.060, neck_y=0.009, neck_z=0.006, facets=6, grip=BLUE_PLASTIC, body=BLACK_OXIDE,
+    ),
+}  # fmt: skip
+
+
+def draw(rng: np.random.Generator) -> WrenchParams:
+    """Returns the parameters of a random plausible wrench."""
+    body = (CHROME, BLACK_OXIDE, HARD_BRASS)[rng.integers(3)]
+    sleeved = rng.random() < 0.4
+    style = ("open", "lips", "sliding")[rng.integers(3)]
+    thickness = rng.uniform(0.0065, 0.008)
+    return WrenchParams(
+        butt_x=rng.uniform(-0.12, -0.075),
+        jaw_x=rng.uniform(0.150, 0.200),
+        jaw_deg=rng.uniform(-15, 15),
+        drop=(0.0, rng.uniform(0.010, 0.025))[rng.integers(2)],
+        thickness=thickness,
+        reach=LIP_ROOT if style == "lips" else rng.uniform(0.014, 0.019),
+        lips=style == "lips",
+        outer=rng.uniform(0.037, 0.040),
+        shift=0.0 if style == "lips" else rng.uniform(0.001, 0.004),
+        facets=rng.integers(3, 13).item(),
+        sliding=rng.uniform(0.011, 0.015) if style == "sliding" else 0.0,
+        grip_z=rng.uniform(0.010, 0.014) if sleeved else rng.uniform(0.0055, 0.008),
+        roundness=rng.uniform(0.2, 1.0),
+        shank_x=rng.uniform(0.045, 0.065),
+        neck_y=rng.uniform(0.009, 0.0125),
+        neck_z=thickness * rng.uniform(0.65, 0.85),
+        tail="plain" if style == "lips" else TAILS[rng.integers(len(TAILS))],
+        grip=(NYLON, BLUE_PLASTIC)[rng.integers(2)] if sleeved else body,
+        body=body,
+    )
+
+
+ALONG_PADS = (-0.008, -0.004, 0.0, 0.004, 0.008)
+"""Distances from `jaw` along the pads at which the opening is measured, m."""
+
+
+def opening(geometry: ModelGeometry) -> Values:
+    """Returns the least width between the pads near `jaw`, m."""
+    return {"": min(sum(sides) for sides in _gaps(geometry))}
+
+
+def off_centre(geometry: ModelGeometry) -> Values:
+    """Returns the distance of `jaw` from the middle between the pads, m."""
+    back, ahead = _gaps(geometry)[ALONG_PADS.index(0.0)]
+    return {"jaw": abs(back - ahead) / 2}
+
+
+def _gaps(geometry: ModelGeometry) -> list[tuple[float, float]]:
+    across_pads = geometry.axis("right", "left")
+    along = np.cross(across_pads, perpendicular(geometry.axis("lower", "upper"), across_pads))
+    jaw = geometry.p_M["jaw"]
+    return [gap(geometry, jaw + x * along, across_pads) for x in ALONG_PADS]
+
+
+RULES = (
+    Rule(
+        "opening between the pads",
+        opening,
+        "mm",
+        low=FLATS + DEVIATION,
+        high=0.044,
+        reason="the widest nut of the package has to fit in; a hexagon slips through a wider jaw",
+        remedy="Else import its mesh with more or finer convex pieces (--pieces, --concavity), so "
+        "that none of them fills the jaw.",
+        scales=True,
+    ),
+    Rule(
+        "distance from the middle between the pads",
+        off_centre,
+        "mm",
+        high=1e-3,
+        reason="the nut is to touch neither pad as the jaw goes over it",
+        remedy="Move the keypoint `jaw` to the middle between the pads.",
+    ),
+    right_angles(
+        ("lower", "upper"),
+        ("right", "left"),
+        reason="the expert aligns both axes with those of the nut, within 0.3 degrees each",
+        remedy="Place `left` and `right` on the pads opposite each other, `upper` straight above "
+        "`lower`.",
+    ),
+)
+
+
+FAMILY = Family(
+    kind="tool",
+    keypoints={
+        "left": Meaning("the middle of the left pad, seen from the palm", partner="right"),
+        "right": Meaning("the pad opposite to it", across("left"), partner="left"),
+        "jaw": Meaning("the middle of the mouth, where the nut is", middle("left", "right")),
+        "upper": Meaning("on the flat of the head that faces the palm", partner="lower"),
+        "lower": Meaning("on the flat that faces the nut's base", behind("upper"), "upper"),
+    },
+    catalogue=CATALOGUE,
+    build=build,
+    draw=draw,
+    mass_bounds=MASS_BOUNDS,
+    rules=RULES,
+    alignment=HandAlignment(
+        "jaw", ("upper", "lower"), ("jaw", "left", "right"), tilt_deg=80, turn_deg=150
+    ),
+    working_parts=("head", "slide"),
+)

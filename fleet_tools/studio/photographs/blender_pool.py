@@ -1,128 +1,46 @@
-"""Renders glTF scenes with Blender for Drake's glTF render client, over HTTP.
+"""Blender processes that draw glTF scenes at the same time.
 
-This program runs in an environment that has `bpy` and not this package: start this file with that
-environment's Python, or let `python -m fleet_tools.blender` do so. Apart from Blender it needs only
-the standard library. A Blender process holds only one scene, so each of a pool of processes runs
-`drawing.py`. Scenes are written as standard glTF, which Drake's are not quite.
+A Blender process holds only one scene, so each of a pool of processes runs `drawing.py`, by a
+Python that has `bpy`. Scenes are written as standard glTF, which Drake's are not quite.
 """
 
-import argparse
-import contextlib
 import copy
 import json
 import math
 import os
 import queue
-import signal
 import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-Draw = Callable[[dict[str, Any], dict[str, float]], bytes]
-"""Function that returns a scene's image as PNG, see `BlenderPool.draw`."""
+from fleet_tools.errors import RenderServerError
 
-MISSING_BPY = """Blender cannot be imported by {python}:
+_MISSING_BPY = """Blender cannot be imported by {python}:
   {error}
 Install it into an environment of its own, because it needs its own version of numpy:
   python3.11 -m venv bpy-env && bpy-env/bin/pip install bpy==5.0.1
 On Debian and Ubuntu its import also needs
-  apt-get install -y libx11-6 libxrender1 libxfixes3 libxi6 libxkbcommon0 libsm6 libice6 libgl1
-"""
+  apt-get install -y libx11-6 libxrender1 libxfixes3 libxi6 libxkbcommon0 libsm6 libice6 libgl1"""
 
 
-# --- The program ----------------------------------------------------------------------------
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the program; see `--help`."""
-    options = _parser().parse_args(arguments)
-    child = subprocess.run([sys.executable, "-c", "import bpy"], capture_output=True, text=True)
+def _require_bpy(python: str) -> None:
+    try:
+        child = subprocess.run([python, "-c", "import bpy"], capture_output=True, text=True)
+    except OSError as error:
+        raise RenderServerError(f"{python} cannot be run as Python: {error}") from error
     if child.returncode != 0:
         error = (child.stderr.strip() or f"status {child.returncode}").splitlines()[-1]
-        print(MISSING_BPY.format(python=sys.executable, error=error), end="", file=sys.stderr)
-        return 2
-    for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
-        signal.signal(ending, signal.default_int_handler)
-    names = ("workers", "samples", "roughness", "seconds", "verbose")
-    settings = {name: getattr(options, name) for name in names}
-    try:
-        with contextlib.closing(BlenderPool(**settings)) as pool:
-            return _serve(options, pool.draw, pool.health)
-    except DrawingError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        pass
-    return 0
-
-
-def _serve(options: argparse.Namespace, draw: Draw, health: Mapping[str, Any]) -> int:
-    sys.path.append(str(Path(__file__).resolve().parents[2] / "utils"))
-    from render_requests import make_server  # pyright: ignore[reportMissingImports]
-
-    max_bytes = options.max_megabytes * 10**6
-    try:
-        server = make_server(options.host, options.port, draw, health, max_bytes)
-    except OSError as error:
-        print(f"Cannot listen at {options.host}:{options.port}: {error}", file=sys.stderr)
-        return 2
-    with server:
-        host, port = server.address
-        print(f"Ready at http://{host}:{port}: {json.dumps(health)}", flush=True)
-        try:
-            server.serve_forever()
-        except OSError as error:
-            print(error, file=sys.stderr)
-            return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fleet_tools.blender",
-        description="Renders glTF scenes with Blender for Drake's glTF render client, over HTTP.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address; 127.0.0.1 serves this machine only")
-    add("--port", type=int, default=8000, help="port; 0 takes a free one")
-    add("--workers", type=_count, default=1, help="number of images drawn at the same time")
-    add("--samples", type=_count, default=16, help="light paths per pixel")
-    add("--roughness", type=_ratio, default=0.5, help="of surfaces: 0 mirrors, 1 is matte")
-    add("--seconds", type=_count, default=600, help="time limit of an image, s")
-    add("--max-megabytes", type=_count, default=256, help="largest size of a request")
-    add("--verbose", action="store_true", help="pass on Blender's own output")
-    return parser
-
-
-def _count(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1; given: {number}")
-    return number
-
-
-def _ratio(text: str) -> float:
-    if not 0.0 <= (number := float(text)) <= 1.0:
-        raise argparse.ArgumentTypeError(f"must lie in [0, 1]; given: {number}")
-    return number
-
-
-# --- The pool -------------------------------------------------------------------------------
-
-
-class DrawingError(Exception):
-    """Blender cannot draw a scene, or does not start."""
+        raise RenderServerError(_MISSING_BPY.format(python=python, error=error))
 
 
 class BlenderPool:
     """Blender processes that draw at the same time.
 
     Args:
+        python: Python that has `bpy`.
         workers: Number of processes, among which the machine's cores are divided.
         samples: Light paths per pixel.
         roughness: Roughness of surfaces, see `proper_gltf`.
@@ -133,11 +51,12 @@ class BlenderPool:
         health: Version and settings, as plain JSON data.
 
     Raises:
-        DrawingError: Blender does not start.
+        RenderServerError: Blender does not start, or is not there; the message says what to do.
     """
 
     def __init__(
         self,
+        python: str,
         *,
         workers: int = 1,
         samples: int = 16,
@@ -145,8 +64,9 @@ class BlenderPool:
         seconds: float = 600.0,
         verbose: bool = False,
     ) -> None:
+        _require_bpy(python)
         threads = max(1, (os.cpu_count() or 1) // workers)
-        command = [sys.executable, str(Path(__file__).with_name("drawing.py"))]
+        command = [python, str(Path(__file__).with_name("drawing.py"))]
         for name, value in {"samples": samples, "threads": threads}.items():
             command += [f"--{name}", str(value)]
         self._all = [_Blender(command, seconds, verbose) for _ in range(workers)]
@@ -170,12 +90,12 @@ class BlenderPool:
             camera: Numbers of the camera by name, see `drawing.draw`.
 
         Raises:
-            DrawingError: Blender cannot draw it.
+            RenderServerError: Blender cannot draw it.
         """
         try:
             standard = proper_gltf(scene, self._roughness)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise DrawingError(
+            raise RenderServerError(
                 f"This scene is not glTF: {type(error).__name__}: {error}"
             ) from error
         with tempfile.TemporaryDirectory(prefix="fleet_tools_blender_") as folder:
@@ -235,13 +155,13 @@ class _Blender:
             timer.cancel()
         if not line:
             status = self._process.wait()
-            raise DrawingError(
+            raise RenderServerError(
                 f"Blender ended with status {status}; after {self._seconds:g} s it is killed. "
                 "--verbose shows its output."
             )
         answer = json.loads(line)
         if "error" in answer:
-            raise DrawingError(f"Blender cannot draw this scene: {answer['error']}")
+            raise RenderServerError(f"Blender cannot draw this scene: {answer['error']}")
         return answer
 
     def close(self) -> None:
@@ -277,7 +197,3 @@ def proper_gltf(scene: dict[str, Any], roughness: float) -> dict[str, Any]:
 def _linear(channel: float) -> float:
     """Returns the linear value of an sRGB channel (IEC 61966-2-1)."""
     return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
-
-
-if __name__ == "__main__":
-    sys.exit(main())

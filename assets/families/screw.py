@@ -1,4 +1,9 @@
-"""The parameters of a slotted screw in its block; for the frames see `screw`.
+"""Slotted screws in a block; a bit in the slot turns them against a brake, and they go in.
+
+The block stands on z = 0 of the model frame, and the axis of the screw is its z axis. The head lies
+in a hole, level with the top of the block, so that nothing but its top can be reached. The frame of
+the screw has its origin at the bottom of the hole; the position of the joint `turn` is the angle by
+which it has been screwed in, clockwise as seen from above. At zero the slot runs along x.
 
 The walls of the slot lean outwards by `SLOPE`, and so do the flanks of the bits. Torque on a
 leaning wall also lifts the bit. With the slope s and the friction angle f, a bit that turns against
@@ -7,13 +12,30 @@ the friction angle of steel on steel in any scene, so that no bit turns a screw 
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_tools.assets.model_description import BRASS, PINE, STEEL, Material, PartDescription
+from fleet_tools.assets.families import Family, Meaning
+from fleet_tools.assets.model_description import (
+    CAST_IRON,
+    HARD_BRASS,
+    HARD_STEEL,
+    PINE,
+    JointDescription,
+    LinkDescription,
+    Material,
+    ModelDescription,
+    PartDescription,
+    jointed_model,
+)
+from fleet_tools.assets.model_geometry import ModelGeometry
 from fleet_tools.assets.parametric import check_parameters
+from fleet_tools.assets.rules import Rule, Values, gap, perpendicular, right_angles
 from fleet_tools.assets.solids import (
+    OCTAGONAL,
+    ROUND,
+    SQUARE,
     Solid,
     box,
     circle,
@@ -51,12 +73,6 @@ INERTIA = 1e-3
 RANGE = math.pi
 """Greatest angle of rotation from zero in either direction, rad."""
 
-ROUND, OCTAGONAL, SQUARE = 8, 2, 1
-"""Corner points of sections."""
-
-SCREW_STEEL, SCREW_BRASS = (replace(metal, modulus=1e9) for metal in (STEEL, BRASS))
-CAST_IRON = replace(STEEL.coloured(0.33, 0.34, 0.36), density=7200.0, modulus=math.inf)
-
 
 @dataclass(frozen=True)
 class ScrewParams:
@@ -87,7 +103,7 @@ class ScrewParams:
     base_height: float = 0.055
     base_corners: int = SQUARE
     resistance: float = 0.8
-    material: Material = SCREW_STEEL
+    material: Material = HARD_STEEL
     base_material: Material = PINE
 
     def __post_init__(self) -> None:
@@ -119,17 +135,6 @@ class ScrewParams:
     def levels(self) -> tuple[float, float, float]:
         """Heights in the screw's frame, m: the head's underside, the slot's floor, the top."""
         return GAP, round(GAP + self.under, 6), round(GAP + self.height, 6)
-
-
-def screw_parts(
-    params: ScrewParams,
-) -> tuple[tuple[PartDescription, ...], tuple[PartDescription, ...]]:
-    """Makes the parts of a screw in its block, each in the frame of its link.
-
-    Returns:
-        The parts of the block, and the screw's.
-    """
-    return (_block(params),), (_head(params), _thread(params))
 
 
 def _block(p: ScrewParams) -> PartDescription:
@@ -236,3 +241,146 @@ def _thread(p: ScrewParams) -> PartDescription:
         z, k = z + 0.002, k + 1
     turns.append((top, circle(p.thread)))
     return PartDescription("thread", section_loft(turns, 3), p.material)
+
+
+def build(params: ScrewParams, name: str) -> ModelDescription:
+    """Returns the screw as a model of two links, `block` and `screw`, and the joint `turn`."""
+    _, floor, top = params.levels
+    block = LinkDescription("block", (_block(params),))
+    screw = LinkDescription("screw", (_head(params), _thread(params)), (0.0, 0.0, params.seat))
+    points = {
+        "slot": (screw, (0.0, 0.0, floor)),
+        "left": (screw, (-ROOM, 0.0, floor)),
+        "right": (screw, (ROOM, 0.0, floor)),
+        "top": (screw, (0.0, 0.0, top)),
+        "base": (block, (0.0, 0.0, 0.0)),
+    }
+    turn = JointDescription(
+        name="turn",
+        kind="screw",
+        parent="block",
+        child="screw",
+        axis=(0.0, 0.0, -1.0),
+        limits=(-RANGE, RANGE),
+        resistance=params.resistance,
+        inertia=INERTIA,
+        lead=params.lead,
+    )
+    return jointed_model("screw", name, (block, screw), turn, points)
+
+
+BLACK = HARD_STEEL.coloured(0.16, 0.17, 0.19)
+
+CATALOGUE = {
+    "wood_screw": ScrewParams(),
+    "machine_screw": ScrewParams(
+        head=0.0185, under=0.006, lead=0.003, base=0.042, base_height=0.050, base_corners=ROUND,
+        material=BLACK, base_material=CAST_IRON,
+    ),
+    "drain_plug": ScrewParams(
+        head=0.024, closed=True, bevel=0.002, lead=0.003, base=0.050, base_height=0.045,
+        base_corners=OCTAGONAL, material=HARD_BRASS,
+        base_material=CAST_IRON.coloured(0.22, 0.33, 0.42),
+    ),
+    "clamp_screw": ScrewParams(
+        head=0.0195, under=0.003, closed=True, lead=0.006, base_height=0.062,
+        material=HARD_STEEL.coloured(0.78, 0.72, 0.45), base_material=CAST_IRON,
+    ),
+    "cover_screw": ScrewParams(
+        head=0.022, bevel=0.0025, lead=0.005, base=0.047, base_height=0.048, base_corners=ROUND,
+        material=HARD_BRASS,
+    ),
+    "coin_slot_cap": ScrewParams(
+        head=0.0255, under=0.0025, closed=True, bevel=0.003, lead=0.004, base=0.052,
+        base_height=0.058, base_corners=OCTAGONAL, material=BLACK,
+        base_material=CAST_IRON.coloured(0.55, 0.56, 0.58),
+    ),
+}  # fmt: skip
+
+
+def draw(rng: np.random.Generator) -> ScrewParams:
+    """Returns the parameters of a random plausible screw."""
+    return ScrewParams(
+        head=rng.uniform(0.018, 0.0255),
+        under=rng.uniform(0.0025, 0.0065),
+        closed=bool(rng.random() < 0.5),
+        bevel=rng.uniform(0.0008, 0.003),
+        thread=rng.uniform(0.006, 0.010),
+        lead=rng.uniform(0.0025, 0.006),
+        base=rng.uniform(0.042, 0.052),
+        base_height=rng.uniform(0.044, 0.065),
+        base_corners=(ROUND, OCTAGONAL, SQUARE)[rng.integers(3)],
+        resistance=rng.uniform(0.4, 1.2),
+        material=(HARD_STEEL, HARD_BRASS)[rng.integers(2)],
+        base_material=(PINE, CAST_IRON)[rng.integers(2)],
+    )
+
+
+ALONG = (-0.010, -0.006, 0.0, 0.006, 0.010)
+"""Distances from the middle of the slot along it at which its width is measured, m."""
+
+
+def slot_width(geometry: ModelGeometry) -> Values:
+    """Returns the least width of the slot, halfway between `slot` and `top`, m."""
+    along, axis = geometry.axis("left", "right"), geometry.axis("slot", "top")
+    across = np.cross(axis, perpendicular(along, axis))
+    middle = (geometry.p_M["slot"] + geometry.p_M["top"]) / 2
+    return {"": min(sum(gap(geometry, middle + x * along, across)) for x in ALONG)}
+
+
+def lean(geometry: ModelGeometry) -> Values:
+    """Returns the angle of the slot's walls from the axis, one half of that between them, rad."""
+    along, axis = geometry.axis("left", "right"), geometry.axis("slot", "top")
+    across = np.cross(axis, perpendicular(along, axis))
+    slot, top = geometry.p_M["slot"], geometry.p_M["top"]
+    depth = float(np.linalg.norm(top - slot))
+    low, high = (sum(gap(geometry, slot + t * (top - slot), across)) for t in (0.25, 0.75))
+    return {"": math.atan2(high - low, depth)}  # both walls, over half of the depth
+
+
+RULES = (
+    Rule(
+        "width of the slot at half its depth",
+        slot_width,
+        "mm",
+        low=0.0060,
+        high=0.0080,
+        reason="the package's bits have 7.6 mm there as they sit; one that stands on the floor "
+        "turns nothing, and one that is hardly in slips out",
+        remedy="Else import its mesh with more or finer convex pieces (--pieces, --concavity), so "
+        "that none of them fills the slot.",
+        scales=True,
+    ),
+    Rule(
+        "lean of the slot's walls",
+        lean,
+        "deg",
+        low=math.radians(20),
+        high=math.radians(40),
+        reason="the flanks of the package's bits lean by 30 degrees, and touch the walls by edges "
+        "alone if these differ",
+        remedy="Give the slot walls that lean like the bits' flanks.",
+    ),
+    right_angles(
+        ("slot", "top"),
+        ("left", "right"),
+        reason="the expert aligns the screwdriver with both axes, within 0.5 degrees each",
+        remedy="Place `left` and `right` at one height, `top` straight above `slot`.",
+    ),
+)
+
+
+FAMILY = Family(
+    kind="object",
+    keypoints={
+        "slot": Meaning("the middle of the slot's floor"),
+        "left": Meaning("one end of the slot, at its floor", partner="right"),
+        "right": Meaning("the other end of the slot, at its floor", partner="left"),
+        "top": Meaning("straight above `slot`, level with the top of the head"),
+        "base": Meaning("the middle of the underside of the block"),
+    },
+    catalogue=CATALOGUE,
+    build=build,
+    draw=draw,
+    rules=RULES,
+)
