@@ -12,16 +12,15 @@ import email.policy
 import hashlib
 import json
 import math
-import socket
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 if __package__:
-    from fleet_tools.utils.accept_loop import AcceptLoop
+    from fleet_tools.utils.accept_loop import BoundedServer
 else:  # in Blender's environment, where `serve.py` has put its folder on the path
-    from accept_loop import AcceptLoop  # pyright: ignore[reportMissingImports]
+    from accept_loop import BoundedServer  # pyright: ignore[reportMissingImports]
 
 MAX_PIXELS = 4096
 """Largest width and height of an image."""
@@ -173,7 +172,7 @@ def _bad(message: str) -> RequestError:
 
 def make_server(
     host: str, port: int, draw: Draw, health: Mapping[str, Any], max_bytes: int
-) -> AcceptLoop:
+) -> BoundedServer:
     """Makes the server; `serve_forever()` runs it.
 
     Args:
@@ -217,7 +216,7 @@ def make_server(
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             if code in (HTTPStatus.OK, HTTPStatus.INTERNAL_SERVER_ERROR):
-                super().log_request(code, size)  # strangers write no lines: the loop counts them
+                super().log_request(code, size)  # strangers write no lines: the server counts them
 
         def log_error(self, format: str, *args: Any) -> None:
             pass
@@ -227,7 +226,7 @@ def make_server(
             return RequestError(HTTPStatus.NOT_FOUND, message)
 
         def _take_place(self) -> None:
-            if not loop.opened():
+            if not server.opened(self.request):
                 raise RequestError(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     f"{MAX_REQUESTS} requests are being answered; ask again later.",
@@ -276,9 +275,5 @@ def make_server(
                 self.end_headers()
                 self.wfile.write(content)
 
-    def serve(client: socket.socket, address: Any) -> None:
-        Handler(client, address, None)  # pyright: ignore[reportArgumentType]  # it has no server
-
-    listening = socket.create_server((host, port))
-    loop = AcceptLoop(listening, serve, MAX_REQUESTS, opening_s=_REQUEST_S)
-    return loop
+    server = BoundedServer((host, port), Handler, MAX_REQUESTS, opening_s=_REQUEST_S)
+    return server
