@@ -29,7 +29,7 @@ class AttachOptions(cli.Options):
 
 
 def _attach(options: AttachOptions) -> int:
-    from fleet_tools.baselines.merging.model_files import require_output
+    from fleet_tools.baselines.model_files import require_output
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint, save_checkpoint
     from fleet_tools.baselines.policies.reader import attached
 

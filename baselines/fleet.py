@@ -74,7 +74,7 @@ def _fleet(options: FleetOptions) -> int:
     from fleet_tools.baselines.federated.summary import as_text
     from fleet_tools.baselines.training.reports import open_curves, precision_note
     from fleet_tools.baselines.training.rollouts import make_success_measure
-    from fleet_tools.errors import FleetToolsError
+    from fleet_tools.errors import known_errors
 
     options.curves.require_libraries()
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
@@ -118,7 +118,7 @@ def _fleet(options: FleetOptions) -> int:
                 )
             except (OSError, KeyboardInterrupt) as reason:
                 return cli.stopped(reason)
-            except FleetToolsError as error:
+            except known_errors() as error:
                 print(f"Stopped: {error}", file=sys.stderr)
                 return cli.FAILED
     options.report(

@@ -27,12 +27,12 @@ from fleet_tools.utils.progress import progress_bar
 if TYPE_CHECKING:
     import torch
 
-    from fleet_tools.baselines.merging.adapters import Config
-    from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-    from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-    from fleet_tools.baselines.merging.queries.traffic import Traffic
-    from fleet_tools.baselines.merging.symmetry.check import CheckReport
-    from fleet_tools.baselines.merging.symmetry.table import State
+    from fleet_merging.adapters import Config
+    from fleet_merging.problem import MergeProblem, MergeResult
+    from fleet_merging.queries.data_holder import LocalDataHolder
+    from fleet_merging.queries.traffic import Traffic
+    from fleet_merging.symmetry.check import CheckReport
+    from fleet_merging.symmetry.table import State
     from fleet_tools.baselines.policies.blueprint import Blueprint
     from fleet_tools.baselines.policies.checkpoint import Checkpoint
 
@@ -57,7 +57,7 @@ class MergeOptions(cli.Options):
     lora reads the adapter_config.json beside each PEFT adapter, and stores one."""
     method: str
     """Merging method: naive_average, git_rebasin, fleet_merge, density_gate or another one of
-    fleet_tools.merging.methods, or module:function for your own, whose code is run."""
+    fleet_merging.METHODS, or module:function for your own, whose code is run."""
     output: Path
     """File of the merged model."""
     option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
@@ -91,13 +91,13 @@ class MergeOptions(cli.Options):
 
 
 def _merge(options: MergeOptions) -> int:
-    from fleet_tools.baselines.merging.adapters import CONFIG_FILE
-    from fleet_tools.baselines.merging.ensembles import Ensemble
-    from fleet_tools.baselines.merging.errors import UnsoundMergeError
-    from fleet_tools.baselines.merging.methods import registry
-    from fleet_tools.baselines.merging.methods.options import read_options
-    from fleet_tools.baselines.merging.model_files import read_models, require_output, write_model
-    from fleet_tools.baselines.merging.report import as_text, measure_merge
+    from fleet_merging.adapters import CONFIG_FILE
+    from fleet_merging.ensembles import Ensemble
+    from fleet_merging.errors import UnsoundMergeError
+    from fleet_merging.methods import registry
+    from fleet_merging.methods.options import read_options
+    from fleet_merging.report import as_text, measure_merge
+    from fleet_tools.baselines.model_files import read_models, require_output, write_model
     from fleet_tools.baselines.policies.checkpoint import save_checkpoint
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
     from fleet_tools.storage.atomic_files import write_file
@@ -187,8 +187,8 @@ def _adapters(
     options: MergeOptions, models: "Sequence[State]"
 ) -> "tuple[Sequence[State], Config | None]":
     """Returns adapters of one rank and scale with their configuration, if theirs are known."""
-    from fleet_tools.baselines.merging.adapters import CONFIG_FILE, alike, configs_beside
-    from fleet_tools.baselines.merging.model_files import require_output
+    from fleet_merging.adapters import CONFIG_FILE, alike
+    from fleet_tools.baselines.model_files import configs_beside, require_output
 
     configs = configs_beside(options.models)
     if configs is None:
@@ -214,11 +214,11 @@ def _problem(
     blueprint: "Blueprint | None",
 ) -> "MergeProblem":
     """Returns the problem: the user's own, or one of checkpoints or of other models."""
-    from fleet_tools.baselines.merging.errors import MergeError
-    from fleet_tools.baselines.merging.methods import registry
-    from fleet_tools.baselines.merging.model_files import call, load_model
-    from fleet_tools.baselines.merging.problem import MergeProblem
-    from fleet_tools.baselines.merging.user_models import problem_of
+    from fleet_merging.errors import MergeError
+    from fleet_merging.methods import registry
+    from fleet_merging.problem import MergeProblem
+    from fleet_merging.user_models import problem_of
+    from fleet_tools.baselines.model_files import call, load_model
 
     weights = options.averaging_weights or None
     foreign = {"model": options.model, "example": options.example, "data": options.data}
@@ -270,8 +270,8 @@ def _problem(
 def _checkpoint_problem(
     options: MergeOptions, models: "Sequence[State]", base: "State | None", blueprint: "Blueprint"
 ) -> "MergeProblem":
+    from fleet_merging.errors import MergeError
     from fleet_tools.baselines.federated.robot import local_data_holder
-    from fleet_tools.baselines.merging.errors import MergeError
     from fleet_tools.baselines.policies.merged_checkpoints import checkpoint_problem
     from fleet_tools.baselines.training.demonstrations import Trajectories
     from fleet_tools.dataset.samples import Samples
@@ -301,7 +301,7 @@ def _checkpoint_problem(
 
 def _checked(problem: "MergeProblem") -> "CheckReport | None":
     """Checks the table by the module; None without one, and nothing can be said."""
-    from fleet_tools.baselines.merging.symmetry.check import check
+    from fleet_merging.symmetry.check import check
 
     if problem.module is None or problem.example is None:
         return None
@@ -325,7 +325,7 @@ def _size_text(merged: "MergeResult") -> str:
 @contextlib.contextmanager
 def _cautions_on_stderr() -> Iterator[None]:
     """Prints what is unsure about a table once, in one line each."""
-    from fleet_tools.baselines.merging.errors import SymmetryWarning
+    from fleet_merging.errors import SymmetryWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SymmetryWarning)
@@ -348,7 +348,7 @@ def _traffic_text(traffic: "Traffic") -> str:
 
 
 def _require_several(models: Sequence[Path]) -> None:
-    from fleet_tools.baselines.merging.errors import MergeError
+    from fleet_merging.errors import MergeError
 
     if len(models) < 2:
         raise MergeError(f"A merge needs at least 2 models; given: {models[0]}.")

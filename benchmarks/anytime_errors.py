@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from console import report_rows
+from scaffold import main_of, report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.utils import cli
@@ -195,10 +195,7 @@ def _measure_all(options: AnytimeOptions) -> int:
     return cli.OK
 
 
-PROGRAM = cli.Program(
-    "anytime_errors", cli.Command(AnytimeOptions, _measure_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, AnytimeOptions, _measure_all)
 
 if __name__ == "__main__":
     sys.exit(main())

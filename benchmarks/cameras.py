@@ -9,9 +9,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from console import print_now, table_head, table_row
-from task_selection import TaskSelection
-from timing import cpu_seconds
+from scaffold import (
+    TaskSelection,
+    cpu_seconds,
+    expert_steps,
+    main_of,
+    print_now,
+    table_head,
+    table_row,
+)
 
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
@@ -104,7 +110,6 @@ def measure(task: str, episodes: int) -> dict[str, tuple[float, float, float]]:
         median over steps of its time over that with states.
     """
     import numpy as np
-    from expert_steps import expert_steps
 
     from fleet_tools.envs.spec import EnvSpec
 
@@ -149,7 +154,6 @@ def steps_per_second(task: str, processes: int, seconds: float = _RATE_SECONDS) 
 
 
 def _rate(task: str, seconds: float, seed: int) -> float:
-    from expert_steps import expert_steps
 
     from fleet_tools.envs.spec import EnvSpec
 
@@ -166,10 +170,7 @@ def _rate(task: str, seconds: float, seed: int) -> float:
     return count / total
 
 
-PROGRAM = cli.Program(
-    "cameras.py", cli.Command(CamerasOptions, _measure_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, CamerasOptions, _measure_all)
 
 if __name__ == "__main__":
     sys.exit(main())

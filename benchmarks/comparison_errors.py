@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from console import report_rows
+from scaffold import main_of, report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.utils import cli
@@ -168,10 +168,7 @@ def _rows(options: ErrorOptions) -> Iterator[dict[str, Any]]:
         yield dict(zip(_COLUMNS, (*first, *found), strict=True))
 
 
-PROGRAM = cli.Program(
-    "comparison_errors", cli.Command(ErrorOptions, _measure_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, ErrorOptions, _measure_all)
 
 if __name__ == "__main__":
     sys.exit(main())

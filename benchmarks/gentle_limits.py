@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from console import print_now, report_rows
-from task_selection import TaskSelection
+from scaffold import TaskSelection, expert_steps, main_of, print_now, report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.utils import cli
@@ -122,8 +121,6 @@ def _episodes(
     task: str, seeds: Sequence[int], options: GentleLimitsOptions
 ) -> Iterator[dict[str, float] | None]:
     """Yields the handling of each episode of the expert; None without success."""
-    from expert_steps import expert_steps
-
     from fleet_tools.envs.outcomes import SUCCESS
     from fleet_tools.envs.spec import EnvSpec
     from fleet_tools.sim import world
@@ -144,10 +141,7 @@ def rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}")
 
 
-PROGRAM = cli.Program(
-    "gentle_limits.py", cli.Command(GentleLimitsOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, GentleLimitsOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,25 +7,303 @@ they were.
 
 import contextlib
 import os
+import resource
+import signal
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from attacked_server import DIALECTS, TOKEN
-from attacks import ATTACKS, SHORT_OF, Resources, Target
-from children import Child
-from console import print_now, table_head, table_row
+import numpy as np
+from scaffold import Child, answering, main_of, print_now, table_head, table_row
+from websockets.exceptions import WebSocketException
 
 from fleet_tools.config.values import Count
+from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.policies.server_access import TOKEN_VARIABLE
+from fleet_tools.policies import openpi
+from fleet_tools.policies.conversation import Conversation, Served
+from fleet_tools.policies.openpi import OpenpiConversation
+from fleet_tools.policies.policy_client import PolicyClient, WebSocketChannel
+from fleet_tools.policies.policy_server import PolicyServer
+from fleet_tools.policies.server_access import SCHEMES, TOKEN_VARIABLE, Access
+from fleet_tools.policies.wire_messages import Hello
+from fleet_tools.studio.photographs.render_requests import make_server
 from fleet_tools.utils import cli
 
+_OBSERVATION = {"state": np.zeros(7, np.float32)}
+_BACKLOG = 100
+"""Number of connections that wait for a stopped server in any case."""
+_SERVER = "--server"
+"""First argument of the process of a server."""
 _SETTLES_S = 30.0
+
+
+# --- The server, in a process of its own ----------------------------------------------------
+
+HELLO = Hello(
+    policy="zeros",
+    blueprint_digest="",
+    content_digest="",
+    observation={
+        "state": ArraySpec(kind="state", shape=(7,), dtype="float32", unit="rad", frame=None)
+    },
+    action=ArraySpec(kind="action", shape=(6,), dtype="float32", unit="m", frame="E"),
+    control_period_s=1.0 / 6.0,
+)
+PLACES = 4
+"""Number of connections of a policy's server."""
+
+_FEW_DESCRIPTORS, _FEW_THREADS = 15, 40
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+DIALECTS = {"policy": Conversation, "openpi": OpenpiConversation}
+SERVERS = (*DIALECTS, "Blender")
+
+
+class _Zeros:
+    def reset(self) -> None:
+        pass
+
+    def act(self, observation: object) -> np.ndarray:
+        return np.zeros(6, np.float32)
+
+
+def _made(kind: str, folder: str) -> tuple[str, Callable[[], None], Callable[[], dict[str, int]]]:
+    """Returns the address of a server, and functions that serve and tell what was dropped."""
+    if kind == "Blender":
+        loop = make_server("127.0.0.1", 0, lambda *_: b"image", {}, 10**6)
+        host, port = loop.address
+        return f"http://{host}:{port}", loop.serve_forever, lambda: dict(loop.dropped)
+    secured = {}
+    if folder:
+        files = (Path(folder) / name for name in ("certificate.pem", "key.pem"))
+        secured = {"token": TOKEN, **dict(zip(("certificate", "key"), files, strict=True))}
+    server = PolicyServer(Served(HELLO, _Zeros), Access(**secured), PLACES, DIALECTS[kind])
+    return server.url, server.serve_forever, lambda: server.dropped
+
+
+def _limit(what: str) -> None:
+    """Leaves little room for "descriptors" or "threads"."""
+    if what == "descriptors":
+        most = len(os.listdir("/proc/self/fd")) + _FEW_DESCRIPTORS
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    elif what == "threads":  # by the addresses of their stacks
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + _FEW_THREADS * 2**23
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _serve(kind: str, folder: str, limit: str) -> None:
+    """Serves until its input ends.
+
+    Args:
+        kind: "policy", "openpi" or "Blender".
+        folder: Folder of `certificate.pem` and `key.pem`; empty speaks without TLS.
+        limit: What there is little of, see `_limit`; empty for nothing.
+    """
+    with answering() as answer:
+        url, serve, dropped = _made(kind, folder)
+        _limit(limit)
+        threading.Thread(target=serve, daemon=True).start()
+        answer(url)
+        for _ in sys.stdin:
+            answer(dropped())
+
+
+# --- What is attacked ------------------------------------------------------------------------
+
+
+class Resources(NamedTuple):
+    """What a process holds: resident memory in MB, descriptors and threads."""
+
+    memory_mb: float
+    descriptors: int
+    threads: int
+
+    def largest(self, other: "Resources") -> "Resources":
+        """Returns the larger one of each."""
+        return Resources(
+            max(self.memory_mb, other.memory_mb),
+            max(self.descriptors, other.descriptors),
+            max(self.threads, other.threads),
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server that is attacked.
+
+    Attributes:
+        kind: What it serves, one of `SERVERS`.
+        url: Its address.
+        pid: Its process.
+        tls: The client's side of TLS, or None.
+    """
+
+    kind: str
+    url: str
+    pid: int
+    tls: ssl.SSLContext | None
+
+    def connect(self, secured: bool = True, timeout_s: float = 5.0) -> socket.socket:
+        """Connects to it, after a handshake of TLS if there is one and it is wanted."""
+        host, port = self.url.rpartition("/")[2].split(":")
+        client = socket.create_connection((host, int(port)), timeout_s)
+        if self.tls is None or not secured:
+            return client
+        try:
+            return self.tls.wrap_socket(client, server_hostname=host)
+        except OSError:
+            client.close()
+            raise
+
+    def is_served(self) -> bool:
+        """Returns whether a good client is."""
+        try:
+            if self.kind == "Blender":
+                with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+                    return answer.status == 200
+            if self.kind == "openpi":
+                channel = WebSocketChannel(self.url, 5.0, SCHEMES[1])
+                with channel.exchange():
+                    channel.receive(5.0)
+                    channel.send(openpi.encode(dict(_OBSERVATION)))
+                    answer = channel.receive(5.0)
+                channel.close()
+                return isinstance(answer, bytes) and "actions" in openpi.decode(answer)
+            connection = PolicyClient.at(self.url, 5.0)
+            connection.reset()
+            zeros = connection.act(_OBSERVATION, 0.0)
+            connection.close()
+            return not zeros.any()
+        except (FleetToolsError, OSError, WebSocketException):
+            return False
+
+    def resources(self) -> Resources:
+        """Returns what its process holds."""
+        status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in status)
+        memory_mb = int(fields["VmRSS"].split()[0]) / 1000
+        descriptors = len(os.listdir(f"/proc/{self.pid}/fd"))
+        return Resources(memory_mb, descriptors, int(fields["Threads"]))
+
+
+# --- Attacks --------------------------------------------------------------------------------
+
+Attack = Callable[[Target, int], Iterator[list[socket.socket]]]
+"""Begins with a number of clients, and yields those that stay; each next step goes on."""
+
+
+def _reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def _each(number: int, begin: Callable[[], socket.socket]) -> list[socket.socket]:
+    clients = []
+    for _ in range(number):
+        try:
+            clients.append(begin())
+        except TimeoutError:  # there is no room for more
+            break
+        except OSError:
+            pass
+    return clients
+
+
+def _resets(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    for _ in range(0, number, _BACKLOG):
+        os.kill(target.pid, signal.SIGSTOP)
+        clients = _each(min(number, _BACKLOG), lambda: target.connect(False, 0.5))
+        for client in clients:
+            _reset(client)
+        os.kill(target.pid, signal.SIGCONT)
+        time.sleep(0.3)  # it accepts them, before it is stopped again
+    yield []
+
+
+def _hello_of_tls() -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def _resets_in_handshake(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    beginning = _hello_of_tls() if target.tls else b"GET / HTTP/1.1\r\nHost: x\r\n"
+    for part in (len(beginning), len(beginning) // 2):
+        for client in _each(number // 2, lambda: target.connect(False)):
+            with contextlib.suppress(OSError):
+                client.sendall(beginning[:part])
+            _reset(client)
+    yield []
+
+
+def _silent(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    clients = _each(number, lambda: target.connect(False))
+    while True:
+        yield clients
+
+
+def _slow(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    clients = _each(number, lambda: target.connect(False))
+    beginning = _hello_of_tls() if target.tls else b"GET / HTTP/1.1\r\nHost: " + b"x" * 1000
+    for byte in beginning:
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.send(bytes([byte]))
+        yield clients
+
+
+def _half(target: Target, number: int) -> Iterator[list[socket.socket]]:
+    """Yields clients that announce more than they send, after a whole handshake."""
+    upgrade = (
+        b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+    )
+    if target.tls:
+        upgrade += f"Authorization: {SCHEMES[0]} {TOKEN}\r\n".encode()
+    frames = [b"\x82\xe0", b"\x82\xfe\xff\xff", b"\x82\xff" + b"\x7f" + b"\xff" * 7]
+    message = b"POST /render HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nhalf"
+
+    def begin() -> socket.socket:
+        client = target.connect()
+        if target.kind == "Blender":
+            client.sendall(message)
+        else:
+            client.sendall(upgrade + b"\r\n" + frames[client.fileno() % 3] + b"\0\0\0\0half")
+        return client
+
+    clients = _each(number, begin)
+    while True:
+        yield clients
+
+
+ATTACKS: dict[str, Attack] = {
+    "reset before accept": _resets,
+    "reset in the handshake": _resets_in_handshake,
+    "silent": _silent,
+    "a byte a second": _slow,
+    "half messages": _half,
+    "silent, few descriptors": _silent,
+    "silent, few threads": _silent,
+}
+SHORT_OF = {"silent, few descriptors": "descriptors", "silent, few threads": "threads"}
+"""What the server has little of in an attack, see `_limit`."""
+
+
+# --- An attack ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -80,20 +358,16 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
     """Attacks a server.
 
     Args:
-        kind: What it serves, see `attacked_server`.
+        kind: What it serves, one of `SERVERS`.
         attack: Name of an attack.
         clients: Number of hostile clients.
         seconds: Time for which the attack goes on, s.
         folder: Folder with certificate and key; None is without TLS.
     """
-    arguments = [kind, str(folder or ""), SHORT_OF.get(attack, "")]
+    arguments = [_SERVER, kind, str(folder or ""), SHORT_OF.get(attack, "")]
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(Child("attacked_server.py", arguments))
-        tls = (
-            None
-            if folder is None
-            else ssl.create_default_context(cafile=folder / "certificate.pem")
-        )
+        server = stack.enter_context(Child("hostile_clients.py", arguments))
+        tls = None
         if folder is not None:
             given = {"SSL_CERT_FILE": str(folder / "certificate.pem"), TOKEN_VARIABLE: TOKEN}
             os.environ.update(given)
@@ -190,7 +464,7 @@ def _benchmark(options: HostileClientsOptions) -> int:
     print_now(options, table_head(COLUMNS))
     with tempfile.TemporaryDirectory() as folder:
         certificate(Path(folder))
-        for kind in (*DIALECTS, "Blender"):
+        for kind in SERVERS:
             for tls in (None, Path(folder)) if kind in DIALECTS else (None,):
                 for attack in ATTACKS:
                     found = attacked(kind, attack, options.clients, options.seconds, tls)
@@ -212,12 +486,10 @@ def _cells(found: Found) -> list[str]:
     ]
 
 
-PROGRAM = cli.Program(
-    "hostile_clients.py",
-    cli.Command(HostileClientsOptions, _benchmark),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, HostileClientsOptions, _benchmark)
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == [_SERVER]:
+        _serve(*sys.argv[2:])
+        os._exit(0)
     sys.exit(main())

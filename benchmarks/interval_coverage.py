@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from console import report_rows
+from scaffold import main_of, report_rows
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.utils import cli
@@ -138,10 +138,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-PROGRAM = cli.Program(
-    "interval_coverage", cli.Command(CoverageOptions, _measure_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, CoverageOptions, _measure_all)
 
 if __name__ == "__main__":
     sys.exit(main())

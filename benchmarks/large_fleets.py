@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
@@ -187,10 +187,7 @@ def write_page(summary: dict[str, Any], folder: Path) -> None:
     figure.savefig(folder / "fleets.png", dpi=120)
 
 
-PROGRAM = cli.Program(
-    "large_fleets.py", cli.Command(LargeFleetsOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, LargeFleetsOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

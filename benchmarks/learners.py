@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from console import table_head, table_row
+from scaffold import main_of, table_head, table_row
 from tyro.conf import Positional, arg
 
 from fleet_tools.utils import cli
@@ -101,10 +101,7 @@ def _as_text(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-PROGRAM = cli.Program(
-    "learners.py", cli.Command(LearnersOptions, _table), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, LearnersOptions, _table)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
@@ -17,7 +17,7 @@ from fleet_tools.utils import cli
 if TYPE_CHECKING:
     import torch
 
-    from fleet_tools.baselines.merging.problem import MergeProblem
+    from fleet_merging.problem import MergeProblem
 
 LEFT_OUT = ("fleet_merge", "sinkhorn", "git_rebasin_", "naive", "partition", "distillation", "lora")
 """Beginnings of names that are not in the table: what asks for hundreds of gradients, variants of
@@ -71,8 +71,8 @@ class Digits:
 def _measure(options: MergingMethodsOptions) -> int:
     import torch
 
-    from fleet_tools.baselines.merging.methods.registry import FACTS
-    from fleet_tools.baselines.merging.robust import RULES
+    from fleet_merging.methods.registry import FACTS
+    from fleet_merging.robust import RULES
 
     torch.set_num_threads(1)
     names = options.method or [
@@ -172,12 +172,12 @@ def _assigned(data: Digits, seed: int) -> list["torch.Tensor"]:
 def _problem(data: Digits, seed: int, common: bool, epochs: int) -> "MergeProblem":
     import torch
 
-    from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
-    from fleet_tools.baselines.merging.moments.rows import applied_maps
-    from fleet_tools.baselines.merging.problem import MergeProblem
-    from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-    from fleet_tools.baselines.merging.symmetry.layers import mlp
-    from fleet_tools.baselines.merging.symmetry.table import Symmetry
+    from fleet_merging.moments.measurement import LabelledBatch
+    from fleet_merging.moments.rows import applied_maps
+    from fleet_merging.problem import MergeProblem
+    from fleet_merging.queries.data_holder import LocalDataHolder
+    from fleet_merging.symmetry.layers import mlp
+    from fleet_merging.symmetry.table import Symmetry
 
     def holder(x: torch.Tensor, y: torch.Tensor) -> LocalDataHolder:
         def loss(policy: Any, draw: int | None) -> torch.Tensor:
@@ -210,7 +210,7 @@ def _problem(data: Digits, seed: int, common: bool, epochs: int) -> "MergeProble
 
 
 def _merged(name: str, problem: "MergeProblem", start: str, data: Digits) -> dict[str, float]:
-    from fleet_tools.baselines.merging.methods.registry import describe, merge
+    from fleet_merging.methods.registry import describe, merge
 
     aligned = start == "own" and "alignment" in describe(name).options
     result = merge(name, problem, **({"alignment": "activations"} if aligned else {}))
@@ -231,7 +231,7 @@ def _accuracy(network: Any, data: Digits) -> float:
 def _references(
     data: Digits, problem: "MergeProblem", seed: int, options: MergingMethodsOptions
 ) -> dict[str, float]:
-    from fleet_tools.baselines.merging.modules import load_tensors
+    from fleet_merging.modules import load_tensors
 
     singles = []
     for state in problem.models:
@@ -248,12 +248,7 @@ def _range(values: list[float]) -> str:
     return f"{np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-PROGRAM = cli.Program(
-    "merging_methods.py",
-    cli.Command(MergingMethodsOptions, _measure),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, MergingMethodsOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count
@@ -171,10 +171,7 @@ def _as_row(row: dict[str, Any]) -> str:
     )
 
 
-PROGRAM = cli.Program(
-    "moment_privacy.py", cli.Command(PrivacyOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, PrivacyOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

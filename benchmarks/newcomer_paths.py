@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 from tyro.conf import UseAppendAction
 
 from fleet_tools.errors import ConfigError, require_name
@@ -302,12 +302,7 @@ def _run(command: Sequence[str], folder: Path) -> str:
     return "" if done.returncode == 0 else done.stdout[-3000:] or f"exit code {done.returncode}"
 
 
-PROGRAM = cli.Program(
-    "newcomer_paths.py",
-    cli.Command(NewcomerOptions, _walk_all),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, NewcomerOptions, _walk_all)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from console import print_now, table_head, table_row
-from task_selection import TaskSelection
+from scaffold import TaskSelection, main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count, NonNegative, Seed
 from fleet_tools.utils import cli
@@ -153,10 +152,7 @@ def _as_text(row: Mapping[str, Any]) -> str:
     return table_row(cells)
 
 
-PROGRAM = cli.Program(
-    "perception.py", cli.Command(PerceptionOptions, _measure_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, PerceptionOptions, _measure_all)
 
 if __name__ == "__main__":
     sys.exit(main())

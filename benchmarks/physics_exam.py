@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 
 from fleet_tools.utils import cli
 
@@ -148,10 +148,7 @@ def _print_case(options: ExamOptions, answer: "Answer") -> None:
         print_now(options, table_row([answer.law, answer.case, *values, f"{answer.error:+.2%}"]))
 
 
-PROGRAM = cli.Program(
-    "physics_exam.py", cli.Command(ExamOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, ExamOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

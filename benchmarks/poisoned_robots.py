@@ -8,24 +8,47 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import Any
 
-from console import print_now, table_head, table_row
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from scaffold import main_of, print_now, table_head, table_row
 
-from fleet_tools.config.values import Count, CountOrZero, Seed
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.robot import local_data_holder
+from fleet_merging.methods import registry
+from fleet_merging.moments.measurement import Moments
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.data_holder import DataAnswer, DataQuery, LocalDataHolder
+from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
+from fleet_tools.baselines.training.demonstrations import Trajectories
+from fleet_tools.baselines.training.loop import train, validate
+from fleet_tools.baselines.training.rollouts import make_rollouts
+from fleet_tools.baselines.training.state import Tensors, TrainingState
+from fleet_tools.config.values import Count, CountOrZero
+from fleet_tools.dataset.dataset_folder import Dataset
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.envs.outcomes import SUCCESS
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.utils import cli
-
-# PyTorch is imported once the arguments are known to be valid.
-if TYPE_CHECKING:
-    from poisoned_fleet import AttackedMerge
-
-    from fleet_tools.baselines.policies.blueprint import Blueprint
-    from fleet_tools.baselines.policies.checkpoint import Checkpoint
-    from fleet_tools.baselines.training.state import Tensors
 
 RESULTS = "results.jsonl"
 _LARGEST = 999
+ATTACKER = 4
+"""Number of the robot that attacks, of five."""
+
+SCALE, MOMENTS_SCALE = -10.0, 1000.0
+RUINED = "hammer"
+"""Name of the tool whose actions one attacker reverses."""
+
 ATTACKS = {
     "none": "nobody",
     "scaled": "weights times -10",
@@ -34,6 +57,206 @@ ATTACKS = {
     "false_moments": "false moments",
     "ruins_hammer": "ruins the hammer",
 }
+RULES = ("mean", "norm_bound", "coordinate_median", "trimmed_mean", "krum", "multi_krum")
+OWN_START = ("naive_average", "git_rebasin")
+METHODS = (
+    "common_init",
+    "head_refit",
+    "git_rebasin",
+    "least_squares",
+    "regmean",
+    "density_gate",
+    "naive_average",
+)
+"""In the order in which their policies are run."""
+
+
+@dataclass(frozen=True)
+class AttackedMerge:
+    """One merge.
+
+    Attributes:
+        method: One of `METHODS`.
+        rule: One of `RULES`.
+        attack: One of `ATTACKS`.
+    """
+
+    method: str
+    rule: str
+    attack: str
+
+
+def cells() -> list[AttackedMerge]:
+    """Returns all merges, the most telling first; no rule applies to a gate, which keeps all."""
+    return [
+        AttackedMerge(method, rule, attack)
+        for method in METHODS
+        if method in registry.METHODS
+        for rule in (RULES if method != "density_gate" else RULES[:1])
+        for attack in ATTACKS
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Liar:
+    """A data holder that answers moments of data that do not exist.
+
+    Attributes:
+        honest: Answers all else.
+    """
+
+    honest: LocalDataHolder
+
+    def answer(self, query: DataQuery) -> DataAnswer:
+        """Returns true losses, and moments of random rows and targets, times `MOMENTS_SCALE`."""
+        answer = self.honest.answer(query)
+        if not isinstance(answer, dict):
+            return answer
+        generator = torch.Generator().manual_seed(0)
+        return {name: _false(each, generator) for name, each in answer.items()}
+
+
+def _false(true: Moments, generator: torch.Generator) -> Moments:
+    groups, size, outputs = len(true.inputs), true.inputs.shape[1], true.targets.shape[2]
+    rows = torch.randn(groups, 2 * size, size, generator=generator, dtype=torch.float64)
+    targets = torch.randn(groups, 2 * size, outputs, generator=generator, dtype=torch.float64)
+    scale = MOMENTS_SCALE / (2 * size)
+    return Moments(scale * rows.mT @ rows, scale * rows.mT @ targets)
+
+
+class PoisonedFleet:
+    """Five robots, each with a fifth of the episodes of every tool.
+
+    Args:
+        config: The fleet; its initialization is set here.
+        keep: keep(name, make): returns what `make` returned at the first call with that name.
+    """
+
+    def __init__(self, config: FleetConfig, keep: Callable[..., Tensors]) -> None:
+        self._keep = keep
+        self.plans = {
+            start: FleetPlan.of(config.model_copy(update={"initialization": start}))
+            for start in ("common", "own")
+        }
+        self.plan = self.plans["common"]
+
+    def merge(self, cell: AttackedMerge) -> MergeResult:
+        """Returns what a method makes of the robots' weights and answers under an attack."""
+        start = "own" if cell.method in OWN_START else "common"
+        plan, bases = self.plans[start], self._bases(start)
+        models = [self._trained(start, robot, flipped=False) for robot in range(ATTACKER)]
+        models.append(self._attackers(start, cell.attack))
+        holders: list[Any] = [self._holder(robot, flipped=False) for robot in range(ATTACKER)]
+        last = self._holder(ATTACKER, flipped=cell.attack == "ruins_hammer")
+        holders.append(Liar(last) if cell.attack == "false_moments" else last)
+        problem = MergeProblem(
+            plan.blueprint.symmetry(),
+            models,
+            averaging_weights=[self._data(robot).steps for robot in range(ATTACKER + 1)],
+            data_holders=holders,
+            affine_maps=plan.affine_maps,
+            seed=plan.merge_seed(1),
+            base=bases[0] if start == "common" else None,
+            module=plan.blueprint.create(),
+            state_size=sum(map(len, plan.blueprint.scaling.mean.values())),
+        )
+        name, options = _call(cell)
+        return registry.merge(name, problem, **options)
+
+    def losses(self, checkpoint: Checkpoint) -> dict[str, float]:
+        """Returns the loss of a policy on held-out episodes, by tool."""
+        plan = self.plan
+        return {
+            tool: validate(checkpoint.blueprint, each, plan.config.training, checkpoint.weights)
+            for tool, each in self._held_out.items()
+        }
+
+    @cached_property
+    def _held_out(self) -> dict[str, Trajectories]:
+        samples = self.plan.held_out
+        tools = sorted({each.task for each in samples.episodes})
+        return {
+            tool: Trajectories(
+                samples.subset([k for k, e in enumerate(samples.episodes) if e.task == tool]),
+                self.plan.blueprint,
+            )
+            for tool in tools
+        }
+
+    def _bases(self, start: str) -> list[Tensors]:
+        plan = self.plans[start]
+        return [plan.blueprint.create(a.initialization).state_dict() for a in plan.assignments]
+
+    def _attackers(self, start: str, attack: str) -> Tensors:
+        """Returns the weights that the attacker sends."""
+        if attack == "ruins_hammer":
+            return self._trained(start, ATTACKER, flipped=True)
+        own, base = self._trained(start, ATTACKER, flipped=False), self._bases(start)[ATTACKER]
+        if attack == "scaled":
+            return {name: SCALE * each for name, each in own.items()}
+        if attack == "noise":
+            generator = torch.Generator().manual_seed(0)
+            return {
+                name: torch.randn(each.shape, generator=generator) for name, each in own.items()
+            }
+        if attack == "reversed":
+            return {name: 2 * base[name] - each for name, each in own.items()}
+        return own
+
+    def _trained(self, start: str, robot: int, *, flipped: bool) -> Tensors:
+        def make() -> Tensors:
+            plan = self.plans[start]
+            assignment, base = plan.assignments[robot], self._bases(start)[robot]
+            state = train(
+                plan.blueprint,
+                self._data(robot, flipped),
+                assignment.training,
+                TrainingState(base, epoch=0),
+                epochs=assignment.training.epochs,
+                proximal=0.0,
+            )
+            return state.policy_weights
+
+        return self._keep(f"{start}_{robot}{'_flipped' * flipped}", make)
+
+    def _data(self, robot: int, flipped: bool = False) -> Trajectories:
+        if (robot, flipped) not in self._opened:
+            assignment = self.plan.assignments[robot]
+            names = list(self.plan.blueprint.observation)
+            samples = Samples(list(assignment.data), observations=names).subset(assignment.episodes)
+            taught = _flipped_actions(samples) if flipped else None
+            data = Trajectories(samples, self.plan.blueprint, taught=taught)
+            self._opened[robot, flipped] = data
+        return self._opened[robot, flipped]
+
+    @cached_property
+    def _opened(self) -> dict[tuple[int, bool], Trajectories]:
+        return {}
+
+    def _holder(self, robot: int, *, flipped: bool) -> LocalDataHolder:
+        plan = self.plan
+        return local_data_holder(
+            plan.blueprint, self._data(robot, flipped), plan.config.training.batch_size
+        )
+
+
+def _flipped_actions(samples: Samples) -> np.ndarray:
+    """Returns actions to imitate, reversed in all episodes of `RUINED`."""
+    actions = np.array(samples.read(np.arange(len(samples.imitate)))["action"])
+    ends = np.cumsum(samples.lengths)
+    for episode, (end, length) in enumerate(zip(ends, samples.lengths, strict=True)):
+        if samples.episodes[episode].task == RUINED:
+            actions[end - length : end] *= -1
+    return actions
+
+
+def _call(cell: AttackedMerge) -> tuple[str, Mapping[str, Any]]:
+    """Returns the registry's name and the options of a merge."""
+    if cell.method in ("head_refit", "least_squares", "regmean"):
+        return cell.method, {"rule": cell.rule}
+    if cell.rule == "mean":
+        return cell.method, {}
+    return cell.rule, {"alignment": "weights"} if cell.method == "git_rebasin" else {}
 
 
 class PoisonedRobotsOptions(cli.Options):
@@ -53,55 +276,35 @@ class PoisonedRobotsOptions(cli.Options):
     """Number of fleets, each with other splits, initial weights and scenes."""
     scenes: CountOrZero = 2
     """Number of validation scenes of each tool; 0 measures losses alone."""
-    methods: tuple[str, ...] = ()
-    """Methods whose policies are run, of those of the table; all without any."""
     epochs: Count = 60
     """Number of epochs of each robot."""
-    part: CountOrZero = 0
-    """Number of the part of the policies that this process runs, from 0."""
-    parts: Count = 1
-    """Number of processes that share the policies."""
-    first_seed: Seed = 0
-    """Seed of the first fleet."""
 
 
 def _measure(options: PoisonedRobotsOptions) -> int:
-    from poisoned_fleet import PoisonedFleet, by_priority, cells
-
-    options.output.mkdir(parents=True, exist_ok=True)
-    for seed in range(options.first_seed, options.first_seed + options.seeds):
+    torch.set_num_threads(1)  # so that bits do not depend on the machine
+    for seed in range(options.seeds):
         folder = options.output / f"seed_{seed}"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         fleet = PoisonedFleet(_config(options, seed), _keeper(folder))
-        log, known = folder / f"{options.part}_{RESULTS}", _known(folder)
+        known = _known(folder)
         to_run: dict[str, tuple[Checkpoint, list[dict[str, Any]]]] = {}
-        chosen = [each for each in cells() if each.method in options.methods or not options.methods]
-        for cell in by_priority(chosen):
-            if not options.scenes and (cell.method, cell.rule, cell.attack) in known:
-                continue
+        for cell in cells():
             entry, checkpoint = _merged(fleet, cell)
-            print_now(options, json.dumps(entry))
-            if options.part == 0 and "loss" not in known.get(_key(entry), {}):
-                _append(log, entry)
-            if checkpoint is not None:
+            if _key(entry) not in known:
+                _append(options, folder, entry)
+            if checkpoint is not None and "solved" not in known.get(_key(entry), {}):
                 to_run.setdefault(entry["digest"], (checkpoint, []))[1].append(entry)
-        run = _runner(options, fleet.plan.blueprint, seed)
-        for number, (checkpoint, entries) in enumerate(to_run.values()):
-            missing = [each for each in entries if "solved" not in known.get(_key(each), {})]
-            if not missing or number % options.parts != options.part or not options.scenes:
-                continue
+        run = _runner(options, seed)
+        for checkpoint, entries in to_run.values() if options.scenes else ():
             solved = run(checkpoint)
             for entry in entries:
-                _append(log, entry | {"solved": solved, "scenes": options.scenes})
-                print_now(options, json.dumps({**entry, "solved": solved}))
+                _append(options, folder, entry | {"solved": solved, "scenes": options.scenes})
     results = [each for seed in options.output.glob("seed_*") for each in _known(seed).values()]
     options.report({"results": results}, lambda: table(results))
     return cli.FAILED if any("error" in each for each in results) else cli.OK
 
 
-def _config(options: PoisonedRobotsOptions, seed: int) -> Any:
-    from fleet_tools.baselines.federated.config import FleetConfig
-
+def _config(options: PoisonedRobotsOptions, seed: int) -> FleetConfig:
     return FleetConfig.model_validate(
         {
             "data": [str(each) for each in options.data],
@@ -119,12 +322,9 @@ def _config(options: PoisonedRobotsOptions, seed: int) -> Any:
     )
 
 
-def _merged(fleet: Any, cell: "AttackedMerge") -> "tuple[dict[str, Any], Checkpoint | None]":
+def _merged(fleet: PoisonedFleet, cell: AttackedMerge) -> tuple[dict[str, Any], Checkpoint | None]:
     """Returns what is known of a merge before its policy is run, and the policy."""
-    from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
-    from fleet_tools.errors import FleetToolsError
-
-    entry: dict[str, Any] = {"method": cell.method, "rule": cell.rule, "attack": cell.attack}
+    entry: dict[str, Any] = asdict(cell)
     try:
         checkpoint = merged_checkpoint(fleet.plan.blueprint, fleet.merge(cell))
     except FleetToolsError as error:
@@ -132,23 +332,17 @@ def _merged(fleet: Any, cell: "AttackedMerge") -> "tuple[dict[str, Any], Checkpo
     digest = hashlib.sha256()
     for name in sorted(checkpoint.weights):
         digest.update(checkpoint.weights[name].numpy().tobytes())
-    losses = fleet.losses(checkpoint)
-    return entry | {"loss": losses, "digest": digest.hexdigest()[:16]}, checkpoint
+    return entry | {"loss": fleet.losses(checkpoint), "digest": digest.hexdigest()[:16]}, checkpoint
 
 
 def _runner(
-    options: PoisonedRobotsOptions, blueprint: "Blueprint", seed: int
-) -> "Callable[[Checkpoint], dict[str, list[int]]]":
+    options: PoisonedRobotsOptions, seed: int
+) -> Callable[[Checkpoint], dict[str, list[int]]]:
     """Returns a function that runs a policy in the fleet's scenes, and returns the solved ones."""
-    from fleet_tools.baselines.training.rollouts import make_rollouts
-    from fleet_tools.dataset.dataset_folder import Dataset
-    from fleet_tools.envs.outcomes import SUCCESS
-    from fleet_tools.sim.splits import VALIDATION
-
     headers = [Dataset(folder).header for folder in options.data]
     scenes = VALIDATION[seed * options.scenes : (seed + 1) * options.scenes]
 
-    def run(checkpoint: "Checkpoint") -> dict[str, list[int]]:
+    def run(checkpoint: Checkpoint) -> dict[str, list[int]]:
         one = make_rollouts(headers, checkpoint)
         names = [header.task.name for header in headers]
         return {name: [s for s in scenes if one((name, s)) == SUCCESS] for name in names}
@@ -156,15 +350,11 @@ def _runner(
     return run
 
 
-def _keeper(folder: Path) -> "Callable[[str, Callable[[], Tensors]], Tensors]":
+def _keeper(folder: Path) -> Callable[[str, Callable[[], Tensors]], Tensors]:
     """Returns a function that computes weights once, and reads them from the folder later."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    torch.set_num_threads(1)  # so that bits do not depend on the machine
     read: dict[str, Tensors] = {}
 
-    def keep(name: str, make: Callable[[], "Tensors"]) -> "Tensors":
+    def keep(name: str, make: Callable[[], Tensors]) -> Tensors:
         path = folder / f"{name}.safetensors"
         if not path.exists():
             save_file(dict(make()), path)
@@ -180,19 +370,16 @@ def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _known(folder: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Returns the results in a folder; of one merge, the last with its policy's run."""
-    known: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for path in sorted(folder.glob(f"*_{RESULTS}")):
-        for line in path.read_text().splitlines():
-            entry = json.loads(line)
-            if "solved" in entry or "solved" not in known.get(_key(entry), {}):
-                known[_key(entry)] = entry
-    return known
+    """Returns the results in a folder; of one merge, the last, which has its policy's run."""
+    path = folder / RESULTS
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {_key(entry): entry for entry in map(json.loads, lines)}
 
 
-def _append(path: Path, entry: Mapping[str, Any]) -> None:
-    with path.open("a") as file:
+def _append(options: PoisonedRobotsOptions, folder: Path, entry: Mapping[str, Any]) -> None:
+    with (folder / RESULTS).open("a") as file:
         file.write(json.dumps(entry) + "\n")
+    print_now(options, json.dumps(entry))
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
@@ -201,8 +388,6 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     Args:
         results: Entries of all seeds.
     """
-    from poisoned_fleet import METHODS, RULES
-
     rows = [table_head(("method", "rule", *ATTACKS.values()))]
     for method in METHODS:
         for rule in RULES:
@@ -227,18 +412,11 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
 
 def _losses(losses: Sequence[Mapping[str, float]]) -> str:
     """Returns median losses of the seeds by tool, in thousandths."""
-    from statistics import median
-
     medians = [1e3 * median(each[tool] for each in losses) for tool in losses[0]]
     return " ".join(f"{each:.0f}" if each < _LARGEST else f">{_LARGEST}" for each in medians)
 
 
-PROGRAM = cli.Program(
-    "poisoned_robots.py",
-    cli.Command(PoisonedRobotsOptions, _measure),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, PoisonedRobotsOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from console import print_now, table_head, table_row
-from task_selection import TaskSelection
+from scaffold import TaskSelection, main_of, print_now, table_head, table_row
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import (
@@ -202,12 +201,7 @@ def _as_text(row: dict[str, Any]) -> str:
     return table_row([row["task"], row["actions"], str(row["episodes"]), *counts])
 
 
-PROGRAM = cli.Program(
-    "random_actions.py",
-    cli.Command(RandomActionsOptions, _attack),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, RandomActionsOptions, _attack)
 
 if __name__ == "__main__":
     sys.exit(main())

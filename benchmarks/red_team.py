@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from console import print_now, table_head, table_row
-from task_selection import TaskSelection
+from scaffold import TaskSelection, main_of, print_now, table_head, table_row
 
 from fleet_tools.config.tasks import load_task
 from fleet_tools.config.values import Count, CountOrZero, Seed
@@ -227,10 +226,7 @@ def _as_text(summary: dict[str, Any]) -> str:
     )
 
 
-PROGRAM = cli.Program(
-    "red_team.py", cli.Command(RedTeamOptions, _attack_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, RedTeamOptions, _attack_all)
 
 if __name__ == "__main__":
     sys.exit(main())

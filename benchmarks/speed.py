@@ -10,11 +10,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from children import Child
-from console import print_now, table_head, table_row
+from scaffold import (
+    Child,
+    TaskSelection,
+    cpu_seconds,
+    expert_steps,
+    main_of,
+    print_now,
+    table_head,
+    table_row,
+)
 from speed_child import PEER
-from task_selection import TaskSelection
-from timing import cpu_seconds
 
 from fleet_tools.config.values import Count
 from fleet_tools.parallel.backend import ONE_THREAD
@@ -126,7 +132,6 @@ def _resets(task: str) -> dict[str, float]:
 def _expert(task: str, episodes: int) -> dict[str, float]:
     """Measures the times real time of the expert's episodes, without planning; and planning, ms."""
     import numpy as np
-    from expert_steps import expert_steps
 
     from fleet_tools.envs.spec import EnvSpec
 
@@ -155,10 +160,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return cells
 
 
-PROGRAM = cli.Program(
-    "speed.py", cli.Command(SpeedOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, SpeedOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

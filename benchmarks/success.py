@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from console import print_now, table_row
-from task_selection import TaskSelection
+from scaffold import TaskSelection, main_of, print_now, table_row
 
 from fleet_tools.config.values import Count, Seed
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
@@ -282,10 +281,7 @@ def _causes(summary: Mapping[str, Any]) -> list[str]:
     return causes
 
 
-PROGRAM = cli.Program(
-    "success.py", cli.Command(SuccessOptions, _measure_all), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, SuccessOptions, _measure_all)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from console import report_rows
+from scaffold import main_of, report_rows
 from tyro.conf import Positional, arg
 
 from fleet_tools.errors import ConfigError
@@ -95,12 +95,7 @@ def _rows(
             yield dict(zip(_COLUMNS, [policy, name, level, *cells, f"{p:.2g}"], strict=True))
 
 
-PROGRAM = cli.Program(
-    "success_by_number.py",
-    cli.Command(SuccessByNumberOptions, _count),
-    launcher="python benchmarks/",
-)
-main = PROGRAM.main
+main = main_of(__file__, SuccessByNumberOptions, _count)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 from tracing import traced
 
 from fleet_tools.utils import cli
@@ -70,10 +70,7 @@ def _measure(options: TracedRoundOptions) -> int:
     return cli.OK
 
 
-PROGRAM = cli.Program(
-    "traced_round.py", cli.Command(TracedRoundOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, TracedRoundOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from console import table_head, table_row
+from scaffold import main_of, table_head, table_row
 
 from fleet_tools.config.values import Count, CountOrZero
 from fleet_tools.utils import cli
@@ -222,10 +222,7 @@ def _measure(options: TwoEnginesOptions) -> int:
     return cli.OK
 
 
-PROGRAM = cli.Program(
-    "two_engines.py", cli.Command(TwoEnginesOptions, _measure), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, TwoEnginesOptions, _measure)
 
 if __name__ == "__main__":
     sys.exit(main())

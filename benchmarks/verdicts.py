@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
-from console import print_now, table_head, table_row
+from scaffold import main_of, print_now, table_head, table_row
 from tyro.conf import Positional, arg
 
 from fleet_tools.config.values import Count
@@ -74,7 +74,7 @@ class VerdictsOptions(cli.Options):
 
 
 def _certify(options: VerdictsOptions) -> int:
-    from processor_replays import draw
+    from processors import draw
 
     from fleet_tools.evaluation.result_folder import load_evaluation
 
@@ -235,10 +235,7 @@ def _as_text(row: dict[str, Any]) -> str:
     )
 
 
-PROGRAM = cli.Program(
-    "verdicts.py", cli.Command(VerdictsOptions, _certify), launcher="python benchmarks/"
-)
-main = PROGRAM.main
+main = main_of(__file__, VerdictsOptions, _certify)
 
 if __name__ == "__main__":
     sys.exit(main())

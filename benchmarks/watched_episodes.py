@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from console import print_now, table_head, table_row
-from task_selection import TaskSelection
+from scaffold import TaskSelection, print_now, table_head, table_row
 
 from fleet_tools.config.values import Seed
 from fleet_tools.errors import ConfigError

@@ -1,10 +1,11 @@
-"""The errors that Fleet-Tools raises on purpose; merging adds its own, of the same base.
+"""The errors that Fleet-Tools raises on purpose; the library fleet-merging has its own.
 
 Each says what was given, what exists and how to mend it, and is raised before anything changes.
 """
 
 import difflib
 import reprlib
+import sys
 from collections.abc import Iterable
 
 _LONGEST = 300
@@ -26,6 +27,15 @@ def shown(given: object) -> str:
 
 class FleetToolsError(Exception):
     """Base of all errors of this package."""
+
+
+def known_errors() -> tuple[type[Exception], ...]:
+    """Returns the bases of the errors that are raised on purpose, for `except`.
+
+    fleet-merging's base is one of them once that library is imported.
+    """
+    merging = sys.modules.get("fleet_merging.errors")
+    return (FleetToolsError,) if merging is None else (FleetToolsError, merging.MergingError)
 
 
 class ConfigError(FleetToolsError, ValueError):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from fleet_merging.errors import UnsoundMergeError
 from fleet_tools.baselines.experiments.arena import may_fail
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
@@ -21,7 +22,6 @@ from fleet_tools.baselines.federated.record import REPORT, FleetWriter
 from fleet_tools.baselines.federated.references import reference
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import CachingTransport, LocalTransport
-from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, TrainingError
 from fleet_tools.dataset import Dataset

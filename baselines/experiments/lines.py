@@ -13,17 +13,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
+from fleet_merging.average import interpolate
+from fleet_merging.barrier import Barrier, lambdas_of, norm_ratios
+from fleet_merging.errors import NotInvariantError
+from fleet_merging.methods import registry
+from fleet_merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import LineConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import load_progress
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.rounds import merge_problem, recompute_statistics
-from fleet_tools.baselines.merging.average import interpolate
-from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of, norm_ratios
-from fleet_tools.baselines.merging.errors import NotInvariantError
-from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.rollouts import SuccessMeasure, make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import fleet_tools
 from fleet_tools.baselines.experiments.recipes import LINKED, Recipe, scripts
-from fleet_tools.errors import ConfigError, FleetToolsError
+from fleet_tools.errors import ConfigError, known_errors
 from fleet_tools.storage import strict_json
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.provenance import Machine, installed_packages
@@ -156,7 +156,7 @@ def compare_all(recipe: Recipe, checkout: Path, folder: Path) -> list[Reproduced
             continue
         try:
             found.append(_compare(stored, checkout / stored, folder / made))
-        except (FleetToolsError, OSError) as error:
+        except (*known_errors(), OSError) as error:
             found.append(Reproduced(str(stored), None, 0, 0, str(error), False))
     return found
 

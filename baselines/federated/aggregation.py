@@ -11,6 +11,9 @@ from typing import Self
 import numpy as np
 import torch
 
+from fleet_merging.errors import MergeError, MessageError
+from fleet_merging.queries.validity import NO_LIMITS, Limits
+from fleet_merging.robust import Rule
 from fleet_tools.baselines.federated.messages import (
     Answer,
     Change,
@@ -19,9 +22,6 @@ from fleet_tools.baselines.federated.messages import (
     checked_update,
 )
 from fleet_tools.baselines.federated.vectors import sizes
-from fleet_tools.baselines.merging.errors import MergeError, MessageError
-from fleet_tools.baselines.merging.queries.validity import NO_LIMITS, Limits
-from fleet_tools.baselines.merging.robust import Rule
 from fleet_tools.baselines.training.state import Tensors
 
 LimitsOf = Callable[[int], Limits]

@@ -6,6 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from fleet_merging.errors import MessageError
+from fleet_merging.matching.soft_descent import Descent
+from fleet_merging.matching.weights import match_weights
+from fleet_merging.methods.fleet_merge import TRUST, align_with_mean
+from fleet_merging.queries.data_holder import DataHolder
+from fleet_merging.symmetry.table import State, Symmetry
 from fleet_tools.baselines.federated.messages import (
     Assignment,
     Change,
@@ -15,12 +21,6 @@ from fleet_tools.baselines.federated.messages import (
 )
 from fleet_tools.baselines.federated.round_config import StreamingConfig
 from fleet_tools.baselines.federated.vectors import difference, pack, quantize, sizes, split
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.matching.soft_descent import Descent
-from fleet_tools.baselines.merging.matching.weights import match_weights
-from fleet_tools.baselines.merging.methods.fleet_merge import TRUST, align_with_mean
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 from fleet_tools.baselines.training.state import Tensors
 
 _ROUNDING = 1

@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
+from fleet_merging.methods import registry
+from fleet_merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.federated.round_config import (
     ClosingConfig,
     ServerConfig,
     StreamingConfig,
     require_streamable,
 )
-from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.policies.config import PolicyConfig, policy_config
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.config.values import (

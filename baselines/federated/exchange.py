@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fleet_merging.errors import MessageError
+from fleet_merging.queries.data_holder import DataHolder
+from fleet_merging.queries.query import DataAnswer, DataQuery
+from fleet_merging.queries.traffic import DataHolderError, Traffic
+from fleet_merging.queries.validity import MALFORMED, NO_LIMITS, Limits
 from fleet_tools.baselines.federated.messages import Answer, Message, Trained, size_of
 from fleet_tools.baselines.federated.transport import LostRobot, Transport
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder
-from fleet_tools.baselines.merging.queries.query import DataAnswer, DataQuery
-from fleet_tools.baselines.merging.queries.traffic import DataHolderError, Traffic
-from fleet_tools.baselines.merging.queries.validity import MALFORMED, NO_LIMITS, Limits
 from fleet_tools.config.values import Value
 
 LATE = "it had not answered when the round closed"

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from fleet_merging.errors import MessageError
+from fleet_merging.methods.options import MethodOptions, keyword_arguments
+from fleet_merging.queries import wire
+from fleet_merging.queries.query import DataAnswer, DataQuery
+from fleet_merging.queries.validity import NO_LIMITS, Limits
+from fleet_merging.queries.wire import Codec, named, take_named, take_scalar
 from fleet_tools.baselines.federated.round_config import StreamingConfig
 from fleet_tools.baselines.federated.vectors import dequantize, split, unpack
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
-from fleet_tools.baselines.merging.queries import wire
-from fleet_tools.baselines.merging.queries.query import DataAnswer, DataQuery
-from fleet_tools.baselines.merging.queries.validity import NO_LIMITS, Limits
-from fleet_tools.baselines.merging.queries.wire import Codec, named, take_named, take_scalar
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.training.config import TrainingConfig

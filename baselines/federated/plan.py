@@ -9,17 +9,17 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from fleet_merging.average import floating_tensors
+from fleet_merging.modules import keeps_statistics
+from fleet_merging.moments.affine_maps import AffineMap
+from fleet_merging.moments.rows import input_rows
+from fleet_merging.queries.data_holder import LocalDataHolder
+from fleet_merging.queries.query import LossAnswer, LossQuery
+from fleet_merging.queries.validity import Limits, Sizes
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.federated.robot import local_data_holder
-from fleet_tools.baselines.merging.average import floating_tensors
-from fleet_tools.baselines.merging.modules import keeps_statistics
-from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
-from fleet_tools.baselines.merging.moments.rows import input_rows
-from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-from fleet_tools.baselines.merging.queries.query import LossAnswer, LossQuery
-from fleet_tools.baselines.merging.queries.validity import Limits, Sizes
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.training.demonstrations import (
     Batch,

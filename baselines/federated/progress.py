@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from fleet_merging.buffers import learned_tensors
 from fleet_tools.baselines.federated.exchange import LATE, RobotSummary
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.rounds import RoundResult
 from fleet_tools.baselines.federated.server_optimizer import ServerState, state_names
-from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.training.reports import Point, success_values
 from fleet_tools.baselines.training.rollouts import TaskSuccesses

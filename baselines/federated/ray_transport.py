@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
 from fleet_tools.baselines.federated.ray_host import (
     Gone,
@@ -23,7 +24,6 @@ from fleet_tools.baselines.federated.transport import (
     Report,
     loss_report,
 )
-from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import WorkersError
 from fleet_tools.parallel import ray_workers
 from fleet_tools.parallel.ray_workers import liveness_of

@@ -25,6 +25,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from fleet_merging.errors import MessageError
+from fleet_merging.queries.validity import NO_LIMITS
+from fleet_merging.queries.wire import packed
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.exchange import RobotSummary
 from fleet_tools.baselines.federated.messages import LocalUpdate, checked_update
@@ -39,9 +42,6 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary, defects
 from fleet_tools.baselines.federated.transport import read_reply, store_reply
 from fleet_tools.baselines.federated.vectors import sizes
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.validity import NO_LIMITS
-from fleet_tools.baselines.merging.queries.wire import packed
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import (
     Checkpoint,

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fleet_merging.errors import MessageError
+from fleet_merging.moments.measurement import LabelledBatch
+from fleet_merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.federated.changes import change, require_streaming
 from fleet_tools.baselines.federated.messages import (
     Answer,
@@ -19,9 +22,6 @@ from fleet_tools.baselines.federated.messages import (
     RoundedChange,
     TrainRequest,
 )
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
-from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.policies.merged_checkpoints import network_like

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from fleet_tools.baselines.merging.robust import rule_of
+from fleet_merging.robust import rule_of
 from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive, Value
 from fleet_tools.errors import ConfigError

@@ -11,6 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fleet_merging.errors import UnsoundMergeError
+from fleet_merging.methods import registry
+from fleet_merging.modules import recompute
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.data_holder import DataHolder
+from fleet_merging.queries.traffic import DataHolderError
+from fleet_merging.queries.validity import is_finite, outlier
+from fleet_merging.robust import rule_of
+from fleet_merging.soundness import require_sound
 from fleet_tools.baselines.federated.aggregation import (
     ChangeSum,
     FixedPointSum,
@@ -30,15 +39,6 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes
-from fleet_tools.baselines.merging.errors import UnsoundMergeError
-from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.modules import recompute
-from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder
-from fleet_tools.baselines.merging.queries.traffic import DataHolderError
-from fleet_tools.baselines.merging.queries.validity import is_finite, outlier
-from fleet_tools.baselines.merging.robust import rule_of
-from fleet_tools.baselines.merging.soundness import require_sound
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError
 
 STORE_EVERY_S = 20.0

@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fleet_merging.methods import registry
+from fleet_merging.methods.options import keyword_arguments
+from fleet_merging.problem import MergeResult
+from fleet_merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.federated import progress as fleet_progress
 from fleet_tools.baselines.federated.distillation import distill, train_further
 from fleet_tools.baselines.federated.exchange import Exchanges
@@ -21,10 +25,6 @@ from fleet_tools.baselines.federated.record import (
 from fleet_tools.baselines.federated.rounds import merge_remaining, run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
-from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.methods.options import keyword_arguments
-from fleet_tools.baselines.merging.problem import MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.merged_checkpoints import (
     checkpoint_problem,

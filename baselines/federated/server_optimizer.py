@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from fleet_merging.buffers import learned_tensors
 from fleet_tools.baselines.federated.round_config import ServerConfig
-from fleet_tools.baselines.merging.buffers import learned_tensors
 from fleet_tools.baselines.training.state import Tensors
 
 MOMENTUM, VARIANCE = "momentum", "variance"

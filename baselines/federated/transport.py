@@ -16,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from fleet_merging.errors import MessageError
+from fleet_merging.queries.wire import contents, value_of
 from fleet_tools.baselines.federated.messages import (
     CODECS,
     Answer,
@@ -26,8 +28,6 @@ from fleet_tools.baselines.federated.messages import (
     encode,
 )
 from fleet_tools.baselines.federated.robot import FleetRobot, open_samples
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.queries.wire import contents, value_of
 from fleet_tools.baselines.training.run import packages
 from fleet_tools.config.values import parse
 from fleet_tools.storage.strict_json import loads

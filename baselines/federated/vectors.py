@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.average import floating_tensors
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_merging.average import floating_tensors
+from fleet_merging.errors import MessageError
+from fleet_merging.symmetry.table import State
 from fleet_tools.errors import ConfigError
 
 BITS = (2, 4, 8, 16)

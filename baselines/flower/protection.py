@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.messages import (
     Assignment,
     ChangeRequest,
@@ -26,7 +27,6 @@ from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.vectors import displaced, sizes
 from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.node import Node
-from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.config.values import CountOrZero, Value, parse
 from fleet_tools.errors import FleetToolsError
 from fleet_tools.storage.strict_json import loads

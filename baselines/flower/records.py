@@ -7,8 +7,8 @@ ours. They lie in records of their own, of which Flower uploads equal ones once.
 
 from typing import Any, Literal, TypeVar
 
+from fleet_merging.errors import MessageError
 from fleet_tools.baselines.flower import flower
-from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.config.values import Count, CountOrZero, Value, parse
 from fleet_tools.errors import FleetToolsError

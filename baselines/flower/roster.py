@@ -4,9 +4,9 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from fleet_merging.errors import MessageError
 from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, content, read_value
-from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import ConfigError
 
 K = TypeVar("K")

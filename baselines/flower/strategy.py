@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from fleet_merging.errors import MergeError
+from fleet_merging.methods import registry
+from fleet_merging.problem import MergeProblem
+from fleet_merging.symmetry.layers import mlp
+from fleet_merging.symmetry.table import State, Symmetry
 from fleet_tools.baselines.flower import flower
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.symmetry.layers import mlp
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 
 ASK_NOTHING = (

@@ -5,12 +5,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
 from fleet_tools.baselines.federated.transport import Answers, LostRobot, Report, loss_report
 from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.records import DataQuestion, content, read_bytes
 from fleet_tools.baselines.flower.roster import Mail, Roster, failure
-from fleet_tools.baselines.merging.errors import MessageError
 
 LATE_FACTOR = 2.0
 """Multiple of a deadline for which Flower keeps a message; what comes within it is late."""

@@ -30,8 +30,8 @@ from fleet_tools.envs.observation_modes import EnvKwargs, observation_kwargs
 if TYPE_CHECKING:
     import torch
 
-    from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
-    from fleet_tools.baselines.merging.symmetry.table import Symmetry
+    from fleet_merging.moments.affine_maps import AffineMap
+    from fleet_merging.symmetry.table import Symmetry
     from fleet_tools.baselines.policies.gated import GatedNetwork
     from fleet_tools.baselines.policies.network import PolicyNetwork
     from fleet_tools.baselines.policies.reader import ReadingNetwork
@@ -251,7 +251,7 @@ class Blueprint(Value):
         if not self.config.own_classes or self.config.gate is not None:
             return self.create_empty().symmetry()
 
-        from fleet_tools.baselines.merging.symmetry.derive import derive
+        from fleet_merging.symmetry.derive import derive
 
         key = self.to_json()
         if key not in _DERIVED:
@@ -266,7 +266,7 @@ class Blueprint(Value):
 
     def affine_maps(self) -> "tuple[AffineMap, ...]":
         """Returns the network's affine maps in the order in which they are applied."""
-        from fleet_tools.baselines.merging.moments.rows import applied_maps
+        from fleet_merging.moments.rows import applied_maps
 
         return applied_maps(self.create().eval(), self.example())
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry import layers
-from fleet_tools.baselines.merging.symmetry.layers import Table
+from fleet_merging.symmetry import layers
+from fleet_merging.symmetry.layers import Table
 from fleet_tools.baselines.policies.part_configs import MLPConfig, RecurrentConfig
 
 Hidden = tuple[torch.Tensor, ...]

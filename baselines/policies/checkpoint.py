@@ -47,7 +47,7 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         """Checks and copies the weights."""
-        from fleet_tools.baselines.merging.queries.wire import packed
+        from fleet_merging.queries.wire import packed
 
         require_weights(self.blueprint.create_empty().state_dict(), self.weights)
         weights = {name: packed(tensor) for name, tensor in self.weights.items()}
@@ -66,7 +66,7 @@ def require_weights(
     Raises:
         CheckpointError: They have `soundness.defects`; the message names the tensors.
     """
-    from fleet_tools.baselines.merging.soundness import defects
+    from fleet_merging.soundness import defects
 
     if found := defects(weights, expected):
         raise CheckpointError(f"The weights are not those of this network: {found}.")

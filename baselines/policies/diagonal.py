@@ -14,8 +14,8 @@ computed at once, by doubling (Hillis and Steele 1986), which is the same as one
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry import layers
-from fleet_tools.baselines.merging.symmetry.layers import Table
+from fleet_merging.symmetry import layers
+from fleet_merging.symmetry.layers import Table
 from fleet_tools.baselines.policies.bodies import Body, Hidden
 from fleet_tools.baselines.policies.part_configs import DiagonalConfig
 

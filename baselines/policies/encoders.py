@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry.layers import Table, mlp
+from fleet_merging.symmetry.layers import Table, mlp
 from fleet_tools.baselines.policies.part_configs import PointNetConfig
 from fleet_tools.baselines.policies.point_maxima import maxima_over_points
 

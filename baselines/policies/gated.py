@@ -13,9 +13,9 @@ from typing import cast
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.moments.gate import density_weights
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_merging.errors import MergeError
+from fleet_merging.moments.gate import density_weights
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.bodies import Hidden
 from fleet_tools.baselines.policies.config import GateConfig
 from fleet_tools.baselines.policies.network import PolicyNetwork

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry.layers import Table, linear, mlp
+from fleet_merging.symmetry.layers import Table, linear, mlp
 from fleet_tools.baselines.policies.part_configs import (
     DenoisingConfig,
     FlowHeadConfig,

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from fleet_tools.baselines.merging.average import AveragingWeights, normalize
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.modules import keeps_statistics, recompute
-from fleet_tools.baselines.merging.moments.affine_maps import AffineMap
-from fleet_tools.baselines.merging.normalizers import folded
-from fleet_tools.baselines.merging.problem import Encoders, MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import DataHolder, LocalDataHolder
-from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_merging.average import AveragingWeights, normalize
+from fleet_merging.errors import MergeError
+from fleet_merging.modules import keeps_statistics, recompute
+from fleet_merging.moments.affine_maps import AffineMap
+from fleet_merging.normalizers import folded
+from fleet_merging.problem import Encoders, MergeProblem, MergeResult
+from fleet_merging.queries.data_holder import DataHolder, LocalDataHolder
+from fleet_merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry.layers import Table
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_merging.symmetry.layers import Table
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.bodies import Body, Hidden
 from fleet_tools.baselines.policies.config import EncodedKind

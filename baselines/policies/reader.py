@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
+from fleet_merging.errors import MergeError
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.bodies import Hidden
 from fleet_tools.baselines.policies.checkpoint import Checkpoint

@@ -16,7 +16,7 @@ from typing import Self, cast
 import torch
 from torch import nn
 
-from fleet_tools.baselines.merging.symmetry.layers import Table, batch_norm, conv
+from fleet_merging.symmetry.layers import Table, batch_norm, conv
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.policies.encoders import Encoder
 from fleet_tools.baselines.policies.part_configs import ResNet18Config

@@ -18,9 +18,9 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from fleet_tools.baselines.merging.symmetry import layers
-from fleet_tools.baselines.merging.symmetry import layers as attention
-from fleet_tools.baselines.merging.symmetry.layers import Table
+from fleet_merging.symmetry import layers
+from fleet_merging.symmetry import layers as attention
+from fleet_merging.symmetry.layers import Table
 from fleet_tools.baselines.policies.bodies import Body, Hidden
 from fleet_tools.baselines.policies.part_configs import TransformerConfig
 

@@ -92,7 +92,7 @@ class TrainingWriter(RunWriter[TrainingRunSpec]):
         Raises:
             OSError: The disk is full or gone; the progress before is still stored.
         """
-        from fleet_tools.baselines.merging.queries.wire import packed
+        from fleet_merging.queries.wire import packed
 
         state = progress.state
         tensors = {

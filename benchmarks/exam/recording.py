@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from expert_steps import expert_steps
 from pydrake.systems.framework import Context, EventStatus
+from scaffold import expert_steps
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.envs.spec import EnvSpec

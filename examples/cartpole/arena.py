@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from examples.cartpole.reinforce import Reinforce, evaluate, learn_apart, learn_jointly
+from fleet_merging.average import average
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
-from fleet_tools.baselines.merging.average import average
 from fleet_tools.config.values import Count, Value
 
 

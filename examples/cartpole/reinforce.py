@@ -14,10 +14,10 @@ import gymnasium
 import numpy as np
 import torch
 
-from fleet_tools.baselines.merging.average import average
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.symmetry.layers import mlp
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
+from fleet_merging.average import average
+from fleet_merging.errors import MergeError
+from fleet_merging.symmetry.layers import mlp
+from fleet_merging.symmetry.table import State, Symmetry
 
 ENV_ID = "CartPole-v1"
 SYMMETRY = Symmetry.of(mlp(["0", "2"], ["_state", "h", "_action"]))

@@ -6,7 +6,7 @@ python -m fleet_tools.baselines.merge a.safetensors b.safetensors c.safetensors 
 
 import torch
 
-from fleet_tools.merging import MergeProblem, MergeResult, merge
+from fleet_merging import MergeProblem, MergeResult, merge
 
 
 def matched_median(problem: MergeProblem, *, rounds: int = 20) -> MergeResult:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from fleet_tools.errors import FleetToolsError, LostClusterError
+from fleet_tools.errors import LostClusterError, known_errors
 from fleet_tools.parallel.backend import (
     WORKER_VARIABLES,
     Death,
@@ -80,7 +80,7 @@ class WorkerActor:
         try:
             with disk_errors():
                 self._work = make_work()
-        except FleetToolsError as error:
+        except known_errors() as error:
             return JobError(error)
         return location()
 
@@ -89,7 +89,7 @@ class WorkerActor:
         try:
             with disk_errors():
                 return self._work(job)
-        except FleetToolsError as error:
+        except known_errors() as error:
             return JobError(error)
 
 

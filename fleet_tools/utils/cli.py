@@ -21,7 +21,7 @@ import pydantic
 from tyro.conf import arg
 
 from fleet_tools.config.options import OptionGroup
-from fleet_tools.errors import ConfigError, DiskError, FleetToolsError, shown
+from fleet_tools.errors import ConfigError, DiskError, known_errors, shown
 from fleet_tools.utils.disk_errors import disk_error
 from fleet_tools.utils.libraries import missing_library
 from fleet_tools.utils.option_parser import parse, union_of
@@ -143,7 +143,7 @@ def _reported(work: Callable[[], int], prog: str) -> int:
             code = work()
             sys.stdout.flush()
             return code
-        except FleetToolsError as error:  # a disk or a cluster is lost, or the usage is bad
+        except known_errors() as error:  # a disk or a cluster is lost, or the usage is bad
             return _failed(prog, error, FAILED if isinstance(error, OSError) else BAD_USAGE)
         except ImportError as error:
             message = _missing_library(error)

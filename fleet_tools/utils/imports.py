@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from fleet_tools.errors import FleetToolsError, UnknownNameError
+from fleet_tools.errors import UnknownNameError, known_errors
 
 TRUSTED_MODULES = "FLEET_TOOLS_TRUSTED_MODULES"
 
@@ -55,9 +55,7 @@ def load_function(name: str, what: str = "function") -> Callable[..., Any]:
     return function
 
 
-def load_user_function(
-    name: str, what: str, error_class: type[FleetToolsError]
-) -> Callable[..., Any]:
+def load_user_function(name: str, what: str, error_class: type[Exception]) -> Callable[..., Any]:
     """Imports a module of a user's own and returns a function of it; see `load_function`.
 
     Args:
@@ -66,7 +64,7 @@ def load_user_function(
         error_class: Class of the error that tells why there is no such function.
 
     Raises:
-        FleetToolsError: Of `error_class`: the name has another form, or the module cannot be
+        Exception: Of `error_class`: the name has another form, or the module cannot be
             imported.
         UnknownNameError: The module has no such function.
     """
@@ -77,7 +75,7 @@ def load_user_function(
         )
     try:
         return load_function(name)
-    except FleetToolsError:
+    except known_errors():
         raise
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise error_class(

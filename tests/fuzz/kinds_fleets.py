@@ -11,6 +11,15 @@ import torch
 from support import fleet_cases
 from support.streaming_cases import COMMON
 
+from fleet_merging.errors import MessageError
+from fleet_merging.moments.affine_maps import affine_maps
+from fleet_merging.moments.mixture import StateMixture
+from fleet_merging.queries.query import LossQuery, MixtureQuery, MomentQuery
+from fleet_merging.queries.validity import (
+    checked_loss,
+    checked_mixture,
+    checked_moments,
+)
 from fleet_tools.baselines.federated.messages import (
     Assignment,
     Change,
@@ -28,15 +37,6 @@ from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetRobot
 from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.protection import Task, read_task
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.moments.affine_maps import affine_maps
-from fleet_tools.baselines.merging.moments.mixture import StateMixture
-from fleet_tools.baselines.merging.queries.query import LossQuery, MixtureQuery, MomentQuery
-from fleet_tools.baselines.merging.queries.validity import (
-    checked_loss,
-    checked_mixture,
-    checked_moments,
-)
 from fuzz.kernel import Subject, require, require_same_after_json
 from fuzz.kinds_tensors import changed_tensors
 from fuzz.mutations import changed_json, pick, scalar

@@ -21,7 +21,7 @@ from fleet_tools.baselines.federated.aggregation import FixedPointSum
 from fleet_tools.baselines.federated.messages import LocalUpdate, encode
 from fleet_tools.baselines.federated.record import ROUNDS, FleetWriter
 from fleet_tools.baselines.federated.transport import read_reply, store_reply
-from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
+from fleet_tools.baselines.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import ResNetEncoder, load_features
 from fleet_tools.baselines.training.record import METRICS, TrainingWriter

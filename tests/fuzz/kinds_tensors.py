@@ -15,7 +15,7 @@ from support.small_checkpoints import untrained
 
 from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.federated.record import FleetWriter
-from fleet_tools.baselines.merging.model_files import read_model
+from fleet_tools.baselines.model_files import read_model
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
 from fleet_tools.baselines.training.demonstrations import Trajectories, split
 from fleet_tools.baselines.training.record import TrainingWriter

@@ -13,7 +13,7 @@ import pydantic
 from tyro.constructors import PrimitiveConstructorSpec
 
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.merging.model_files import read_model
+from fleet_tools.baselines.model_files import read_model
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.policies.config import read_policy_config
 from fleet_tools.blender import VARIABLE

@@ -15,15 +15,15 @@ import torch
 from safetensors.torch import load, save
 from support import fleet_cases
 
+from fleet_merging.errors import MergeError, MessageError
+from fleet_merging.queries import wire
+from fleet_merging.queries.query import LossQuery, MomentQuery
 from fleet_tools.baselines.federated.messages import decode
 from fleet_tools.baselines.federated.messages import encode as encode_message
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.records import NodeReport, read_value
-from fleet_tools.baselines.merging.errors import MergeError, MessageError
-from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
-from fleet_tools.baselines.merging.queries import wire
-from fleet_tools.baselines.merging.queries.query import LossQuery, MomentQuery
+from fleet_tools.baselines.model_files import read_model, read_notes, write_model
 from fleet_tools.baselines.policies.checkpoint import CheckpointError
 from fleet_tools.baselines.policies.part_configs import ResNet18Config
 from fleet_tools.baselines.policies.resnet import load_features

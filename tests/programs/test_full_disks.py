@@ -70,15 +70,15 @@ def a_fleet(beside: Path, output: Path) -> tuple[Main, list[str]]:
 
 def merging(beside: Path, output: Path) -> tuple[Main, list[str]]:
     pytest.importorskip("torch")
-    from support import merge_problems
+    from merging_support import merge_problems
 
     from fleet_tools.baselines import merge
-    from fleet_tools.baselines.merging.model_files import write_model
+    from fleet_tools.baselines.model_files import write_model
 
     models = [beside / "a.safetensors", beside / "b.safetensors"]
     for path, state in zip(models, merge_problems.models(), strict=True):
         write_model(path, state)
-    more = ["--method", "naive_average", "--problem", "support.merge_problems:with_data"]
+    more = ["--method", "naive_average", "--problem", "merging_support.merge_problems:with_data"]
     return merge.main, [*map(str, models), *more, "--output", f"{output}.safetensors"]
 
 

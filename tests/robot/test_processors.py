@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from processor_kinds import OTHER_BITS, SAME_BITS
+from processors import OTHER_BITS, SAME_BITS
 from support.processes import ROOT, run_python
 
 from fleet_tools.config.tasks import task_names
@@ -23,7 +23,7 @@ PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])}
 REPLAY = """
 import hashlib, json, sys
 import numpy as np
-from processor_replays import kernels
+from processors import kernels
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.rollouts.agreement import points
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from children import Child
+from scaffold import Child
 from support.processes import ROOT
 
 from fleet_tools.errors import FleetToolsError
@@ -15,7 +15,7 @@ PATHS = {"PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}"}
 
 PROGRAM = """
 import os, signal, sys
-from children import answering
+from scaffold import answering
 
 with answering() as answer:
     print("not an answer")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from drake_sap_rebuilt import STICTION, SapProblem, polygons
 from exam.recording import Step, note
-from expert_steps import expert_steps
+from scaffold import expert_steps
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.envs.spec import EnvSpec

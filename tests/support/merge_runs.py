@@ -1,9 +1,9 @@
 """Runs of the program that merges files."""
 
-from support import merge_problems
+from merging_support import merge_problems
 
 from fleet_tools.baselines import merge
-from fleet_tools.baselines.merging.model_files import write_model
+from fleet_tools.baselines.model_files import write_model
 
 
 def write_two(folder):
@@ -25,5 +25,5 @@ def run(
     output = output or paths[0].with_name("merged.safetensors")
     arguments = [*map(str, paths), "--method", method]
     for option, name in (("--problem", problem), ("--model", model)):
-        arguments += [] if name is None else [option, f"support.merge_problems:{name}"]
+        arguments += [] if name is None else [option, f"merging_support.merge_problems:{name}"]
     return merge.main([*arguments, "--output", str(output), *more]), output

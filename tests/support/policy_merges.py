@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from support.policy_cases import observations
 
-from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
-from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_merging.moments.measurement import LabelledBatch
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.data_holder import LocalDataHolder
+from fleet_merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.merged_checkpoints import (
     checkpoint_problem,

@@ -15,6 +15,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from fleet_merging.average import interpolate
+from fleet_merging.barrier import Barrier, lambdas_of
+from fleet_merging.errors import UnsoundMergeError
+from fleet_merging.methods.options import MethodOptions, keyword_arguments
+from fleet_merging.methods.registry import merge
+from fleet_merging.moments.affine_maps import require_measurable
+from fleet_merging.moments.rows import applied_maps
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.symmetry.table import State
 from fleet_tools.baselines.experiments.arena import may_fail
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
@@ -29,16 +38,7 @@ from fleet_tools.baselines.experiments.supervised.training import (
     statistics_update,
     train,
 )
-from fleet_tools.baselines.merging.average import interpolate
-from fleet_tools.baselines.merging.barrier import Barrier, lambdas_of
-from fleet_tools.baselines.merging.errors import UnsoundMergeError
-from fleet_tools.baselines.merging.methods.options import MethodOptions, keyword_arguments
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.model_files import read_model, read_notes, write_model
-from fleet_tools.baselines.merging.moments.affine_maps import require_measurable
-from fleet_tools.baselines.merging.moments.rows import applied_maps
-from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.symmetry.table import State
+from fleet_tools.baselines.model_files import read_model, read_notes, write_model
 from fleet_tools.config.values import Count, Positive, Value
 from fleet_tools.errors import ConfigError
 

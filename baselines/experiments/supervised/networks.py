@@ -14,11 +14,11 @@ from typing import cast
 import torch
 from torch import nn
 
+from fleet_merging.symmetry import layers as att
+from fleet_merging.symmetry import layers as lay
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.experiments.supervised.labelled import ImageShape, Shape, TextShape
 from fleet_tools.baselines.experiments.supervised.residual import ResNet20, resnet20_symmetry
-from fleet_tools.baselines.merging.symmetry import layers as att
-from fleet_tools.baselines.merging.symmetry import layers as lay
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.errors import require_name
 
 RecurrentModule = type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]

@@ -9,9 +9,9 @@ convolution, and all channels are multiplied by a factor.
 import torch
 from torch import nn
 
+from fleet_merging.symmetry import layers as lay
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.experiments.supervised.labelled import ImageShape
-from fleet_tools.baselines.merging.symmetry import layers as lay
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
 
 _CHANNELS, _BLOCKS = (16, 32, 64), 3
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from fleet_merging.modules import recompute
+from fleet_merging.moments.measurement import LabelledBatch
+from fleet_merging.queries.data_holder import LocalDataHolder, Policy
+from fleet_merging.symmetry.table import State
 from fleet_tools.baselines.experiments.supervised.labelled import Labelled
 from fleet_tools.baselines.experiments.supervised.networks import Network
-from fleet_tools.baselines.merging.modules import recompute
-from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
-from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder, Policy
-from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.config.values import Count, Positive, Value
 
 _PASS = 2000

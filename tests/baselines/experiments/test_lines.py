@@ -22,6 +22,9 @@ from support.fleet_cases import LAYOUT, STEPS, local, plan_of, write_data
 from support.processes import ROOT
 from support.small_datasets import Drawn, a_header, a_record, an_episode, hammer_header, write
 
+from fleet_merging.average import average
+from fleet_merging.barrier import Barrier
+from fleet_merging.errors import NotInvariantError
 from fleet_tools.baselines.experiments import lines as lines_module
 from fleet_tools.baselines.experiments.form import LineConfig
 from fleet_tools.baselines.experiments.lines import Aligner, LineMeasurer
@@ -30,9 +33,6 @@ from fleet_tools.baselines.federated.plan import FleetPlan, partition
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import FleetWriter, load_progress
 from fleet_tools.baselines.federated.run import complete
-from fleet_tools.baselines.merging.average import average
-from fleet_tools.baselines.merging.barrier import Barrier
-from fleet_tools.baselines.merging.errors import NotInvariantError
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.dataset import DatasetWriter, episode_file
 
@@ -168,7 +168,7 @@ def test_soft_permutations_of_a_users_own_method_are_detected(data, tmp_path, mo
     (tmp_path / "blurred.py").write_text(
         "from dataclasses import replace\n"
         "import torch\n"
-        "from fleet_tools.baselines.merging.methods.rebasin import naive_average\n"
+        "from fleet_merging.methods.rebasin import naive_average\n"
         "def merge(problem):\n"
         "    soft = {name: torch.full((*size, size[-1]), 1 / size[-1])\n"
         "            for name, size in problem.group.sizes.items()}\n"

@@ -9,13 +9,13 @@ torch = pytest.importorskip("torch")
 
 from support.study_cases import EIGHT, some_digits
 
+from fleet_merging.moments.affine_maps import require_measurable
+from fleet_merging.moments.rows import applied_maps
+from fleet_merging.symmetry.derive import derive
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.experiments.supervised import networks, training
 from fleet_tools.baselines.experiments.supervised.labelled import ImageShape, TextShape
 from fleet_tools.baselines.experiments.supervised.networks import IMAGE_NETWORKS, TEXT_NETWORKS
-from fleet_tools.baselines.merging.moments.affine_maps import require_measurable
-from fleet_tools.baselines.merging.moments.rows import applied_maps
-from fleet_tools.baselines.merging.symmetry.derive import derive
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.errors import UnknownNameError
 
 torch.set_num_threads(1)

@@ -154,7 +154,7 @@ def test_what_is_measured_is_not_computed_again_and_other_settings_are(tmp_path,
 
 def first(problem):
     """A method of one's own."""
-    from fleet_tools.baselines.merging.methods.rebasin import naive_average
+    from fleet_merging.methods.rebasin import naive_average
 
     return naive_average(problem)
 

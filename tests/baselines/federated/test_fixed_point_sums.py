@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
+from fleet_merging.errors import MergeError, MessageError
 from fleet_tools.baselines.federated.aggregation import (
     CAPACITY,
     HEAVIEST,
@@ -14,7 +15,6 @@ from fleet_tools.baselines.federated.aggregation import (
     RESOLUTION,
     FixedPointSum,
 )
-from fleet_tools.baselines.merging.errors import MergeError, MessageError
 
 
 @st.composite

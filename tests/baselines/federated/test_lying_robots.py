@@ -14,6 +14,14 @@ pytest.importorskip("safetensors")
 import torch
 from support.fleet_cases import local, plan_of, run_rounds, same, write_data
 
+from fleet_merging.errors import UnsoundMergeError
+from fleet_merging.methods.regression import fitted
+from fleet_merging.moments.measurement import Moments
+from fleet_merging.moments.measurement import combine as combine_moments
+from fleet_merging.moments.mixture import StateMixture
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.query import LossAnswer
+from fleet_merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.federated import progress as fleet_progress
 from fleet_tools.baselines.federated.exchange import Exchanges
 from fleet_tools.baselines.federated.messages import LocalUpdate, Message, encode
@@ -23,14 +31,6 @@ from fleet_tools.baselines.federated.record import COMBINED, FleetWriter
 from fleet_tools.baselines.federated.run import combine, complete
 from fleet_tools.baselines.federated.summary import as_text
 from fleet_tools.baselines.federated.transport import Answers, LostRobot
-from fleet_tools.baselines.merging.errors import UnsoundMergeError
-from fleet_tools.baselines.merging.methods.regression import fitted
-from fleet_tools.baselines.merging.moments.measurement import Moments
-from fleet_tools.baselines.merging.moments.measurement import combine as combine_moments
-from fleet_tools.baselines.merging.moments.mixture import StateMixture
-from fleet_tools.baselines.merging.problem import MergeProblem, MergeResult
-from fleet_tools.baselines.merging.queries.query import LossAnswer
-from fleet_tools.baselines.merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.state import TrainingError
 

@@ -24,6 +24,14 @@ from support.fleet_cases import (
 )
 from support.streaming_cases import COMMON
 
+from fleet_merging.errors import MessageError
+from fleet_merging.moments.mixture import StateMixture
+from fleet_merging.queries.query import (
+    LossAnswer,
+    LossQuery,
+    MixtureQuery,
+    MomentQuery,
+)
 from fleet_tools.baselines.federated.messages import (
     CODECS,
     Answer,
@@ -41,14 +49,6 @@ from fleet_tools.baselines.federated.messages import (
 )
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.transport import LostRobot
-from fleet_tools.baselines.merging.errors import MessageError
-from fleet_tools.baselines.merging.moments.mixture import StateMixture
-from fleet_tools.baselines.merging.queries.query import (
-    LossAnswer,
-    LossQuery,
-    MixtureQuery,
-    MomentQuery,
-)
 from fleet_tools.dataset.samples import Samples
 
 STATE = {"b": torch.arange(3.0), "a": torch.ones(2, 2), "count": torch.tensor(7)}

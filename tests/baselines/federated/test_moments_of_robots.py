@@ -14,12 +14,12 @@ import torch
 from support.fleet_cases import local, plan_of, run_rounds
 from support.shares import crossed
 
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.registry import merge
 from fleet_tools.baselines.federated.exchange import Exchanges
 from fleet_tools.baselines.federated.messages import Message
 from fleet_tools.baselines.federated.rounds import merge_problem, robot_data_holders
 from fleet_tools.baselines.federated.transport import Answers, Transport
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.registry import merge
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.dataset.samples import Samples
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.vectors import (
     BITS,
     dequantize,
@@ -17,7 +18,6 @@ from fleet_tools.baselines.federated.vectors import (
     top_level,
     unpack,
 )
-from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import ConfigError
 
 SEEDS = st.integers(0, 1000)

@@ -30,12 +30,12 @@ from support.fleet_cases import (
     same,
 )
 
+from fleet_merging.queries.query import LossQuery
 from fleet_tools.baselines.federated import ray_transport
 from fleet_tools.baselines.federated.messages import Answer, Message
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.ray_transport import RayTransport
 from fleet_tools.baselines.federated.transport import LostRobot
-from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.parallel import cluster
 

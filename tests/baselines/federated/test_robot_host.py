@@ -11,11 +11,11 @@ pytest.importorskip("safetensors")
 import psutil
 from support.fleet_cases import plan_of, request, write_data
 
+from fleet_merging.queries.query import LossQuery
 from fleet_tools.baselines.federated.messages import encode
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.transport import RobotHost
-from fleet_tools.baselines.merging.queries.query import LossQuery
 from fleet_tools.errors import DatasetError
 
 ROBOTS = 4

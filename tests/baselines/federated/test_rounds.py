@@ -21,13 +21,13 @@ from support.fleet_cases import (
     same,
 )
 
+from fleet_merging.average import average
+from fleet_merging.symmetry.check import check
 from fleet_tools.baselines.federated.messages import Answer
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.run import fine_tune, run
 from fleet_tools.baselines.federated.transport import LostRobot
-from fleet_tools.baselines.merging.average import average
-from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of, split

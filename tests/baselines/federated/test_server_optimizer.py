@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fleet_cases import local, plan_of
 
+from fleet_merging.errors import UnsoundMergeError
 from fleet_tools.baselines.federated.config import ServerConfig
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import STATE, FleetWriter, load_progress
 from fleet_tools.baselines.federated.rounds import after_merge
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.server_optimizer import server_step
-from fleet_tools.baselines.merging.errors import UnsoundMergeError
 from fleet_tools.baselines.training.state import TrainingError
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.tensor_files import read_checked, write_checked
@@ -192,3 +192,14 @@ def test_a_round_names_the_weights_that_no_one_could_use(data: Path) -> None:
     merged = before | {name: torch.full_like(before[name], torch.inf)}
     with pytest.raises(UnsoundMergeError, match=f"with a step of momentum made no .*{name} holds"):
         after_merge(plan, 1, before, merged, {})
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "yogi", "adagrad"])
+def test_a_server_steps_on_what_is_learned_alone(optimizer):
+    config = ServerConfig(optimizer=optimizer, learning_rate=5.0)
+    before = {"w": torch.ones(2), "norm.running_var": torch.ones(2)}
+    merged = {"w": torch.zeros(2), "norm.running_var": torch.full((2,), 0.01)}
+    weights, state = server_step(config, before, merged, {})
+    assert torch.equal(weights["norm.running_var"], merged["norm.running_var"])
+    assert (weights["w"] != merged["w"]).all()
+    assert all(tensors.keys() == {"w"} for tensors in state.values())

@@ -12,16 +12,16 @@ import numpy as np
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same
 from support.streaming_cases import furthest
 
+from fleet_merging.matching.soft_descent import Descent
+from fleet_merging.methods.fleet_merge import TRUST, align_with_mean, fleet_merge
+from fleet_merging.methods.rebasin import match_models
+from fleet_merging.methods.seeded_draws import content_order
+from fleet_merging.problem import MergeProblem
 from fleet_tools.baselines.federated.changes import align
 from fleet_tools.baselines.federated.messages import Message
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.federated.transport import Answers, LocalTransport
-from fleet_tools.baselines.merging.matching.soft_descent import Descent
-from fleet_tools.baselines.merging.methods.fleet_merge import TRUST, align_with_mean, fleet_merge
-from fleet_tools.baselines.merging.methods.rebasin import match_models
-from fleet_tools.baselines.merging.methods.seeded_draws import content_order
-from fleet_tools.baselines.merging.problem import MergeProblem
 from fleet_tools.baselines.training.state import Tensors
 
 

@@ -16,6 +16,7 @@ from support.damage import damaged
 from support.fleet_cases import RecordingTransport, answered, local, plan_of, run_rounds, same
 from support.streaming_cases import COMMON, Ordered, furthest
 
+from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.aggregation import FixedPointSum
 from fleet_tools.baselines.federated.messages import (
     Answer,
@@ -34,7 +35,6 @@ from fleet_tools.baselines.federated.robot import FleetRobot
 from fleet_tools.baselines.federated.run import run
 from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.federated.vectors import displaced, pack, quantize, sizes
-from fleet_tools.baselines.merging.errors import MessageError
 
 
 def with_vector(change: Change, vector: np.ndarray) -> Change:

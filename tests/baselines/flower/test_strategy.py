@@ -13,11 +13,11 @@ from flwr.app.error import Error  # pyright: ignore[reportMissingImports]
 from flwr.serverapp.strategy import FedAvg, Strategy  # pyright: ignore[reportMissingImports]
 from support.flower_grid import GridHere
 
+from fleet_merging.errors import MergeError, UncoveredParameterError
+from fleet_merging.methods import registry
+from fleet_merging.symmetry.layers import mlp
+from fleet_merging.symmetry.table import State, Symmetry
 from fleet_tools.baselines.flower.strategy import ASK_NOTHING, MergeStrategy
-from fleet_tools.baselines.merging.errors import MergeError, UncoveredParameterError
-from fleet_tools.baselines.merging.methods import registry
-from fleet_tools.baselines.merging.symmetry.layers import mlp
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 from fleet_tools.errors import UnknownNameError
 
 SYMMETRY = Symmetry.of(mlp(("0", "2"), ("_in", "hidden", "_out")))

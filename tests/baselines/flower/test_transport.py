@@ -12,6 +12,7 @@ from flwr.app import ConfigRecord, RecordDict  # pyright: ignore[reportMissingIm
 from support.fleet_cases import local, plan_of, run_rounds, same, write_data
 from support.flower_grid import GridHere, Node
 
+from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.messages import Answer, LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import FleetWriter, load_progress
@@ -20,7 +21,6 @@ from fleet_tools.baselines.federated.transport import LostRobot
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
 from fleet_tools.baselines.flower.roster import Roster
 from fleet_tools.baselines.flower.transport import FlowerTransport
-from fleet_tools.baselines.merging.errors import MessageError
 from fleet_tools.errors import ConfigError
 
 REQUEST = TrainRequest(1, 0, 1, None)

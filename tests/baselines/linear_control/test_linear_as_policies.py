@@ -13,13 +13,13 @@ from support.linear_cases import (
 
 torch = pytest.importorskip("torch")
 
+from fleet_merging.matching.soft_descent import Descent
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
+from fleet_merging.symmetry.table import State, Symmetry
 from fleet_tools.baselines.linear_control.alignment import AXES
 from fleet_tools.baselines.linear_control.merging import average, merge_by_permutation
 from fleet_tools.baselines.linear_control.systems import Controller
-from fleet_tools.baselines.merging.matching.soft_descent import Descent
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.symmetry.table import State, Symmetry
 
 torch.set_num_threads(1)  # small tensors are slower in several threads
 

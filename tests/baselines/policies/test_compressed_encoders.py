@@ -12,8 +12,8 @@ import torch
 from support.policy_cases import ACTION, BLUEPRINTS, BODIES, CLOUD, STATE
 from support.policy_merges import error_of, problem_of
 
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.registry import merge
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.registry import merge
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.part_configs import PointNetConfig

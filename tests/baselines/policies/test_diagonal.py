@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support.policy_cases import BLUEPRINTS
 from support.policy_merges import error_of, problem_of
 
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
 from fleet_tools.baselines.policies.diagonal import DiagonalBody, decayed_sums
 from fleet_tools.baselines.policies.part_configs import DiagonalConfig
 

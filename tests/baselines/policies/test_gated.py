@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 from support.policy_cases import BLUEPRINTS, observations, single_network
 
-from fleet_tools.baselines.merging.errors import MergeError
+from fleet_merging.errors import MergeError
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
 from fleet_tools.baselines.policies.gated import DensityGate, GatedNetwork

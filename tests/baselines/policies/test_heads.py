@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support.policy_cases import BLUEPRINTS, DENOISING, made, observations, step
 from support.processes import run_python
 
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.symmetry.check import check
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
+from fleet_merging.symmetry.check import check
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig, read_policy_config
 from fleet_tools.baselines.policies.heads import Diffusion, Flow, regression

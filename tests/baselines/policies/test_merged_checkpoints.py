@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from support.policy_cases import ACTION, BLUEPRINTS, made, observations, step
 
+from fleet_merging.errors import MergeError
+from fleet_merging.symmetry.check import check
+from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines import merge
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.model_files import (
+from fleet_tools.baselines.model_files import (
     IncompatiblePoliciesError,
     common_blueprint,
     read_model,
     write_model,
 )
-from fleet_tools.baselines.merging.symmetry.check import check
-from fleet_tools.baselines.merging.symmetry.table import Symmetry
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig

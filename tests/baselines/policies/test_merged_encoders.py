@@ -12,17 +12,17 @@ pytest.importorskip("safetensors")
 import torch
 from support.policy_cases import ACTION, BLUEPRINTS, BODIES, CLOUD, made, observations
 
+from fleet_merging.errors import MergeError, MessageError
+from fleet_merging.methods.common_encoders import with_common_encoders
+from fleet_merging.methods.registry import merge
+from fleet_merging.moments.measurement import LabelledBatch
+from fleet_merging.moments.mixture import StateMixture
+from fleet_merging.problem import MergeProblem
+from fleet_merging.queries.data_holder import LocalDataHolder
+from fleet_merging.queries.query import MixtureQuery
+from fleet_merging.queries.traffic import DataHolderError, TrafficMeter
+from fleet_merging.symmetry.table import State
 from fleet_tools.baselines.federated.robot import local_data_holder
-from fleet_tools.baselines.merging.errors import MergeError, MessageError
-from fleet_tools.baselines.merging.methods.common_encoders import with_common_encoders
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.moments.measurement import LabelledBatch
-from fleet_tools.baselines.merging.moments.mixture import StateMixture
-from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.queries.data_holder import LocalDataHolder
-from fleet_tools.baselines.merging.queries.query import MixtureQuery
-from fleet_tools.baselines.merging.queries.traffic import DataHolderError, TrafficMeter
-from fleet_tools.baselines.merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.merged_checkpoints import checkpoint_problem, merged_checkpoint

@@ -12,9 +12,9 @@ pytest.importorskip("safetensors")
 import torch
 from support.fleet_cases import plan_of, write_data
 
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.registry import merge as merge_by
 from fleet_tools.baselines import merge
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.methods.registry import merge as merge_by
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.merged_checkpoints import checkpoint_problem, merged_checkpoint

@@ -13,10 +13,10 @@ from support.policy_cases import ACTION, STATE
 from support.small_datasets import Drawn, a_header, write
 from support.training_cases import same, small_data, train_options
 
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
+from fleet_merging.symmetry.check import check
 from fleet_tools.baselines import train
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
-from fleet_tools.baselines.merging.symmetry.check import check
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import (
     Checkpoint,

@@ -20,13 +20,14 @@ from safetensors.torch import save_file
 from support.policy_cases import ACTION, BLUEPRINTS, BODIES, STATE, made
 from support.processes import run_python
 
-from fleet_tools.baselines.merging.model_files import read_model
+from fleet_tools.baselines.model_files import read_model
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import (
     Checkpoint,
     CheckpointError,
     env_kwargs_of,
     load_checkpoint,
+    require_weights,
     save_checkpoint,
 )
 from fleet_tools.baselines.policies.config import ARCHITECTURES, PolicyConfig, read_policy_config
@@ -233,3 +234,9 @@ def test_a_misfit_names_options_that_work(architecture, offered):
             Blueprint.of(read_policy_config(name, (), reads), offered, ACTION)
     else:
         assert "wrist_depth" not in offered
+
+
+def test_a_robot_or_checkpoint_with_negative_variances_is_refused():
+    expected = {"norm.running_var": torch.ones(2)}
+    with pytest.raises(CheckpointError, match=r"norm\.running_var holds variances below 0"):
+        require_weights(expected, {"norm.running_var": torch.tensor([1.0, -1e-9])})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from support.policy_cases import BLUEPRINTS, made, observations, single_network
 
-from fleet_tools.baselines.merging.modules import recompute
+from fleet_merging.modules import recompute
 from fleet_tools.baselines.policies.checkpoint import CheckpointError
 from fleet_tools.baselines.policies.encoders import PointNetEncoder
 from fleet_tools.baselines.policies.network import PolicyNetwork

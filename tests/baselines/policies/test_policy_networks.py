@@ -13,8 +13,8 @@ import torch
 from support.policy_cases import BLUEPRINTS, BODIES, STATE, made, observations, single_network
 from support.processes import run_python
 
-from fleet_tools.baselines.merging.methods.registry import merge
-from fleet_tools.baselines.merging.problem import MergeProblem
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.policies.layout import Scaling

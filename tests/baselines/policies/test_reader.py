@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 from support.policy_cases import ACTION, BODIES, CLOUD, STATE
 from torch import Tensor, nn
 
-from fleet_tools.baselines.merging.errors import MergeError
-from fleet_tools.baselines.merging.model_files import IncompatiblePoliciesError, common_blueprint
+from fleet_merging.errors import MergeError
+from fleet_tools.baselines.model_files import IncompatiblePoliciesError, common_blueprint
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig

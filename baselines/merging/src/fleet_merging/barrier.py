@@ -1,0 +1,163 @@
+"""Barriers: the loss of quality on the line between two models (section 3), and their distance."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from fleet_merging.average import interpolate
+from fleet_merging.errors import MergeError
+from fleet_merging.symmetry.table import State
+
+Measure = Callable[[State], float]
+"""Returns the loss of a model, or its performance in rollouts."""
+
+POINTS = 11
+"""Default number of points on a line."""
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A barrier and the curve from which it was computed.
+
+    Attributes:
+        height: Height of the barrier; infinite or NaN if the measure is.
+        at: The lambda of the highest point.
+        lambdas: Positions on the line, from 0, the first model, to 1, the second.
+        values: Values of the measure at these positions.
+    """
+
+    height: float
+    at: float
+    lambdas: tuple[float, ...]
+    values: tuple[float, ...]
+
+    @classmethod
+    def of_losses(cls, lambdas: ArrayLike, values: ArrayLike) -> Self:
+        """Returns the barrier of a curve of losses; see `loss_barrier`."""
+        losses = np.asarray(values, dtype=float)
+        return cls._of(lambdas, losses, losses - (losses[0] + losses[-1]) / 2)
+
+    @classmethod
+    def of_performances(cls, lambdas: ArrayLike, values: ArrayLike) -> Self:
+        """Returns the barrier of a curve of performances; see `performance_barrier`."""
+        performances = np.asarray(values, dtype=float)
+        mean_of_ends = (performances[0] + performances[-1]) / 2
+        return cls._of(lambdas, performances, mean_of_ends - performances)
+
+    @classmethod
+    def _of(cls, lambdas: ArrayLike, values: np.ndarray, heights: np.ndarray) -> Self:
+        highest = int(np.argmax(heights))  # the first NaN, if there is one
+        positions = tuple(np.asarray(lambdas, dtype=float).tolist())
+        return cls(float(heights[highest]), positions[highest], positions, tuple(values.tolist()))
+
+    @property
+    def midpoint(self) -> float:
+        """Value of the measure at lambda = 1/2, the average of the two models."""
+        return self.values[len(self.values) // 2]
+
+
+def loss_barrier(loss: Measure, one: State, other: State, points: int = POINTS) -> Barrier:
+    """Measures max over lambda of L((1 - lambda) one + lambda other) - (L(one) + L(other)) / 2.
+
+    It is never negative, since at one of the ends it is half the difference of the losses.
+
+    Args:
+        loss: L, such as the imitation loss on some data.
+        one: A model.
+        other: Another model, aligned with the first one if alignment is to be judged.
+        points: Number of lambdas, evenly spaced from 0 to 1; odd, so that 1/2 is one of them.
+
+    Raises:
+        MergeError: `points` is even, or below 3.
+        ModelMismatchError: The models differ in form.
+    """
+    return Barrier.of_losses(*curve(loss, one, other, points))
+
+
+def performance_barrier(
+    performance: Measure, one: State, other: State, points: int = POINTS
+) -> Barrier:
+    """Measures max over lambda of (T(one) + T(other)) / 2 - T((1 - lambda) one + lambda other).
+
+    Args:
+        performance: T, the higher the better: accumulated reward, or success rate.
+        one: See `loss_barrier`.
+        other: See `loss_barrier`.
+        points: See `loss_barrier`.
+
+    Raises:
+        MergeError: `points` is even, or below 3.
+        ModelMismatchError: The models differ in form.
+    """
+    return Barrier.of_performances(*curve(performance, one, other, points))
+
+
+def curve(
+    measure: Measure, one: State, other: State, points: int = POINTS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Measures (1 - lambda) one + lambda other at evenly spaced lambdas.
+
+    Returns:
+        The lambdas and the values, shape (points,) both.
+
+    Raises:
+        MergeError: `points` is even, or below 3.
+        ModelMismatchError: The models differ in form.
+    """
+    lambdas = lambdas_of(points)
+    values = [float(measure(interpolate(one, other, float(position)))) for position in lambdas]
+    return lambdas, np.array(values)
+
+
+def lambdas_of(points: int) -> np.ndarray:
+    """Returns lambdas that are evenly spaced from 0 to 1 and include 1/2, shape (points,).
+
+    Raises:
+        MergeError: `points` is even, or below 3.
+    """
+    if points < 3 or points % 2 == 0:
+        raise MergeError(f"A curve has {points} points. Give an odd number, at least 3.")
+    return np.linspace(0.0, 1.0, points)
+
+
+@dataclass(frozen=True)
+class NormRatio:
+    """Relative difference of a parameter between two models, with Frobenius norms.
+
+    The paper's appendix says of policies that learned the same data twice that "the weight
+    different norm compared to the weight norm" is below 1%. That can be read in two ways; both are
+    computed. The first one does not depend on the order of the units, the second one does.
+
+    Attributes:
+        of_norms: Difference of the norms, (norm(second) - norm(first)) / norm(first), without sign.
+        of_difference: Norm of the difference, norm(second - first) / norm(first).
+    """
+
+    of_norms: float
+    of_difference: float
+
+
+def norm_ratios(first: State, second: State) -> dict[str, NormRatio]:
+    """Returns the ratios of each parameter of floating-point numbers, by its name.
+
+    Parameters that are zero in the first model have no ratio and are left out.
+
+    Args:
+        first: Weights of a model.
+        second: Weights of another one of the same form.
+    """
+    ratios: dict[str, NormRatio] = {}
+    for name, weights in first.items():
+        if not torch.is_floating_point(weights):
+            continue
+        one, other = weights.double(), second[name].double()
+        norm = float(one.norm())
+        if norm > 0:
+            ratios[name] = NormRatio(
+                abs(float(other.norm()) - norm) / norm, float((other - one).norm()) / norm
+            )
+    return ratios

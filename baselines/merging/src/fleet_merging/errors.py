@@ -1,0 +1,89 @@
+"""Errors of merging; each message says what was given and how to mend it."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+
+class MergingError(Exception):
+    """Base of all errors that this library raises on purpose."""
+
+
+class UnknownNameError(MergingError, ValueError):
+    """A name that does not exist."""
+
+    @classmethod
+    def of(cls, kind: str, given: str, known: Iterable[str], remedy: str = "") -> Self:
+        """Returns the error with the nearest name and all known ones in its message.
+
+        Args:
+            kind: Kind of the name, such as "merging method".
+            given: The name.
+            known: The names that exist.
+            remedy: Another way to the same end, if there is one.
+        """
+        names, given = sorted(known), given[:300]
+        nearest = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        listing = ", ".join(names) or "none"
+        return cls(f"Unknown {kind}: {given!r}.{hint} Known: {listing}. {remedy}".rstrip())
+
+
+class SymmetryError(MergingError, ValueError):
+    """Base of errors in a table of axes, and of values that do not fit a table."""
+
+
+class AxisSyntaxError(SymmetryError):
+    """A string of axes that cannot be read, or strings that contradict each other."""
+
+
+class UncoveredParameterError(SymmetryError):
+    """A state dict has an entry that the table lacks, or lacks one that the table has."""
+
+
+class AxisSizeError(SymmetryError):
+    """A tensor's shape does not fit its axes, or the shapes do not determine a size."""
+
+
+class PermutationError(SymmetryError):
+    """Not an element of the group: a wrong name, shape or index, or no inverse."""
+
+
+class NotInvariantError(SymmetryError):
+    """The model's outputs change under a permutation of an axis that the table calls free."""
+
+
+class WithoutEffectError(NotInvariantError):
+    """Units that a table calls free, and on which no output depends.
+
+    Attributes:
+        names: Names of the units.
+    """
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = names
+
+
+class SymmetryWarning(UserWarning):
+    """A table that is not false, of which a check could not test everything."""
+
+
+class DerivationError(SymmetryError):
+    """A model from whose operations no table of axes can be derived."""
+
+
+class ModelMismatchError(MergingError, ValueError):
+    """Models of different forms: their names, shapes or dtypes differ."""
+
+
+class MergeError(MergingError, ValueError):
+    """A merge problem is inconsistent, or lacks what a method needs."""
+
+
+class UnsoundMergeError(MergeError):
+    """A merged model that is not of the models' form, or whose numbers are not usable."""
+
+
+class MessageError(MergingError, ValueError):
+    """Bytes that are no message between merging and a data holder, or have unexpected content."""

@@ -1,0 +1,300 @@
+"""Data holders of plain loaders: batches of inputs and labels, which are held in memory."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fleet_merging.errors import MergeError, MergingError
+from fleet_merging.matching.activations import record
+from fleet_merging.modules import (
+    copied,
+    load_tensors,
+    tensors_in,
+    tensors_of,
+    uncompiled,
+)
+from fleet_merging.moments.affine_maps import AffineMap
+from fleet_merging.moments.measurement import LabelledBatch
+from fleet_merging.queries.data_holder import LocalDataHolder, Policy
+from fleet_merging.symmetry.table import State, Symmetry
+
+BatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""loss(outputs, labels): a differentiable scalar, the mean over a batch."""
+
+_IGNORED = -100
+"""Label that PyTorch's cross entropy ignores."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledInputs:
+    """A batch of a loader.
+
+    Attributes:
+        arguments: Arguments of a model.
+        labels: Class numbers (n, ...), or targets of the outputs' shape.
+    """
+
+    arguments: tuple[Any, ...]
+    labels: torch.Tensor
+
+
+def read_loader(loader: Any, name: str) -> tuple[LabelledInputs, ...]:
+    """Reads all batches of a loader into memory.
+
+    Args:
+        loader: An iterable of (inputs, labels), such as a `DataLoader`: inputs are the model's
+            argument or a tuple of its arguments, labels integers or floating-point numbers.
+        name: What it is called in messages, such as "the data of model 0".
+
+    Raises:
+        MergeError: It is no such iterable, has no batches, or holds NaN or infinity.
+    """
+    if isinstance(loader, torch.Tensor | Mapping | str) or not isinstance(loader, Iterable):
+        raise MergeError(
+            f"{name} is a {type(loader).__name__}. Give an iterable of batches (inputs, labels), "
+            "such as a torch.utils.data.DataLoader or a list, or a data holder."
+        )
+    batches = tuple(_read_batch(batch, f"batch {i} of {name}") for i, batch in enumerate(loader))
+    if not batches:
+        again = " It is an iterator, which is read only once." if iter(loader) is loader else ""
+        raise MergeError(f"{name} has no batches.{again} Give at least one.")
+    return batches
+
+
+def _read_batch(batch: Any, name: str) -> LabelledInputs:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        shown = f"{len(batch)} values" if isinstance(batch, tuple | list) else type(batch).__name__
+        raise MergeError(
+            f"{name} is no pair of inputs and labels, but {shown}. Give (inputs, labels)."
+        )
+    inputs, labels = batch
+    if not isinstance(labels, torch.Tensor) or labels.dtype == torch.bool or labels.is_complex():
+        kind = labels.dtype if isinstance(labels, torch.Tensor) else type(labels).__name__
+        raise MergeError(
+            f"The labels of {name} are {kind}. Give a tensor of class numbers (integers) or of "
+            "targets (floating-point numbers)."
+        )
+    arguments = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    for tensor in (*tensors_in(arguments), labels):
+        if not bool(torch.isfinite(tensor).all()):
+            raise MergeError(f"{name} holds NaN or infinity. Leave such rows out.")
+    return LabelledInputs(arguments, labels)
+
+
+def read_data(data: Sequence[Any] | None, count: int) -> list[Any]:
+    """Returns for each model its batches as a tuple, or its data holder.
+
+    Raises:
+        MergeError: They are no list, or not as many as models; or see `read_loader`.
+    """
+    if data is None:
+        return []
+    if not isinstance(data, Sequence):
+        raise MergeError(
+            f"The data are one {type(data).__name__}. Give a list with the data of each model: "
+            "[loader_one, loader_other]."
+        )
+    if len(data) != count:
+        raise MergeError(
+            f"There are data for {len(data)} models, and {count} models. Give each its own, in the "
+            "same order."
+        )
+    return [
+        each if hasattr(each, "answer") else read_loader(each, f"The data of model {index}")
+        for index, each in enumerate(data)
+    ]
+
+
+def loss_of(outputs: Any, batch: LabelledInputs, loss: BatchLoss | None) -> torch.Tensor:
+    """Returns the loss of a batch: cross entropy for class numbers, otherwise squared errors.
+
+    Raises:
+        MergeError: The outputs do not fit the labels, or the loss is no scalar.
+    """
+    if loss is not None:
+        value = loss(outputs, batch.labels)
+        if not isinstance(value, torch.Tensor) or value.dim():
+            kind = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            raise MergeError(f"The loss returned {kind}. Return a scalar tensor, such as a mean.")
+        return value
+    if not isinstance(outputs, torch.Tensor):
+        raise MergeError(
+            f"The model returned a {type(outputs).__name__}. Give an `output` that selects one "
+            "tensor."
+        )
+    labels, shape = batch.labels, outputs.shape
+    if labels.is_floating_point():
+        if shape != labels.shape:
+            raise MergeError(
+                f"The model returned {tuple(shape)} for labels {tuple(labels.shape)}, whose "
+                "differences would be of another shape. Reshape the labels, or give a `loss`."
+            )
+        return (outputs - labels.to(outputs)).square().mean()
+    if shape[:-1] == labels.shape:
+        outputs = outputs.flatten(0, -2) if outputs.dim() > 1 else outputs[None]
+        number = shape[-1]
+    elif outputs.dim() > 2 and (shape[0], *shape[2:]) == tuple(labels.shape):
+        number, outputs = shape[1], outputs.movedim(1, -1).flatten(0, -2)
+    else:
+        raise MergeError(
+            f"The model returned {tuple(shape)} for class numbers of the shape "
+            f"{tuple(labels.shape)}. Return one score for each class, or give a `loss`."
+        )
+    flat = labels.flatten().long()
+    if bool(((flat >= number) | ((flat < 0) & (flat != _IGNORED))).any()):
+        raise MergeError(
+            f"Labels are from {int(flat.min())} to {int(flat.max())}, and the model has {number} "
+            "classes, numbered from 0."
+        )
+    return functional.cross_entropy(outputs, flat)
+
+
+def make_holder(
+    module: torch.nn.Module,
+    batches: Sequence[LabelledInputs],
+    last: AffineMap | None,
+    loss: BatchLoss | None = None,
+    output: Callable[[Any], Any] = lambda outputs: outputs,
+    resized: torch.nn.Module | None = None,
+) -> LocalDataHolder:
+    """Returns a data holder of batches.
+
+    A query without a seed is answered by the mean over all batches, weighted by their numbers of
+    labels; one with a seed by a batch that the seed draws.
+
+    Args:
+        module: The architecture; a copy of it in evaluation mode is used.
+        batches: The data.
+        last: The affine map that returns the outputs, to whose rows labels belong, class numbers
+            as rows of zeros and a one; None refuses queries for moments.
+        loss: Loss of a batch, see `loss_of`.
+        output: Selects the outputs from what the module returns.
+        resized: An architecture of other sizes about which moments are asked, too.
+    """
+    model = copied(module)
+    other = None if resized is None else copied(resized)
+
+    def of_batch(policy: Policy, batch: LabelledInputs) -> torch.Tensor:
+        return loss_of(output(policy(*batch.arguments)), batch, loss)
+
+    def of_all(policy: Policy, seed: int | None) -> torch.Tensor:
+        if seed is not None:
+            generator = torch.Generator().manual_seed(seed)
+            return of_batch(
+                policy, batches[int(torch.randint(len(batches), (), generator=generator))]
+            )
+        counts = [max(1, batch.labels.numel()) for batch in batches]
+        losses = [
+            of_batch(policy, batch) * (count / sum(counts))
+            for batch, count in zip(batches, counts, strict=True)
+        ]
+        return torch.stack(losses).sum()
+
+    if last is None:
+        return LocalDataHolder(model, of_all)
+    width = last.matrix(tensors_of(model)).shape[2] * last.groups
+
+    def labelled() -> Iterator[LabelledBatch]:
+        for batch in batches:
+            yield _labelled(batch, width)
+
+    return LocalDataHolder(model, of_all, labelled, resized=lambda state: other)
+
+
+def _labelled(batch: LabelledInputs, width: int) -> LabelledBatch:
+    if batch.labels.is_floating_point():
+        if batch.labels.numel() % width:
+            raise MergeError(
+                f"Labels of the shape {tuple(batch.labels.shape)} are no rows of {width} numbers, "
+                "as the last affine map returns them."
+            )
+        return LabelledBatch(batch.arguments, batch.labels.reshape(-1, width))
+    flat = batch.labels.flatten().long()
+    kept = flat != _IGNORED
+    if bool((kept & ((flat >= width) | (flat < 0))).any()):
+        raise MergeError(f"There are labels beyond the {width} outputs of the last affine map.")
+    rows = functional.one_hot(flat.where(kept, torch.zeros_like(flat)), width).float()
+    return LabelledBatch(batch.arguments, rows, None if bool(kept.all()) else kept.float())
+
+
+def require_usable_data(
+    module: nn.Module,
+    state: State,
+    pool: Sequence[LabelledInputs],
+    loss: BatchLoss | None,
+    output: Callable[[Any], Any],
+) -> None:
+    """Raises an error unless a model's loss on the first batch is finite.
+
+    Args:
+        module: The architecture.
+        state: The model.
+        pool: Its batches.
+        loss: See `loss_of`.
+        output: See `make_holder`.
+
+    Raises:
+        MergeError: The model fails, or see `loss_of`.
+    """
+    batch = pool[0]
+    try:
+        trial = copied(module)
+        load_tensors(trial, state)
+        with torch.no_grad(), uncompiled():
+            outputs = trial(*batch.arguments)
+            value = loss_of(output(outputs), batch, loss)
+    except MergingError:
+        raise
+    except Exception as error:
+        raise MergeError(
+            f"The model fails on the first batch of its data ({type(error).__name__}: {error}). "
+            "Give batches of its arguments and labels, or a `loss` that fits them."
+        ) from error
+    if not bool(torch.isfinite(value)):
+        raise MergeError(f"The loss of a model on the first batch of its data is {float(value)}.")
+
+
+def record_units(
+    symmetry: Symmetry,
+    module: nn.Module,
+    models: Sequence[State],
+    batches: Sequence[LabelledInputs],
+) -> list[dict[str, torch.Tensor]]:
+    """Records for each model the outputs of modules whose units a table calls free.
+
+    Args:
+        symmetry: The table.
+        module: The architecture.
+        models: The models.
+        batches: Inputs, the same for all models.
+
+    Returns:
+        Activations by free name, as `matching.activations.record` returns them.
+
+    Raises:
+        MergeError: No linear or convolutional module returns some units.
+    """
+    found: dict[str, str] = {}
+    dims: dict[str, int] = {}
+    for name, child in module.named_modules():
+        weight = f"{name}.weight" if name else "weight"  # missing if it is computed from others
+        if isinstance(child, nn.Linear | nn.modules.conv._ConvNd) and weight in symmetry.axes:
+            first, *_ = symmetry.axes[weight]
+            if len(first) == len(first[0]) == 1 and not first[0][0].fixed:
+                found.setdefault(first[0][0].name, name)
+                dims[first[0][0].name] = -1 - len(getattr(child, "kernel_size", ()))
+    if missing := [name for name in symmetry.group(models[0]).sizes if name not in found]:
+        raise MergeError(
+            f"No linear or convolutional module returns the units {', '.join(missing)} of the "
+            "table, so that their activations are not found. Match by weights (git_rebasin), or "
+            "give a merge problem's `activations` yourself, see `matching.activations.record`."
+        )
+    recorded = []
+    for model in models:
+        parts = [record(module, model, each.arguments, found, dims) for each in batches]
+        recorded.append({name: torch.cat([part[name] for part in parts]) for name in found})
+    return recorded

@@ -1,0 +1,217 @@
+"""What matching maximizes, <reference, P(model)>, and assignment problems: linear to quadratic."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fleet_merging.matching.sinkhorn import project_hard
+from fleet_merging.symmetry.action import reorder
+from fleet_merging.symmetry.axes import Product
+from fleet_merging.symmetry.table import State, Symmetry
+
+Indices = dict[str, torch.Tensor]
+"""Index arrays of free names."""
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+"""A reference R and a tensor W, each (n, n, r): r matrices that P permutes on both sides."""
+
+
+@dataclass(frozen=True)
+class UnfoldedPair:
+    """A tensor of the reference and the same tensor of the model, unfolded.
+
+    Attributes:
+        factors: What the dimensions hold.
+        reference: The reference's tensor, with one dimension for each factor.
+        tensor: The model's tensor, of the same shape.
+    """
+
+    factors: Product
+    reference: torch.Tensor
+    tensor: torch.Tensor
+
+    def names(self) -> list[str]:
+        """Returns the free names of the factors, each once."""
+        return list(dict.fromkeys(factor.name for factor in self.factors if not factor.fixed))
+
+    def dims(self, name: str) -> list[int]:
+        """Returns the dimensions that a name permutes."""
+        return [dim for dim, factor in enumerate(self.factors) if factor.name == name]
+
+    def with_leading(
+        self, names: Sequence[str], permutation: Indices
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns both tensors with the dimensions of `names` first and all others flattened.
+
+        Args:
+            names: Names whose dimensions come first.
+            permutation: Permutation of the model's tensor, of any of the names.
+        """
+        leading = [dim for name in dict.fromkeys(names) for dim in self.dims(name)]
+        front = list(range(len(leading)))
+        permuted = reorder(self.tensor, self.factors, permutation)
+        R, W = (tensor.movedim(leading, front) for tensor in (self.reference, permuted))
+        shape = (*R.shape[: len(leading)], -1)
+        return R.reshape(shape), W.reshape(shape)
+
+
+def unfold_models(symmetry: Symmetry, reference: State, model: State) -> list[UnfoldedPair]:
+    """Returns all floating-point tensors of two models in pairs."""
+
+    def single(tensor: torch.Tensor) -> torch.Tensor:  # sums in half precision would drift
+        return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+    return [
+        UnfoldedPair(factors, single(R), single(W))
+        for (factors, R), (_, W) in zip(
+            symmetry.unfold(reference), symmetry.unfold(model), strict=True
+        )
+    ]
+
+
+def total_product(pairs: Iterable[UnfoldedPair], permutation: Indices) -> float:
+    """Returns <reference, P(model)>, the sum of the pairs' products."""
+    permuted = ((pair, reorder(pair.tensor, pair.factors, permutation)) for pair in pairs)
+    return sum(float((pair.reference * tensor).sum()) for pair, tensor in permuted)
+
+
+def assign_nested(
+    outer: torch.Tensor, inner: Mapping[str, torch.Tensor]
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Assigns groups of units, and the units inside each, with the largest sum of scores.
+
+    The score of a pair of groups is its own score plus the score of the best assignment of their
+    units.
+
+    Args:
+        outer: Scores of group i of the reference with group j, shape (m, m).
+        inner: For each kind of unit, scores of unit a of group i with unit b of group j, shape
+            (m, m, n, n), indexed [i, j, a, b].
+
+    Returns:
+        The index array of the groups, shape (m,), and the index arrays of the units by kind, shape
+        (m, n).
+    """
+    best = {name: project_hard(scores) for name, scores in inner.items()}
+    total = outer.double().cpu()
+    for name, scores in inner.items():
+        selected = scores.double().cpu().gather(-1, best[name].unsqueeze(-1))
+        total = total + selected.sum(dim=(-2, -1))
+    order = project_hard(total)
+    positions = torch.arange(len(order))
+    return order, {name: index[positions, order] for name, index in best.items()}
+
+
+def assign_quadratic(
+    linear: torch.Tensor, pairs: Sequence[Pair], start: torch.Tensor, iterations: int = 60
+) -> torch.Tensor:
+    """Searches the P that maximizes <L, P> + sum of <R, P W P^T>; never worse than the start.
+
+    Frank-Wolfe with exact line search over the Birkhoff polytope, then the hard projection (as in
+    Vogelstein et al. 2015), from three quarters of the way from the polytope's center to `start`,
+    and from `start`. The plain linearization, P := argmax of <gradient, P>, has no such line search
+    and may decrease the objective.
+
+    Args:
+        linear: L, shape (n, n).
+        pairs: R and W, each (n, n, r).
+        start: Index array, shape (n,).
+        iterations: Maximum number of iterations from each start.
+
+    Returns:
+        Index array, shape (n,).
+    """
+    best, value = start, _value(linear, pairs, start)
+    corner, corner_gradient = _matrix(start, linear), quadratic_gradient(pairs, start)
+    center = torch.full_like(corner, 1 / len(corner))
+    inside = (corner + 3 * center) / 4, (corner_gradient + 3 * _gradient_at_center(pairs)) / 4
+    for P, gradient in (inside, (corner, corner_gradient)):
+        found = project_hard(_frank_wolfe(linear, pairs, P, gradient, iterations))
+        found_value = _value(linear, pairs, found)
+        # A real improvement, not one of rounding.
+        if found_value > value + 1e-6 * abs(value):
+            best, value = found, found_value
+    return best
+
+
+def _frank_wolfe(
+    linear: torch.Tensor,
+    pairs: Sequence[Pair],
+    P: torch.Tensor,
+    quadratic: torch.Tensor,
+    iterations: int,
+) -> torch.Tensor:
+    """Climbs from P, where the gradient of the quadratic part is `quadratic`."""
+    corner: tuple[torch.Tensor, torch.Tensor] | None = None
+    for _ in range(iterations):
+        gradient = linear + quadratic
+        index = project_hard(gradient).to(P.device)
+        inner = float((gradient * P).sum())
+        slope = float(gradient.gather(1, index.unsqueeze(1)).sum()) - inner
+        if slope <= 1e-4 * abs(inner):
+            break
+        if corner is None:
+            corner = index, quadratic_gradient(pairs, index)
+        else:
+            corner = index, _gradient_after(pairs, *corner, index)
+        change = corner[1] - quadratic
+        change_inside = float(change.gather(1, index.unsqueeze(1)).sum() - (change * P).sum())
+        curvature = change_inside / 2
+        step = min(1.0, -slope / (2 * curvature)) if curvature < 0 else 1.0
+        P = (1 - step) * P
+        P[torch.arange(len(P)), index] += step
+        quadratic = quadratic + step * change
+    return P
+
+
+def quadratic_gradient(pairs: Sequence[Pair], index: torch.Tensor) -> torch.Tensor:
+    """Returns the gradient at P of the sum of <R, P W P^T>.
+
+    It is the sum of R P W^T + R^T P W, which is linear in P.
+
+    Args:
+        pairs: R and W, each (n, n, r).
+        index: P as an index array, shape (n,).
+
+    Returns:
+        Shape (n, n).
+    """
+    total = torch.zeros(())
+    for R, W in pairs:
+        columns = index.to(W.device)
+        total = total + R.flatten(1) @ W[:, columns].flatten(1).T
+        total = total + R.transpose(0, 1).flatten(1) @ W[columns].transpose(0, 1).flatten(1).T
+    return total
+
+
+def _gradient_after(
+    pairs: Sequence[Pair], before: torch.Tensor, gradient: torch.Tensor, index: torch.Tensor
+) -> torch.Tensor:
+    """Returns the same gradient from that at another corner, by the rows that differ alone."""
+    moved = (index != before).nonzero().squeeze(1)
+    if len(moved) > len(index) // 2:
+        return quadratic_gradient(pairs, index)
+    old, new = before[moved], index[moved]
+    for R, W in pairs:
+        gradient = gradient + R[:, moved].flatten(1) @ (W[:, new] - W[:, old]).flatten(1).T
+        rows = (W[new] - W[old]).transpose(0, 1).flatten(1)
+        gradient = gradient + R[moved].transpose(0, 1).flatten(1) @ rows.T
+    return gradient
+
+
+def _gradient_at_center(pairs: Sequence[Pair]) -> torch.Tensor:
+    """Returns the same gradient where every entry of P is 1 / n."""
+    terms = (R.sum(1) @ W.mean(1).T + R.sum(0) @ W.mean(0).T for R, W in pairs)
+    return sum(terms, start=torch.zeros(()))
+
+
+def _value(linear: torch.Tensor, pairs: Sequence[Pair], index: torch.Tensor) -> float:
+    index = index.to(linear.device)
+    value = linear.gather(1, index.unsqueeze(1)).sum()
+    terms = ((R * W[index][:, index]).sum() for R, W in pairs)
+    return float(value + sum(terms, start=torch.zeros(())))
+
+
+def _matrix(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return torch.eye(len(index), dtype=like.dtype, device=like.device)[index.to(like.device)]

@@ -1,0 +1,332 @@
+"""Matching of one model with another by their weights: coordinate ascent on <reference, P(model)>.
+
+It solves the least-squares problem one name at a time (Ainsworth et al. 2023), after an initial
+guess from inputs to outputs. The step of a name that occurs once in each tensor is a linear
+assignment. For a name on two axes of a tensor (recurrent weights) it is a quadratic one, for a name
+that owns others (heads) a nested one. Only steps that increase the objective are taken, so it ends.
+If a name is quadratic, a second ascent starts from a random walk of Git Re-Basin's own steps, and
+the better result counts.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from fleet_merging.errors import PermutationError
+from fleet_merging.matching.assignment import (
+    Indices,
+    UnfoldedPair,
+    assign_nested,
+    assign_quadratic,
+    quadratic_gradient,
+    total_product,
+    unfold_models,
+)
+from fleet_merging.matching.sinkhorn import project_hard
+from fleet_merging.symmetry.group import Permutation, PermutationGroup
+from fleet_merging.symmetry.table import State, Symmetry, require_alike
+
+_Pairs = Mapping[str, Sequence[UnfoldedPair]]
+"""The pairs that each name permutes."""
+
+
+class CoordinateAscent:
+    """The steps of one matching.
+
+    Products of weights are kept, and only rows that have moved since are computed again.
+
+    Args:
+        group: Permutations of the model.
+        pairs: Tensors of the reference and the model.
+    """
+
+    def __init__(self, group: PermutationGroup, pairs: Sequence[UnfoldedPair]) -> None:
+        self._group = group
+        self._pairs = pairs
+        self._products: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._affected = {name: [pair for pair in pairs if pair.dims(name)] for name in group.sizes}
+
+    def value_per_unit(self, name: str) -> float:
+        """Returns the mean contribution of a unit to the objective if the models are alike."""
+        zero = torch.zeros(())
+        R = sum((p.reference.double().square().sum() for p in self._affected[name]), start=zero)
+        W = sum((p.tensor.double().square().sum() for p in self._affected[name]), start=zero)
+        return float(R * W) ** 0.5 / self._group.sizes[name][0]
+
+    def neighbors(self, name: str) -> set[str]:
+        """Returns the names whose steps may increase the objective again after this name's."""
+        inside = self._group.owned(name)
+        near = {
+            self._group.owners.get(other, other)
+            for affected in (name, *inside)
+            for pair in self._affected[affected]
+            for other in pair.names()
+        }
+        return near if inside or self.is_quadratic(name) else near - {name}
+
+    def is_quadratic(self, name: str) -> bool:
+        """Returns whether a name occurs on several axes of one tensor."""
+        return any(len(pair.dims(name)) > 1 for pair in self._affected[name])
+
+    def initial_guess(self) -> Indices:
+        """Returns an element that is found name by name, in the order of the tensors.
+
+        A name is resolved by the tensors whose other names are resolved already: the inputs resolve
+        the first layer, this one the second. Ascent from the identity ends lower, since there the
+        weights between two layers are noise to both.
+        """
+        current = self._group.tensors(self._group.identity())
+        resolved: set[str] = set()
+        in_order = dict.fromkeys(name for pair in self._pairs for name in pair.names())
+        for name in in_order:
+            if name in self._group.owners:
+                continue
+            resolved |= {name, *self._group.owned(name)}
+            known = [pair for pair in self._affected[name] if resolved.issuperset(pair.names())]
+            linear = [pair for pair in known if len(pair.dims(name)) == 1]
+            # What is linear in a quadratic name determines the start of its step.
+            for pairs in [linear] if len(linear) == len(known) else [linear, known]:
+                affected = {k: [pair for pair in pairs if pair.dims(k)] for k in resolved}
+                current = self.step(name, current, 0.0, affected)
+        return current
+
+    def random_walk(
+        self, current: Indices, generator: np.random.Generator, sweeps: int = 100
+    ) -> Indices:
+        """Returns the best element on a walk of Git Re-Basin's steps, which may also descend.
+
+        On this walk the step of a quadratic name is its linearization's alone. So the walk
+        need not end, and passes points where ascent would stop; it is cut off after three sweeps
+        without a new best.
+
+        Args:
+            current: Start of the walk.
+            generator: Draws the order of names in each sweep.
+            sweeps: Maximum number of sweeps.
+        """
+        best, highest, futile_sweeps = current, total_product(self._pairs, current), 0
+        names = [name for name in self._group.sizes if name not in self._group.owners]
+        for _ in range(sweeps):
+            for name in generator.permutation(names).tolist():
+                if self.is_quadratic(name):
+                    current = current | {name: self._linearized_step(name, current)}
+                else:
+                    current = self.step(name, current, 0.0)
+            value = total_product(self._pairs, current)
+            futile_sweeps += 1
+            if value > highest + 1e-4 * abs(highest):
+                best, highest, futile_sweeps = current, value, 0
+            if futile_sweeps == 3:
+                break
+        return best
+
+    def step(
+        self, name: str, current: Indices, threshold: float, affected: _Pairs | None = None
+    ) -> Indices:
+        """Returns the element after the steps of a name and of the names that it owns.
+
+        Args:
+            name: A name without an owner.
+            current: The element before.
+            threshold: Steps that do not increase the objective by more than this are not taken.
+            affected: The pairs that count, by name; all if None.
+
+        Returns:
+            `current` itself if no step is taken.
+        """
+        affected, inside = affected or self._affected, self._group.owned(name)
+
+        def after(changed: Indices, gain: float) -> Indices:
+            return current | changed if gain > threshold else current
+
+        if not affected[name]:
+            return current
+        if not inside:
+            return after(*self._step_alone(affected, current, name))
+        current = after(*_step_nested(affected[name], current, name, inside))
+        for unit in inside:
+            current = after(*_step_inside(affected[unit], current, unit, name))
+        return current
+
+    def _step_alone(self, affected: _Pairs, current: Indices, name: str) -> tuple[Indices, float]:
+        others = {k: v for k, v in current.items() if k != name}
+        old = current[name]
+        linear_terms, quadratic = [], []
+        for pair in affected[name]:
+            count = len(pair.dims(name))
+            if count == 1:
+                linear_terms.append(self._product(pair, name, others))
+            elif count == 2:
+                quadratic.append(pair.with_leading([name], others))
+            else:
+                raise PermutationError(
+                    f"{name!r} occurs on {count} axes of one tensor; matching supports at most "
+                    "two. Fix one of them with a leading `_`, or match by activations."
+                )
+        linear = sum(linear_terms, start=torch.zeros(()))
+        if not quadratic:
+            new = project_hard(linear)
+            return {name: new}, _selected_sum(linear, new) - _selected_sum(linear, old)
+        if not linear_terms:
+            linear = torch.zeros(len(old), len(old)).to(quadratic[0][0])
+        changed = {name: assign_quadratic(linear, quadratic, old)}
+        return changed, _gain(affected[name], current, changed)
+
+    def _linearized_step(self, name: str, current: Indices) -> torch.Tensor:
+        others = {k: v for k, v in current.items() if k != name}
+        terms = (
+            self._product(pair, name, others)
+            if len(pair.dims(name)) == 1
+            else quadratic_gradient([pair.with_leading([name], others)], current[name])
+            for pair in self._affected[name]
+        )
+        return project_hard(sum(terms, start=torch.zeros(())))
+
+    def _product(self, pair: UnfoldedPair, name: str, permutation: Indices) -> torch.Tensor:
+        """Returns R W^T with a name's units in rows and columns, and the other names permuted."""
+        others = [other for other in pair.names() if other != name]
+        if sum(len(pair.dims(other)) for other in others) > 1 or (
+            others and others[0] in self._group.owners
+        ):
+            R, W = pair.with_leading([name], permutation)
+            return R @ W.T
+        key = (name, id(pair))
+        now = permutation[others[0]] if others else torch.empty(0, dtype=torch.long)
+        if key in self._products:
+            before, product = self._products[key]
+            moved = (now != before).nonzero().squeeze(1)
+            if len(moved) <= len(now) // 2:
+                if len(moved):
+                    R, W = pair.with_leading([name, *others], {})
+                    change = W[:, now[moved]] - W[:, before[moved]]
+                    product = product + R[:, moved].flatten(1) @ change.flatten(1).T
+                    self._products[key] = now, product
+                return product
+        R, W = pair.with_leading([name], permutation)
+        self._products[key] = now, R @ W.T
+        return self._products[key][1]
+
+
+@torch.no_grad()
+def match_weights(
+    symmetry: Symmetry,
+    reference: State,
+    model: State,
+    generator: np.random.Generator,
+    start: Permutation | None = None,
+    sweeps: int = 100,
+    tolerance: float = 0.05,
+) -> dict[str, np.ndarray]:
+    """Returns a hard element P under which P(model) is close to a reference, a local optimum.
+
+    Args:
+        symmetry: Table of both models.
+        reference: A model.
+        model: The model to permute.
+        generator: Draws the order of names in each sweep.
+        start: Start of the ascent, unless the initial guess is closer; the identity if None.
+        sweeps: Maximum number of sweeps; it ends sooner when no step increases the objective.
+        tolerance: Smallest increase that counts, as a fraction of the mean contribution of a unit
+            if the models are alike.
+
+    Raises:
+        ModelMismatchError, SymmetryError: The models differ in form, or do not fit the table.
+    """
+    require_alike([reference, model])
+    group = symmetry.group(model)
+    pairs = unfold_models(symmetry, reference, model)
+    ascent = CoordinateAscent(group, pairs)
+    begin = group.tensors(group.identity() if start is None else start)
+    guess = ascent.initial_guess()
+    current = guess if total_product(pairs, guess) > total_product(pairs, begin) else begin
+    current = _ascend(ascent, group, current, generator, sweeps, tolerance)
+    if any(map(ascent.is_quadratic, group.sizes)):
+        walk = ascent.random_walk(begin, generator)
+        other = _ascend(ascent, group, walk, generator, sweeps, tolerance)
+        value = total_product(pairs, current)
+        # Up to a thousandth counts as equal: barriers were lower after the guess from the inputs.
+        if total_product(pairs, other) > value + 1e-3 * abs(value):
+            current = other
+    return {name: index.numpy() for name, index in current.items()}
+
+
+def _ascend(
+    ascent: CoordinateAscent,
+    group: PermutationGroup,
+    current: Indices,
+    generator: np.random.Generator,
+    sweeps: int,
+    tolerance: float,
+) -> Indices:
+    """Takes the steps of all names, in a new order in each sweep, until none increases."""
+    thresholds = {name: tolerance * ascent.value_per_unit(name) for name in group.sizes}
+    names = [name for name in group.sizes if name not in group.owners]
+    pending = set(names)
+    for _ in range(sweeps):
+        for name in generator.permutation(names).tolist():
+            if name not in pending:
+                continue
+            before = current
+            current = ascent.step(name, current, thresholds[name])
+            pending.discard(name)
+            if current is not before:
+                pending |= ascent.neighbors(name)
+        if not pending:
+            break
+    return current
+
+
+def _step_nested(
+    pairs: Sequence[UnfoldedPair], current: Indices, name: str, inside: Sequence[str]
+) -> tuple[Indices, float]:
+    """Reorders the units of a name together with the units inside them."""
+    size = len(current[name])
+    outer = torch.zeros(size, size, dtype=torch.float64)
+    inner: Indices = {}
+    for pair in pairs:
+        units = [k for k in inside if pair.dims(k)]
+        others = {k: v for k, v in current.items() if k != name and k not in units}
+        if len(pair.dims(name)) != 1:
+            continue
+        if len(units) == 1 and len(pair.dims(units[0])) == 1:
+            (unit,) = units
+            R, W = pair.with_leading([name, unit], others)
+            scores = torch.tensordot(R, W, ([2], [2]))  # pyright: ignore[reportArgumentType]
+            scores = scores.permute(0, 2, 1, 3).double()
+            inner[unit] = inner[unit] + scores if unit in inner else scores
+        else:
+            # No units inside, or several kinds in one tensor, which keep their order.
+            R, W = pair.with_leading([name], others)
+            for position in range(size):
+                if units:
+                    as_there = {k: current[k][position].expand(size, -1) for k in units}
+                    _, W = pair.with_leading([name], others | as_there)
+                outer[position] += (R[position] @ W.T).double().cpu()
+    order, best = assign_nested(outer, inner)
+    changed = {name: order} | best
+    return changed, _gain(pairs, current, changed)
+
+
+def _step_inside(
+    pairs: Sequence[UnfoldedPair], current: Indices, name: str, owner: str
+) -> tuple[Indices, float]:
+    """Reorders the units inside each unit of their owner."""
+    others = {k: v for k, v in current.items() if k != name}
+    terms = []
+    for pair in pairs:
+        if len(pair.dims(name)) == len(pair.dims(owner)) == 1:
+            R, W = pair.with_leading([owner, name], others)
+            terms.append(torch.bmm(R, W.transpose(1, 2)))
+    if not terms:
+        return {}, 0.0
+    changed = {name: project_hard(sum(terms, start=torch.zeros(())))}
+    return changed, _gain(pairs, current, changed)
+
+
+def _gain(pairs: Sequence[UnfoldedPair], current: Indices, changed: Indices) -> float:
+    return total_product(pairs, current | changed) - total_product(pairs, current)
+
+
+def _selected_sum(scores: torch.Tensor, index: torch.Tensor) -> float:
+    return float(scores.gather(1, index.to(scores.device).unsqueeze(1)).double().sum())

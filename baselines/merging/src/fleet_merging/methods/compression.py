@@ -1,0 +1,307 @@
+"""Compression: the networks of all models side by side, reduced to the size of one, or another.
+
+Side by side, the networks are one, whose matrices hold theirs as blocks on the diagonal and which
+reads the same inputs. Its last matrix is fitted to the labels of all data. From the last layer
+down, the units are chosen that explain best what is read of them above and, of a recurrent
+layer, by the layer itself. Matrices between chosen units are fitted to what the united network
+computes, and the last one once more to the labels, on what the small network itself computes.
+
+Every fit has a closed form in second moments of what the united network's maps read, which data
+holders measure on their own data. A recurrent layer is fitted on the united network's past states,
+so that errors do not feed back while it is fitted. Units are chosen by forward selection, see
+`unit_selection`, as networks are pruned in He et al. (2017), here over several networks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.ensembles import require_head
+from fleet_merging.methods.needs import require_moments
+from fleet_merging.methods.unit_selection import (
+    Candidates,
+    by_variance,
+    candidates_of,
+    greedy,
+)
+from fleet_merging.methods.widths import Place, ResultForm, numbered, places
+from fleet_merging.moments.affine_maps import AffineMap
+from fleet_merging.moments.measurement import Moments, Target, solve
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.query import MomentQuery
+from fleet_merging.queries.traffic import TrafficMeter
+from fleet_merging.symmetry.axes import Axis
+from fleet_merging.symmetry.table import State
+
+Choice = Literal["greedy", "variance"]
+
+Chosen = dict[str, list[tuple[int, int]]]
+"""Chosen units by free name: number of the model, and of the unit in it."""
+
+
+def compress(
+    problem: MergeProblem,
+    *,
+    ridge: float = 1e-3,
+    choice: str = "greedy",
+    width: int | None = None,
+) -> MergeResult:
+    """Compresses all models into one network; each data holder is asked three times.
+
+    The network has the models' size or, given a `resized` architecture or a `width`, another one,
+    up to the width of all models together: so narrow models become one as large as all of them,
+    which has fewer units than they have together and a full matrix between these.
+
+    Args:
+        problem: The models, their data holders with labels, and affine maps, which hold every
+            parameter.
+        ridge: Weight of the united network's own matrices in each fit, relative to the mean square
+            of what is read.
+        choice: "greedy"; or "variance", the units of largest variance, as a control.
+        width: Number of units of hidden layers, where the problem says what has a width, see
+            `MergeProblem.at_width`; None for the models' own.
+
+    Raises:
+        MergeError: Data holders, affine maps or labels are missing, parameters belong to no affine
+            map, or there are heads or groups of units. Or the network to be made is of another kind
+            or has more units than all models together, or an option has no such value.
+        MessageError: A data holder's answer is invalid.
+    """
+    if choice not in get_args(Choice) or not 0 < ridge < float("inf"):
+        raise MergeError(
+            f"Units are chosen by {choice!r} with the ridge {ridge}. Known are "
+            f"{', '.join(get_args(Choice))}, and a ridge is above 0, such as 0.001."
+        )
+    require_moments(problem)
+    require_head(problem)
+    models, form = problem.models, ResultForm.of(problem, width)
+    union, meter = _Union.of(problem, form), TrafficMeter()
+    maps, last = union.maps, union.maps[-1]
+    moments = _measured(problem, maps[:-1], "none", models, meter)
+    moments |= _measured(problem, (last,), "labels", models, meter)
+    united = {each.name: union.matrix(each) for each in maps[:-1]}
+    mean = union.mean(last)
+    united[last.name] = solve(moments[last.name], mean[None], ridge)[0]
+    chosen = _choose(union, maps, moments, united, choice)
+    merged = {**form.state, **union.shared}
+    for each in maps:
+        rows, wanted = union.inputs(each, chosen), united[each.name]
+        if each is not last:
+            wanted = wanted[:, union.outputs(each, chosen)]
+        second = moments[each.name].inputs[0][rows]
+        small = Moments(second[:, rows][None], (second @ wanted)[None])
+        merged = each.with_matrix(merged, solve(small, wanted[rows][None], ridge))
+    merged = union.with_unitwise(problem, merged, chosen)
+    labels = _measured(problem, (last,), "labels", (merged,), meter)[last.name]
+    merged = last.with_matrix(merged, solve(labels, last.matrix(merged), ridge))
+    if form.module is not None:
+        return replace(MergeResult.network(merged, traffic=meter.traffic), module=form.module)
+    permutations = (problem.group.identity(),) * len(models)
+    return MergeResult.network(merged, permutations, meter.traffic)
+
+
+_Places = Mapping[str, list[Place]]
+"""Places of the inputs or of the outputs of each map, by its name."""
+
+
+@dataclass(frozen=True)
+class _Union:
+    """The models side by side.
+
+    Attributes:
+        models: Their weights.
+        shared: Tensors without units that are the same in all of them, as of a frozen encoder.
+        maps: Their maps without those that are the same in all.
+        counts: Number of units that the small network has, by free name.
+        reads, writes: Inputs and outputs of each model's maps; among the first ones also the
+            entries of parameters that act on each unit alone.
+        small_reads, small_writes: Those of the small network's.
+    """
+
+    models: Sequence[State]
+    shared: State
+    maps: Sequence[AffineMap]
+    counts: Mapping[str, int]
+    reads: _Places
+    writes: _Places
+    small_reads: _Places
+    small_writes: _Places
+
+    @classmethod
+    def of(cls, problem: MergeProblem, form: ResultForm) -> "_Union":
+        axes, last = problem.symmetry.sized_axes(problem.models[0]), problem.affine_maps[-1]
+        shared = _shared(problem)
+        maps = [
+            each
+            for each in problem.affine_maps
+            if each is last or not shared.keys() >= set(each.parameters)
+        ]
+        held = {name for each in maps for name in each.parameters}.union(shared, problem.unitwise)
+        if left := sorted(set(axes) - held):
+            more = f" and {len(left) - 6} more" if len(left) > 6 else ""
+            raise MergeError(
+                "Units are chosen by what affine maps read, and "
+                f"{', '.join(left[:6])}{more} belong to none. Use a method that averages norms and "
+                "embeddings, such as git_rebasin, or an ensemble. What all models share, as a "
+                "frozen encoder, may have norms."
+            )
+        for each in maps:
+            if each.groups > 1 or any(block.start or block.stop for block in each.weights):
+                raise MergeError(
+                    f"Units of {each.name!r} cannot be chosen: its matrix has groups or heads. Use "
+                    "a method that aligns these, such as git_rebasin, or an ensemble."
+                )
+        reads, writes = _places_of(problem, maps, axes)
+        for name, outputs in writes.items():
+            if name != last.name and any(free is None for free, *_ in outputs):
+                raise MergeError(
+                    f"Outputs of {name!r} are in fixed order, so that no unit of them can be "
+                    "chosen. Give a table in which they are free, or use an ensemble."
+                )
+        for name, sizes in problem.group.sizes.items():
+            if (wanted := form.counts[name]) > (given := len(problem.models) * sizes[-1]):
+                raise MergeError(
+                    f"The network to be made has {wanted} units {name!r}, and all models together "
+                    f"have {given}. Give a network with at most as many, or use partition."
+                )
+        small = _places_of(problem, maps, form.axes)
+        return cls(problem.models, shared, maps, form.counts, reads, writes, *small)
+
+    def matrix(self, each: AffineMap) -> torch.Tensor:
+        """Returns the map of all models as one matrix, (models * in + 1, models * out).
+
+        Inputs of fixed order are the same for all models, and are read from the first one's.
+        """
+        matrices = [each.matrix(model)[0] for model in self.models]
+        whole = torch.block_diag(*(matrix[:-1] for matrix in matrices))
+        size = len(self.reads[each.name])
+        fixed = [i for i, (name, *_) in enumerate(self.reads[each.name]) if name is None]
+        for number in range(1, len(matrices)):
+            there = [number * size + i for i in fixed]
+            whole[fixed] += whole[there]
+            whole[there] = 0.0
+        return torch.cat([whole, torch.cat([matrix[-1] for matrix in matrices])[None]])
+
+    def mean(self, last: AffineMap) -> torch.Tensor:
+        """Returns the matrix with which the united network returns the mean of the outputs."""
+        matrices = [last.matrix(model)[0] / len(self.models) for model in self.models]
+        bias = torch.stack([matrix[-1] for matrix in matrices]).sum(0)
+        return torch.cat([*(matrix[:-1] for matrix in matrices), bias[None]])
+
+    def inputs(self, each: AffineMap, chosen: Chosen) -> list[int]:
+        """Returns the rows of the united matrix that the small network reads."""
+        places = self.reads[each.name]
+        own = _indices(places, self.small_reads[each.name], chosen)
+        return [*own, len(self.models) * len(places)]
+
+    def outputs(self, each: AffineMap, chosen: Chosen) -> list[int]:
+        """Returns the columns of the united matrix that the small network computes."""
+        return _indices(self.writes[each.name], self.small_writes[each.name], chosen)
+
+    def with_unitwise(self, problem: MergeProblem, small: State, chosen: Chosen) -> State:
+        """Returns the small network with the numbers that the chosen units have of their own."""
+        found = dict(small)
+        for name in problem.unitwise:
+            numbers = torch.cat([model[name].flatten() for model in self.models])
+            kept = _indices(self.reads[name], self.small_reads[name], chosen)
+            found[name] = numbers[kept].reshape(small[name].shape)
+        return found
+
+
+def _shared(problem: MergeProblem) -> State:
+    """Returns the tensors without units that are the same in all models."""
+    first, *others = problem.models
+    return {
+        name: tensor
+        for name, tensor in first.items()
+        if not problem.symmetry.free(name)
+        and all(torch.equal(tensor, each[name]) for each in others)
+    }
+
+
+def _places_of(
+    problem: MergeProblem, maps: Sequence[AffineMap], axes: Mapping[str, tuple[Axis, ...]]
+) -> tuple[_Places, _Places]:
+    """Returns the inputs and the outputs of maps by name, in tensors with some axes."""
+    weights = {each.name: [axes[weight.parameter] for weight in each.weights] for each in maps}
+    reads = {
+        name: numbered([place for each in parts for place in places(each[1:])])
+        for name, parts in weights.items()
+    }
+    reads |= {name: places(axes[name]) for name in problem.unitwise}
+    return reads, {name: places(parts[0][:1]) for name, parts in weights.items()}
+
+
+def _indices(places: Sequence[Place], small: Sequence[Place], chosen: Chosen) -> list[int]:
+    """Returns the indices of what the small network has, among the models' one after another.
+
+    Args:
+        places: Places in each of the models.
+        small: Places in the small network.
+        chosen: The chosen units.
+    """
+    index = {place: number for number, place in enumerate(places)}
+    found = []
+    for name, unit, block in small:
+        model, own = (0, unit) if name is None else chosen[name][unit]
+        found.append(model * len(places) + index[name, own, block])
+    return found
+
+
+def _choose(
+    union: _Union,
+    maps: Sequence[AffineMap],
+    moments: Mapping[str, Moments],
+    united: Mapping[str, torch.Tensor],
+    choice: str,
+) -> Chosen:
+    """Returns the chosen units of every free name, from the last map down.
+
+    Of a map above, the outputs of chosen units count; of a recurrent layer, all its units'.
+    """
+    chosen: Chosen = {}
+    names = [name for each in reversed(maps) for name, *_ in union.reads[each.name] if name]
+    for name in dict.fromkeys(names):
+        candidates: list[Candidates] = []
+        units = 0
+        for each in maps:
+            places, wanted = union.reads[each.name], united[each.name]
+            own = [number for number, place in enumerate(places) if place[0] == name]
+            if not own:
+                continue
+            if each is not maps[-1] and name not in {
+                other for other, *_ in union.writes[each.name]
+            }:
+                wanted = wanted[:, union.outputs(each, chosen)]
+            # What is read of the units once, or several times, as of an encoder of two clouds.
+            times: dict[int, list[int]] = {}
+            for i in own:
+                times.setdefault(places[i][1], []).append(i)
+            units, starts = len(times), range(0, len(union.models) * len(places), len(places))
+            parts = [
+                [start + i for start in starts for i in part]
+                for part in zip(*times.values(), strict=True)
+            ]
+            candidates += candidates_of(moments[each.name].inputs[0], parts, wanted)
+        pick, count = greedy if choice == "greedy" else by_variance, union.counts[name]
+        chosen[name] = sorted(divmod(number, units) for number in pick(candidates, count))
+    return chosen
+
+
+def _measured(
+    problem: MergeProblem,
+    maps: Sequence[AffineMap],
+    target: Target,
+    models: Sequence[State],
+    meter: TrafficMeter,
+) -> dict[str, Moments]:
+    """Returns pooled moments of what maps of some models read, side by side, by map."""
+    if not maps:
+        return {}
+    first, *beside = models
+    query = MomentQuery(first, tuple(each.name for each in maps), target, beside=tuple(beside))
+    shares = problem.normalized_weights.tolist()
+    return meter.ask_pooled(problem.data_holders, query, problem.affine_maps, shares)

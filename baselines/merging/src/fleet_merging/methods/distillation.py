@@ -1,0 +1,301 @@
+"""Distillation: one network of a model's size learns to do what an ensemble does."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import mode
+from typing import Any
+
+import numpy as np
+import torch
+
+from fleet_merging.ensembles import Ensemble
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.common_encoders import with_common_encoders
+from fleet_merging.methods.compression import compress
+from fleet_merging.methods.ensembles import (
+    concatenation,
+    density_gate,
+    gated_refit,
+    require_head,
+)
+from fleet_merging.methods.needs import required
+from fleet_merging.methods.rebasin import match_models
+from fleet_merging.methods.regression import fitted
+from fleet_merging.methods.seeded_draws import (
+    content_order,
+    content_seed,
+    digest,
+    reordered,
+)
+from fleet_merging.modules import (
+    copied,
+    load_tensors,
+    tensors_of,
+    uncompiled,
+)
+from fleet_merging.moments.gate import RowGate
+from fleet_merging.moments.measurement import combine
+from fleet_merging.moments.mixture import StateMixture
+from fleet_merging.moments.rows import input_rows
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.query import MAX_COMPONENTS, MixtureQuery
+from fleet_merging.queries.traffic import DataHolderError, TrafficMeter
+from fleet_merging.symmetry.table import State
+
+_TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
+    "density_gate": density_gate,
+    "gated_refit": gated_refit,
+    "concatenation": concatenation,
+    "mean": lambda problem: MergeResult(tuple(problem.models)),
+}
+
+_STARTS = ("average", "matching", "compress")
+
+_GRADIENT_NORM = 1.0
+"""Norm to which longer gradients are shortened, as where policies are trained."""
+
+
+def distillation(
+    problem: MergeProblem,
+    *,
+    teacher: str = "density_gate",
+    start: str = "average",
+    mixtures: int = 0,
+    rank: int = 96,
+    states: int = 4096,
+    steps: int = 1000,
+    rate: float = 1e-3,
+    batch: int = 256,
+    refit: float = 0.0,
+) -> MergeResult:
+    """Trains a merge of the models to act as an ensemble of them, by squared errors.
+
+    Hinton et al., "Distilling the Knowledge in a Neural Network", 2015, on outputs. What the
+    student reads are the problem's unlabelled `inputs`, or else states drawn from the Gaussians of
+    the teacher's gate. With `mixtures`, each data holder is asked once more, for Gaussians of
+    consecutive states, from which states are drawn, or sequences for models with a memory: see
+    `moments.mixture`. Adam descends, with a rate that falls to zero along a cosine. The result does
+    not depend on the order of the models.
+
+    Of models with encoders, states are features: all models, and the student, first get the start's
+    encoders, see `common_encoders`, which stay as they are.
+
+    Args:
+        problem: The models with their `module`, and what the teacher and the start need.
+        teacher: "density_gate", "gated_refit", "concatenation", or the "mean" of the outputs.
+        start: "average" of the weights, or that after their "matching", or "compress".
+        mixtures: Largest number of Gaussians with which episodes of a data holder begin, and of
+            others; 0 asks for none.
+        rank: Number of principal axes of the features of encoders along which Gaussians lie.
+        states: Number of states that are drawn if there are no inputs.
+        steps: Number of steps.
+        rate: Learning rate of the first step.
+        batch: Number of drawn states in a step; inputs are taken batch by batch as they are given.
+        refit: Ridge with which the student's last layer is fitted to the data holders' labels in
+            the end, see `head_refit`; 0 for no such fit.
+
+    Raises:
+        MergeError: `teacher` or `start` is unknown, the module is missing, or there are no inputs
+            and no gate to draw them from. Or the models read something else than the states that
+            are drawn, or have encoders and a teacher with a gate; numbers are too small, or see the
+            teacher and the start.
+        MessageError: A data holder's answer is invalid.
+        UnsoundMergeError: The student's weights are not finite: the rate is too large.
+    """
+    if teacher not in _TEACHERS or start not in _STARTS:
+        raise MergeError(
+            f"The teacher is {teacher!r} and the start {start!r}; known are the teachers "
+            f"{', '.join(_TEACHERS)} and the starts {', '.join(_STARTS)}."
+        )
+    if (
+        min(states, batch, rank, steps + 1) < 1
+        or not 0 < rate < math.inf
+        or not 0 <= refit < math.inf
+        or not 0 <= mixtures <= MAX_COMPONENTS
+    ):
+        raise MergeError(
+            f"{states} states of {mixtures} Gaussians along {rank} axes in batches of {batch}, "
+            f"{steps} steps, the rate {rate} and the ridge {refit} train nothing. Give at least "
+            "one state and axis, batches of at least 1, a rate above 0, a ridge of at least 0, and "
+            f"at most {MAX_COMPONENTS} Gaussians."
+        )
+    if problem.encoders is not None and teacher in ("density_gate", "gated_refit"):
+        raise MergeError(
+            f"{teacher} weighs policies by the states that they read, and these have encoders. "
+            "Give the teacher concatenation, with `mixtures`."
+        )
+    if refit:
+        require_head(problem)
+    module: torch.nn.Module = required(problem, "module")
+    order = content_order(problem.models)
+    problem = reordered(problem, order)
+    first, meter = _first(problem, start), TrafficMeter()
+    if mixtures and problem.encoders is not None:
+        models = with_common_encoders(problem, first.state, meter)
+        problem = replace(problem, models=models)
+    taught = _TEACHERS[teacher](problem)
+    ensemble = Ensemble(module, taught.members, taught.gate, problem.output)
+    if mixtures:
+        found = _measured(problem, mixtures, rank, first.state, meter)
+        read = _drawn(problem, found, states, batch)
+    else:
+        read = _inputs(problem, taught.gate, states, batch)
+    with torch.no_grad(), uncompiled():
+        pairs = [(arguments, ensemble(*arguments)) for arguments in read]
+    student = copied(module)
+    load_tensors(student, first.state)
+    _train(problem, student, pairs, steps, rate)
+    own = tuple(first.permutations[position] for position in np.argsort(order))
+    state = {name: tensor.detach().clone() for name, tensor in tensors_of(student).items()}
+    if refit:
+        last = problem.affine_maps[-1]
+        state = fitted(problem, last, state, "labels", (), refit, meter, combine)
+    return MergeResult.network(state, own, taught.traffic + first.traffic + meter.traffic)
+
+
+def _first(problem: MergeProblem, start: str) -> MergeResult:
+    """Returns the network with which the student begins."""
+    if start == "compress":
+        return compress(replace(problem, resized=None))
+    identity = problem.group.identity()
+    permutations = (
+        match_models(problem) if start == "matching" else tuple(identity for _ in problem.models)
+    )
+    return MergeResult.network(problem.mean(permutations), permutations)
+
+
+def _measured(
+    problem: MergeProblem, count: int, rank: int, encoding: State, meter: TrafficMeter
+) -> list[StateMixture]:
+    """Asks each data holder for a mixture of its states, or of features of a model's encoders."""
+    holders = required(problem, "data_holders")
+    of_features = (0, None) if problem.encoders is None else (rank, encoding)
+    queries = [
+        MixtureQuery(count, content_seed(problem.seed, 3, digest(model)), *of_features)
+        for model in problem.models
+    ]
+    found = list(meter.ask_mixtures(holders, queries))
+    size = problem.state_size or mode(each.size for each in found)  # not that of one who lies
+    for holder, each in zip(holders, found, strict=True):
+        if each.size != size:
+            raise DataHolderError(
+                holder,
+                f"A mixture is of states of {each.size} numbers, where models read {size}. Leave "
+                "this data holder out.",
+            )
+    return found
+
+
+def _drawn(
+    problem: MergeProblem, found: Sequence[StateMixture], count: int, batch: int
+) -> list[tuple[Any, ...]]:
+    """Returns batches of arguments: states, or sequences of them, drawn from mixtures.
+
+    Sequences are twice as long as episodes: a policy that fails goes on.
+    """
+    weights = problem.normalized_weights.tolist()
+    steps = 1
+    if problem.with_memory:
+        steps = round(2 * sum(w * each.steps for w, each in zip(weights, found, strict=True)))
+    drawn = []
+    for model, weight, each in zip(problem.models, weights, found, strict=True):
+        generator = torch.Generator().manual_seed(content_seed(problem.seed, 4, digest(model)))
+        own = max(1, round(count * weight / steps))
+        if problem.with_memory:
+            drawn.append(each.sequences(own, steps, generator))
+        else:
+            drawn.append(each.states(own, generator))
+    rows = _mixed(problem, torch.cat(drawn))
+    size = max(1, batch // steps)
+    return [arguments_of(problem, None, each) for each in rows.split(size)]
+
+
+def _mixed(problem: MergeProblem, rows: torch.Tensor) -> torch.Tensor:
+    order = np.random.default_rng((problem.seed, 1)).permutation(len(rows))
+    return rows[torch.from_numpy(order)]
+
+
+def _inputs(
+    problem: MergeProblem, gate: RowGate | None, count: int, batch: int
+) -> list[tuple[Any, ...]]:
+    """Returns batches of arguments: those given, or states drawn from the gate's Gaussians."""
+    if problem.inputs is not None:
+        if given := list(problem.inputs()):
+            return given
+        raise MergeError("There are no unlabelled inputs. Give at least one batch, or no inputs.")
+    if gate is None or problem.with_memory:
+        raise MergeError(
+            "The student needs inputs: there is no gate of models without memory, from whose "
+            "Gaussians they could be drawn. Ask data holders for `mixtures`, give the merge "
+            "problem's `inputs`, or the teacher density_gate."
+        )
+    rows = draw_states(problem, gate, count)
+    return [arguments_of(problem, gate, each) for each in rows.split(batch)]
+
+
+def draw_states(problem: MergeProblem, gate: RowGate, count: int) -> torch.Tensor:
+    """Returns states drawn from a gate's Gaussians by the averaging weights, (about count, n)."""
+    drawn = []
+    for model, weight, mean, factor in zip(
+        problem.models, problem.normalized_weights.tolist(), gate.means, gate.factors, strict=True
+    ):
+        seed = content_seed(problem.seed, 0, digest(model))
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(len(mean), max(1, round(count * weight)), generator=generator)
+        # The covariance is the inverse of factor @ factor.T.
+        drawn.append(mean + torch.linalg.solve_triangular(factor.T, noise, upper=True).T)
+    return _mixed(problem, torch.cat(drawn))
+
+
+def arguments_of(
+    problem: MergeProblem, gate: RowGate | None, states: torch.Tensor
+) -> tuple[Any, ...]:
+    """Returns the arguments with which the models read states.
+
+    Args:
+        problem: The models.
+        gate: The gate from whose Gaussians they were drawn, if they were.
+        states: The states, (count, n), or of models with memory (count, steps, n).
+
+    Raises:
+        MergeError: The models read something else, and the problem has no `arguments_of`.
+    """
+    if problem.arguments_of is not None:
+        return problem.arguments_of(states)
+    example = problem.example
+    if problem.module is not None and len(example) == 1 and isinstance(example[0], torch.Tensor):
+        (given,) = example
+        first = gate.map if gate is not None else problem.affine_maps[0].name
+        rows = input_rows(copied(problem.module), problem.models[0], example, [first])
+        (read,) = rows[first]
+        own = given.reshape(-1, given.shape[-1])
+        whole = len(read) == len(own) and torch.allclose(read[:, : own.shape[1]], own)
+        if whole and given.dim() == states.dim() and given.shape[-1] == states.shape[-1]:
+            return (states.to(given),)
+    raise MergeError(
+        "States that are drawn are no inputs of these models, which read something else than one "
+        "tensor of them. Give unlabelled `inputs`, or `arguments_of`."
+    )
+
+
+def _train(
+    problem: MergeProblem,
+    student: torch.nn.Module,
+    pairs: list[tuple[tuple[Any, ...], torch.Tensor]],
+    steps: int,
+    rate: float,
+) -> None:
+    optimizer = torch.optim.Adam(student.parameters(), rate)
+    generator, order = np.random.default_rng((problem.seed, 2)), []
+    for step in range(steps):
+        order = order or generator.permutation(len(pairs)).tolist()
+        arguments, targets = pairs[order.pop()]
+        for group in optimizer.param_groups:
+            group["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
+        optimizer.zero_grad()
+        with uncompiled():
+            outputs = problem.output(student(*arguments))
+        (outputs - targets).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(student.parameters(), _GRADIENT_NORM)
+        optimizer.step()

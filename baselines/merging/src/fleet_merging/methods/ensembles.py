@@ -1,0 +1,240 @@
+"""Ensembles: all networks side by side, with equal weights or a gate, or one fitted last layer.
+
+They are no merges of one size: they have the parameters of all models together. Each works on any
+network with a head, an affine map whose outputs are the network's.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.needs import require_moments
+from fleet_merging.modules import copied
+from fleet_merging.moments.affine_maps import RECURRENT, AffineMap
+from fleet_merging.moments.gate import RowGate
+from fleet_merging.moments.measurement import Moments, solve
+from fleet_merging.moments.rows import input_rows
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.query import MomentQuery
+from fleet_merging.queries.traffic import TrafficMeter
+from fleet_merging.symmetry.table import State
+
+SHARPNESS = 0.1
+"""Power of the densities. The entries of a state are far from independent, so that a density of
+many of them is too sure."""
+
+_SPREAD = 0.1
+"""Variance added to each entry of the state, so that one that never changes for a model leaves the
+others a say."""
+
+_RIDGE = 1e-3
+"""Weight of the mean of the last layers in their fit, as in the other methods."""
+
+
+def ensemble(problem: MergeProblem) -> MergeResult:
+    """Averages the models' outputs, with equal weights.
+
+    Lakshminarayanan et al., "Simple and Scalable Predictive Uncertainty Estimation using Deep
+    Ensembles", 2017, where all models learn the same data. Nobody is asked for anything.
+
+    Args:
+        problem: The models.
+    """
+    return MergeResult(tuple(problem.models))
+
+
+def density_gate(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
+    """Weighs the models' outputs by the densities of the inputs that each has learned from.
+
+    Each data holder is asked for the second moments of what its model's first affine map reads: one
+    message. The gate follows Xu et al. (1995), "An Alternative Model for Mixtures of Experts",
+    and needs no training.
+
+    Args:
+        problem: The models, their data holders and affine maps.
+        sharpness: Power of the densities, above 0.
+
+    Raises:
+        MergeError: Data holders or affine maps are missing, or `sharpness` is not above 0.
+        MessageError: A data holder's answer is invalid.
+    """
+    meter = TrafficMeter()
+    gate = _density_gate(problem, sharpness, meter)
+    return MergeResult(tuple(problem.models), traffic=meter.traffic, gate=gate)
+
+
+def gated_refit(
+    problem: MergeProblem, *, sharpness: float = SHARPNESS, ridge: float = _RIDGE
+) -> MergeResult:
+    """Weighs models by densities, with last layers that are fitted together by least squares.
+
+    Each data holder is asked twice: for the moments of what its model reads, as by `density_gate`.
+    Then it is asked, with the gate and all models, for the moments of the weighted units and
+    labels.
+
+    Args:
+        problem: The models, their data holders with labels, and affine maps.
+        sharpness: Power of the densities, above 0.
+        ridge: Weight of the models' own last layers.
+
+    Raises:
+        MergeError: Data holders or affine maps are missing, `sharpness` is not above 0, or the last
+            affine map does not return the outputs.
+        MessageError: A data holder's answer is invalid.
+    """
+    require_head(problem)
+    meter = TrafficMeter()
+    gate = _density_gate(problem, sharpness, meter)
+    last = problem.affine_maps[-1]
+    pooled = _moments_of_all(problem, meter, gate)
+    matrices = [last.matrix(model) for model in problem.models]
+    parts, common = _fitted(pooled, matrices, torch.zeros_like(matrices[0][:, -1:]), ridge)
+    # The weights of the gate sum to 1.
+    parts = [torch.cat([part[:, :-1], part[:, -1:] + common], 1) for part in parts]
+    return MergeResult(_with_matrices(problem, parts), traffic=meter.traffic, gate=gate)
+
+
+def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
+    """Fits one last layer to the last hidden units of all models side by side.
+
+    Each data holder is sent all models, and asked for the second moments of what their last layers
+    read and of the labels: one message. The result is the mean of models with the fitted layers.
+
+    Args:
+        problem: The models, their data holders with labels, and affine maps.
+        ridge: Weight of the mean of the models' own last layers.
+
+    Raises:
+        MergeError: Data holders or affine maps are missing, or the last affine map does not return
+            the outputs.
+        MessageError: A data holder's answer is invalid.
+    """
+    require_head(problem)
+    meter = TrafficMeter()
+    last = problem.affine_maps[-1]
+    pooled = _moments_of_all(problem, meter, None)
+    count, matrices = len(problem.models), [last.matrix(model) for model in problem.models]
+    bias = torch.stack([matrix[:, -1:] for matrix in matrices]).mean(0)
+    priors = [matrix[:, :-1] / count for matrix in matrices]
+    parts, bias = _fitted(pooled, priors, bias, ridge)
+    parts = [torch.cat([part * count, bias], 1) for part in parts]
+    return MergeResult(_with_matrices(problem, parts), traffic=meter.traffic)
+
+
+def require_head(problem: MergeProblem) -> None:
+    """Raises an error unless the last affine map returns the outputs of the models.
+
+    Raises:
+        MergeError: Data holders or affine maps are missing, or, where module and example are known,
+            the map's outputs are not the module's.
+    """
+    require_moments(problem, problem.affine_maps[-1:])
+    if problem.module is None or problem.example is None:
+        return
+    last, model = problem.affine_maps[-1], problem.models[0]
+    module, example = copied(problem.module), problem.example
+    read = input_rows(module, model, example, [last.name])[last.name].double()
+    outputs = problem.outputs(problem.module, model)
+    computed = torch.nn.functional.pad(read, (0, 1), value=1.0) @ last.matrix(model)
+    computed = computed.transpose(0, 1).flatten(1)
+    if (
+        not isinstance(outputs, torch.Tensor)
+        or outputs.numel() != computed.numel()
+        or not torch.allclose(
+            outputs.double().reshape(computed.shape), computed, rtol=1e-2, atol=1e-3
+        )
+    ):
+        raise MergeError(
+            f"The outputs of the model are not those of its last affine map, {last.name!r}, which "
+            "this method fits to the labels. Give a model that returns what its last layer "
+            "computes (logits, say), an `output` that selects it, or use density_gate."
+        )
+
+
+def _density_gate(problem: MergeProblem, sharpness: float, meter: TrafficMeter) -> RowGate:
+    """Asks each data holder for moments of what its model reads, and returns the gate."""
+    if not 0 < sharpness < float("inf"):
+        raise MergeError(f"The sharpness of the gate is {sharpness}. Give a number above 0.")
+    require_moments(problem, problem.affine_maps[:1])
+    first = problem.affine_maps[0]
+    _require_rows_in_order(problem, first)
+    size = problem.state_size or first.weights[0].of(problem.models[0])[0].numel()
+    queries = [MomentQuery(model, (first.name,)) for model in problem.models]
+    answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
+    means, factors = [], []
+    for answer in answers:
+        mean, factor = _gaussian(answer[first.name], size)
+        means.append(mean)
+        factors.append(factor)
+    return RowGate(first.name, torch.stack(means), torch.stack(factors), sharpness)
+
+
+def _require_rows_in_order(problem: MergeProblem, first: AffineMap) -> None:
+    if first.groups != 1:
+        raise MergeError(
+            f"The first affine map, {first.name!r}, reads its inputs in {first.groups} groups, and "
+            "a gate reads them whole. Use concatenation."
+        )
+    modules = {} if problem.module is None else dict(problem.module.named_modules())
+    module = modules.get(first.name.rpartition(".l0")[0])
+    if isinstance(module, RECURRENT) and not module.batch_first:
+        raise MergeError(
+            f"{first.name!r} reads steps before trajectories, in another order than a gate weighs "
+            "the outputs. Build the module with batch_first=True."
+        )
+
+
+def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns mean and whitening factor of the first inputs of a map, in float32."""
+    products = moments.inputs[0]
+    mean = products[-1, :size]
+    covariance = products[:size, :size] - mean.outer(mean)
+    values, axes = torch.linalg.eigh(covariance)
+    covariance = covariance + _SPREAD * torch.eye(size, dtype=covariance.dtype)
+    factor, failed = torch.linalg.cholesky_ex(torch.linalg.inv_ex(covariance).inverse)
+    if failed or float(values[0]) < -_SPREAD / 100:  # by noise, or the rounding of large numbers
+        roots = axes * (values.clamp(min=0) + _SPREAD).rsqrt()
+        upper = torch.linalg.qr(roots.T).R
+        factor = (upper * upper.diagonal().sign()[:, None]).T
+    return mean.float(), factor.float()
+
+
+def _moments_of_all(problem: MergeProblem, meter: TrafficMeter, gate: RowGate | None) -> Moments:
+    """Returns moments of what the last maps of all models read, and of the labels, pooled."""
+    last = problem.affine_maps[-1]
+    first, *others = problem.models
+    query = MomentQuery(first, (last.name,), "labels", beside=tuple(others), gate=gate)
+    shares = problem.normalized_weights.tolist()
+    return meter.ask_pooled(problem.data_holders, query, problem.affine_maps, shares)[last.name]
+
+
+def _fitted(
+    pooled: Moments, parts: Sequence[torch.Tensor], bias: torch.Tensor, ridge: float
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Returns the matrix that fits moments best, in the parts of the one that it should resemble.
+
+    Args:
+        pooled: Moments of inputs side by side, and of the labels.
+        parts: Rows of the prior matrix for each model, (groups, inputs, outputs).
+        bias: Its last row, (groups, 1, outputs).
+        ridge: Weight of the prior.
+    """
+    if not 0 < ridge < float("inf"):
+        raise MergeError(f"The ridge is {ridge}. Give a number above 0, such as 0.001.")
+    fitted = solve(pooled, torch.cat([*parts, bias], 1), ridge)
+    *rows, bias = torch.split(fitted, [*(part.shape[1] for part in parts), 1], dim=1)
+    return rows, bias
+
+
+def _with_matrices(problem: MergeProblem, matrices: Sequence[torch.Tensor]) -> tuple[State, ...]:
+    last = problem.affine_maps[-1]
+    if not last.biases:
+        raise MergeError(
+            f"The last affine map, {last.name!r}, has no bias to fit. Give the models' last layer "
+            "one of zeros, or use density_gate."
+        )
+    return tuple(
+        last.with_matrix(model, matrix)
+        for model, matrix in zip(problem.models, matrices, strict=True)
+    )

@@ -1,0 +1,297 @@
+"""Fleet-Merge: Algorithm 1 of the paper, with its ablations.
+
+`fleet_merge_listing` is the algorithm as its listing says. `fleet_merge` differs from it, each
+difference by an option:
+
+- Each descent begins near a hard permutation: at first the matching of weights (`start`), with the
+  weight `trust` on its entries, and in later epochs what was found before. In the listing it begins
+  at the identity, and P := Proj_tau(P - eta dL/dP) loses it after a step unless tau is small.
+- AdamW descends through the projection, from noisy scores (`descent`).
+- Models are averaged by their averaging weights, in fleets the robots' numbers of training steps
+  (`equal_weights`).
+
+Both differ from the listing in two points. A step draws what the data holder gives for a seed, in
+fleets a batch, instead of a pair of observation and action. And soft permutations begin each epoch
+at the hard ones, as section 3.1 says, while the listing initializes them once.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fleet_merging.average import WeightedSum, weighted_sum
+from fleet_merging.errors import MergeError
+from fleet_merging.matching.sinkhorn import harden
+from fleet_merging.matching.soft_descent import (
+    Descent,
+    descend_together,
+    descent_steps,
+)
+from fleet_merging.methods.needs import require
+from fleet_merging.methods.rebasin import match_models, require_start
+from fleet_merging.methods.seeded_draws import content_order, reordered
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.data_holder import DataHolder
+from fleet_merging.queries.query import LossQuery
+from fleet_merging.queries.traffic import AT_ONCE, TrafficMeter
+from fleet_merging.symmetry.group import Permutation
+from fleet_merging.symmetry.table import State, Symmetry
+
+POINTS = ("interpolation", "simplex", "average")
+
+TRUST = 0.9
+"""Default of `trust`."""
+
+Points = Callable[[], tuple[WeightedSum, float]]
+"""Draws the other models' part of a point, and the coefficient of the moving model."""
+
+LISTING = Descent(noise=0.0, projection="after")
+"""The descent of Algorithm 1, but for numbers that the paper does not give."""
+
+
+def fleet_merge(
+    problem: MergeProblem,
+    *,
+    epochs: int = 3,
+    descent: Descent | None = None,
+    participants: int | None = None,
+    start: str = "matching",
+    trust: float | None = TRUST,
+    point: str = "interpolation",
+    soft: bool = False,
+    monotone: bool = False,
+    equal_weights: bool = False,
+) -> MergeResult:
+    """Aligns all models with their average, each by the loss on its own data.
+
+    The result does not depend on the order of the models: random numbers are drawn in an order of
+    their contents.
+
+    Args:
+        problem: The models and their data holders.
+        epochs: Number of epochs, E; after each the average is computed again.
+        descent: Parameters of the descent of T steps; S in the algorithm's list of parameters;
+            defaults if None.
+        participants: Number of models, drawn anew in each epoch, that move in it; all if None.
+        start: "matching" of weights (MergeMany), "activations", which are matched likewise, or
+            "identity", as in the paper.
+        trust: Weight of each unit's entry in the first projection of every descent from a hard
+            permutation, also the identity; see `descend`. A descent leaves its start only if rate
+            times steps exceeds tau log(n trust / (1 - trust)): 8.4 for n = 512 units. If None, a
+            descent begins nearly uniform, and keeps little of what an earlier epoch has found.
+        point: Model at which gradients are computed: "interpolation", a random point between the
+            permuted model and the average; "simplex" (the paper's fleet-merge-simplex), a random
+            point among all models; "average" (fleet-merge-average), their average.
+        soft: Average softly permuted models (fleet-merge-soft), and return that average.
+        monotone: Not in the paper: accept a new permutation only if it lowers the loss of the
+            average on the data of all data holders (each answers with its own loss). So by this
+            measure the result is no worse than the start.
+        equal_weights: Average all models alike, as the listing does, whatever their weights.
+
+    Raises:
+        MergeError: `start` or `point` is unknown, `trust` is not between 0 and 1, there are no
+            data holders, `epochs` is less than 1, or there are fewer models than participants.
+        MessageError: A data holder's answer is invalid.
+    """
+    _require_usable(problem, epochs, participants, start, point)
+    descent = descent or Descent()
+    if equal_weights:
+        problem = replace(problem, averaging_weights=None)
+    order = content_order(problem.models)
+    problem = reordered(problem, order)
+    form, count, meter = problem.models[0], len(problem.models), TrafficMeter()
+    weights = problem.normalized_weights.tolist()
+    # Line 3: initialize.
+    permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
+    if start != "identity":
+        permutations[:] = match_models(problem, "weights" if start == "matching" else start)
+    lowest = _pooled_loss(problem, problem.mean(permutations), meter) if monotone else math.inf
+    # A point is made of a model and of the mean, which stays until the next epoch, so that models
+    # of an epoch descend at the same time. Those of the ablations are among the models as permuted
+    # now, or else two models that move at once would only swap: there one moves after the other.
+    together = AT_ONCE if point == "interpolation" else 1
+    for epoch in range(epochs):
+        total = problem.total(permutations)
+        mean = total.mean(form)  # line 5
+        moving = np.random.default_rng((problem.seed, epoch)).permutation(count)  # line 6
+        moving = moving[:participants].tolist()
+        for begin in range(0, len(moving), together):
+            generators = {
+                index: np.random.default_rng((problem.seed, epoch, index))
+                for index in moving[begin : begin + together]
+            }
+            points = {
+                index: _points(problem, permutations, index, point, mean, total, generator)
+                for index, generator in generators.items()
+            }
+            # Lines 8 to 11, from the hard permutation (section 3.1 says so; the listing does not).
+            soft_ones = _descend(problem, permutations, points, generators, meter, descent, trust)
+            for index, found in soft_ones.items():
+                found = found if soft else harden(problem.group, found)  # line 12
+                moved = problem.symmetry.apply(found, problem.models[index])
+                others = _without(problem, permutations, index, total)
+                trial = others.plus(moved, weights[index])
+                if monotone:
+                    loss = _pooled_loss(problem, trial.mean(form), meter)
+                    if not loss < lowest:
+                        continue
+                    lowest = loss
+                permutations[index], total = found, trial
+    state = problem.mean(permutations)  # line 13
+    positions = np.argsort(order)
+    return MergeResult.network(
+        state, tuple(permutations[position] for position in positions), meter.traffic
+    )
+
+
+def align_with_mean(
+    symmetry: Symmetry,
+    model: State,
+    start: Permutation,
+    mean: State,
+    data_holder: DataHolder,
+    generator: np.random.Generator,
+    descent: Descent,
+    trust: float | None,
+) -> dict[str, np.ndarray]:
+    """Aligns one model with the average: lines 8 to 12 for one model.
+
+    At the default point they need nothing of the other models but their average, so that whoever
+    has the model and its data can align it alone.
+
+    Args:
+        symmetry: Table of both.
+        model: The model.
+        start: Its permutation before.
+        mean: The average at the beginning of the epoch.
+        data_holder: The model's own data.
+        generator: Draws points, seeds and noise.
+        descent: See `fleet_merge`.
+        trust: See `fleet_merge`.
+
+    Raises:
+        MessageError: The data holder's answer is invalid.
+    """
+    problem = MergeProblem(symmetry, [model], data_holders=[data_holder])
+    points, meter = {0: _between(mean, generator)}, TrafficMeter()
+    found = _descend(problem, [start], points, {0: generator}, meter, descent, trust)
+    return harden(problem.group, found[0])
+
+
+def _pooled_loss(problem: MergeProblem, model: State, meter: TrafficMeter) -> float:
+    """Returns the weighted mean loss of the data holders, each on all of its data."""
+    weights = problem.normalized_weights.tolist()
+    queries = [LossQuery(model, None, gradient=False)] * len(weights)
+    answers = meter.ask_losses(problem.data_holders, queries)
+    return sum(weight * each.loss for weight, each in zip(weights, answers, strict=True))
+
+
+def _points(
+    problem: MergeProblem,
+    permutations: Sequence[Permutation],
+    index: int,
+    point: str,
+    mean: State,
+    total: WeightedSum,
+    generator: np.random.Generator,
+) -> Points:
+    """Returns a function that draws the points at which a model's gradients are computed.
+
+    Args:
+        problem: The models.
+        permutations: Their permutations.
+        index: Index of the moving model.
+        point: See `fleet_merge`.
+        mean: The average at the beginning of the epoch.
+        total: The sum of all models as permuted now.
+        generator: Draws the points.
+    """
+    if point == "average":
+        others = _without(problem, permutations, index, total)
+        return lambda: (others, float(problem.normalized_weights[index]))
+    if point == "interpolation":
+        return _between(mean, generator)
+    permuted = problem.permuted(permutations)
+    del permuted[index]
+
+    def among_all() -> tuple[WeightedSum, float]:
+        coefficients = generator.dirichlet(np.ones(len(permuted) + 1)).tolist()
+        coefficient = coefficients.pop(index)
+        return weighted_sum(permuted, coefficients), coefficient
+
+    return among_all
+
+
+def _without(
+    problem: MergeProblem, permutations: Sequence[Permutation], index: int, total: WeightedSum
+) -> WeightedSum:
+    """Returns the sum of all models but one."""
+    own = problem.symmetry.apply(permutations[index], problem.models[index])
+    return total.plus(own, -float(problem.normalized_weights[index]))
+
+
+def _between(mean: State, generator: np.random.Generator) -> Points:
+    """Returns a function that draws points between the moving model and an average."""
+
+    def draw() -> tuple[WeightedSum, float]:
+        coefficient = generator.uniform()
+        return WeightedSum().plus(mean, 1 - coefficient), coefficient
+
+    return draw
+
+
+def _descend(
+    problem: MergeProblem,
+    permutations: Sequence[Permutation],
+    points: Mapping[int, Points],
+    generators: Mapping[int, np.random.Generator],
+    meter: TrafficMeter,
+    descent: Descent,
+    trust: float | None,
+) -> dict[int, dict[str, torch.Tensor]]:
+    """Descends with some models by their own losses; all data holders of a step are asked at once.
+
+    Returns:
+        The soft permutation of each model that has `points`, by its index.
+    """
+
+    def gradients(moving: Mapping[int, State]) -> list[State]:
+        queries, coefficients = [], []
+        for index, state in moving.items():
+            others, coefficient = points[index]()
+            model = others.plus(state, coefficient).mean(state)  # line 9
+            queries.append(LossQuery(model, int(generators[index].integers(2**31))))
+            coefficients.append(coefficient)
+        answers = meter.ask_losses([problem.data_holders[index] for index in moving], queries)
+        return [
+            {name: coefficient * value for name, value in answer.gradient.items()}
+            for coefficient, answer in zip(coefficients, answers, strict=True)
+        ]
+
+    descents = {
+        index: descent_steps(
+            problem.symmetry, problem.models[index], permutations[index], descent, generator, trust
+        )
+        for index, generator in generators.items()
+    }
+    return descend_together(descents, gradients)
+
+
+def _require_usable(
+    problem: MergeProblem, epochs: int, participants: int | None, start: str, point: str
+) -> None:
+    if start == "activations":
+        require(problem, "activations")
+    else:
+        require_start(start)
+    if point not in POINTS:
+        raise MergeError(f"The point is {point!r}; known are {', '.join(POINTS)}.")
+    require(problem, "data_holders")
+    if epochs < 1:
+        raise MergeError(f"Fleet-Merge has {epochs} epochs. Give at least one.")
+    count = len(problem.models)
+    if participants is not None and not 1 <= participants <= count:
+        raise MergeError(f"{participants} of {count} models take part. Give 1 to {count}, or None.")

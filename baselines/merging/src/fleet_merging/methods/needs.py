@@ -1,0 +1,101 @@
+"""What a method needs of a merge problem, as data: checked before anything is computed or asked."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fleet_merging.errors import MergeError
+from fleet_merging.moments.affine_maps import AffineMap, require_measurable
+from fleet_merging.problem import MergeProblem
+
+NEEDS = {
+    "base": (
+        "weights from which all models were trained",
+        "Give its `base` (`--base FILE` of `baselines.merge`; a fleet with `initialization: "
+        "common` has one), or use a method that needs none.",
+    ),
+    "data_holders": (
+        "data holders to answer about their own data",
+        "Give one for each model (`data` of `fleet_merging.merge`, `--dataset` of "
+        "`baselines.merge`; for moments, with `batches`), or use git_rebasin, which needs none.",
+    ),
+    "affine_maps": (
+        "affine maps, whose moments determine the merged model",
+        "Give the models' `moments.affine_maps.affine_maps` in the order of their application.",
+    ),
+    "shared_data_holder": (
+        "data common to all models",
+        "Give its `shared_data_holder` (`data` of `fleet_merging.merge`, `--dataset` of "
+        "`baselines.merge`), or use 'l1' or 'l2' as a loss, which need none. For data that stay "
+        "apart, use fleet_merge.",
+    ),
+    "activations": (
+        "activations to match",
+        "Give those of each model, as `matching.activations.record` returns them, or match by "
+        "weights.",
+    ),
+    "module": (
+        "module in which the models live",
+        "Give its `module` and an `example`, its argument or a tuple of its arguments.",
+    ),
+    "example": (
+        "argument of the module",
+        "Give an `example`, its argument or a tuple of its arguments.",
+    ),
+}
+"""By field of `MergeProblem`: what it is, and how it is given."""
+
+
+def require(problem: MergeProblem, *needs: str) -> None:
+    """Raises an error unless a problem has what is needed.
+
+    Args:
+        problem: The problem.
+        needs: Names of `NEEDS`.
+
+    Raises:
+        MergeError: Something is missing; the message says what, and how to give it. Or moments of
+            the affine maps are too large.
+    """
+    for need in needs:
+        required(problem, need)
+
+
+def required(problem: MergeProblem, need: str) -> Any:
+    """Returns what is needed of a problem.
+
+    Args:
+        problem: The problem.
+        need: A name of `NEEDS`.
+
+    Raises:
+        MergeError: It is missing; see `require`.
+    """
+    value = getattr(problem, need)
+    if value is None or (isinstance(value, tuple | list) and not value):
+        what, remedy = NEEDS[need]
+        raise MergeError(f"The merge problem has no {what} ({need}). {remedy}")
+    return value
+
+
+def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:
+    """Raises an error unless data holders can be asked for moments of affine maps; all if None.
+
+    Raises:
+        MergeError: There are no data holders or no affine maps, or moments are too large.
+    """
+    require(problem, "data_holders", "affine_maps")
+    require_measurable(problem.affine_maps if maps is None else maps, problem.models[0])
+
+
+def needs_of(method: Callable[..., object]) -> tuple[str, ...]:
+    """Returns what a method of a user says that it needs: its attribute `needs`, if it has one.
+
+    Raises:
+        MergeError: It names something that no problem has.
+    """
+    given: Iterable[str] = getattr(method, "needs", ())
+    if unknown := [need for need in given if need not in NEEDS]:
+        raise MergeError(
+            f"A method needs {', '.join(map(repr, unknown))}; known are {', '.join(NEEDS)}."
+        )
+    return tuple(given)

@@ -1,0 +1,326 @@
+"""Averages of models: as they are, or aligned by matching or by gradient descent.
+
+MergeMany: one model after the other is aligned with the average of the others. The sum over all
+models travels from one alignment to the next: the average of the others is the sum less one model,
+so that a round costs as many averages as there are models, whatever their number.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+
+from fleet_merging.average import (
+    WeightedSum,
+    floating_tensors,
+    interpolate,
+    weighted_sum,
+)
+from fleet_merging.errors import MergeError
+from fleet_merging.matching.activations import (
+    match_activations,
+    match_moments,
+    permute_activations,
+)
+from fleet_merging.matching.sinkhorn import harden
+from fleet_merging.matching.soft_descent import Descent, Gradient, descend
+from fleet_merging.matching.weights import match_weights
+from fleet_merging.methods.needs import require, require_moments
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.data_holder import DataHolder
+from fleet_merging.queries.query import MomentQuery
+from fleet_merging.queries.traffic import TrafficMeter
+from fleet_merging.symmetry.group import Permutation
+from fleet_merging.symmetry.table import State
+
+_DISTANCES = ("l1", "l2")
+LOSSES = (*_DISTANCES, "midpoint", "random_point")
+STARTS = ("identity", "matching")
+
+Alignment = Literal["none", "weights", "activations"]
+
+Permuted = Callable[[int, Permutation], State]
+"""permuted(i, permutation): what is averaged of model i, its weights or activations, permuted."""
+
+Align = Callable[[int, State, Permutation], Permutation]
+"""align(i, reference, permutation): a new permutation of model i, close to a reference."""
+
+
+def naive_average(problem: MergeProblem) -> MergeResult:
+    """Returns the weighted mean of models whose units need not correspond."""
+    identities = tuple(problem.group.identity() for _ in problem.models)
+    return MergeResult.network(problem.mean(), identities)
+
+
+def common_init(problem: MergeProblem) -> MergeResult:
+    """Returns the weighted mean of models that the caller trained from one initialization.
+
+    A control experiment: the arithmetic is `naive_average`'s, only the models differ. Where
+    it performs as well as a method, that method's permutations are not needed.
+    """
+    return naive_average(problem)
+
+
+def git_rebasin(problem: MergeProblem, *, by: str = "weights", rounds: int = 20) -> MergeResult:
+    """Aligns models by matching, then averages them.
+
+    Of two models, the second one is aligned with the first one; more models are aligned in turn,
+    each with the average of the others (MergeMany).
+
+    Args:
+        problem: The models; with their activations, if these are matched.
+        by: "weights" or "activations".
+        rounds: Maximum number of rounds of MergeMany.
+
+    Raises:
+        MergeError: `by` is neither, there are no activations to match, or `rounds` is less than 1.
+        PermutationError: The activations do not fit the models.
+    """
+    if by not in ("weights", "activations"):
+        raise MergeError(f"Models are matched by {by!r}; known are 'weights' and 'activations'.")
+    if by == "activations":
+        require(problem, "activations")
+    permutations = match_models(problem, by, rounds)
+    return MergeResult.network(problem.mean(permutations), permutations)
+
+
+def match_models(
+    problem: MergeProblem, by: str = "weights", rounds: int = 20
+) -> tuple[Permutation, ...]:
+    """Returns the permutations of `git_rebasin`, with the same arguments."""
+    generator = np.random.default_rng(problem.seed)
+
+    def permuted_weights(index: int, permutation: Permutation) -> State:
+        return problem.symmetry.apply(permutation, problem.models[index])
+
+    def align_weights(index: int, reference: State, before: Permutation) -> Permutation:
+        return match_weights(problem.symmetry, reference, problem.models[index], generator, before)
+
+    def permuted_activations(index: int, permutation: Permutation) -> State:
+        return permute_activations(problem.group, problem.activations[index], permutation)
+
+    def align_activations(index: int, reference: State, _: Permutation) -> Permutation:
+        return match_activations(problem.group, reference, problem.activations[index])
+
+    if by == "weights":
+        return alternate(problem, permuted_weights, align_weights, generator, rounds)
+    return alternate(problem, permuted_activations, align_activations, generator, rounds)
+
+
+def sinkhorn_rebasin(
+    problem: MergeProblem,
+    *,
+    loss: str = "random_point",
+    start: str = "identity",
+    trust: float | None = None,
+    descent: Descent | None = None,
+    rounds: int = 3,
+) -> MergeResult:
+    """Aligns models by gradient descent on soft permutations, projects these, then averages.
+
+    Of two models, the second one is aligned with the first one. More are aligned in turn, each
+    again from the start and with the average of the others: with a loss on shared data, that is the
+    paper's *sinkhorn-data*.
+
+    Args:
+        problem: The models; with a shared data holder for "midpoint" and "random_point".
+        loss: The loss to minimize: "l1" or "l2", the distance of permuted weights from the
+            reference's; or "midpoint", the loss on data of the model halfway between the two. With
+            "random_point", it is the loss of a point drawn anew in each step (eq. grad_update of
+            the paper).
+        start: "identity", or "matching" of weights.
+        trust: Weight of the start's entries in the first projection. None, as published, begins
+            nearly uniform with tau = 1: right from the identity, which is no better than any other
+            start between unrelated models, but a matching needs about 0.9. See `descend`.
+        descent: Parameters of the descent; defaults if None.
+        rounds: Maximum number of rounds of the alternation.
+
+    Raises:
+        MergeError: `loss` or `start` is unknown, there are no data, or `rounds` is less than 1.
+        MessageError: The data holder's answer is invalid.
+    """
+    if loss not in LOSSES:
+        raise MergeError(f"The loss is {loss!r}; known are {', '.join(LOSSES)}.")
+    require_start(start)
+    descent = descent or Descent()
+    generator = np.random.default_rng(problem.seed)
+    meter = TrafficMeter()
+    if loss not in _DISTANCES:
+        require(problem, "shared_data_holder")
+    data_holder = None if loss in _DISTANCES else problem.shared_data_holder
+
+    def permuted(index: int, permutation: Permutation) -> State:
+        return problem.symmetry.apply(permutation, problem.models[index])
+
+    def align(index: int, reference: State, _: Permutation) -> Permutation:
+        begin = problem.group.identity()
+        if start == "matching":
+            begin = match_weights(problem.symmetry, reference, problem.models[index], generator)
+        gradient: Gradient
+        if data_holder is None:
+            gradient = partial(_distance_gradient, loss, reference)
+        else:
+            gradient = partial(_data_gradient, loss, reference, data_holder, generator, meter)
+        soft = descend(
+            problem.symmetry,
+            problem.models[index],
+            begin,
+            gradient,
+            descent,
+            generator,
+            trust,
+        )
+        return harden(problem.group, soft)
+
+    permutations = alternate(problem, permuted, align, generator, rounds)
+    return MergeResult.network(problem.mean(permutations), permutations, meter.traffic)
+
+
+def require_start(start: str) -> None:
+    """Raises an error if a start is none of `STARTS`.
+
+    Raises:
+        MergeError: It is none of them.
+    """
+    if start not in STARTS:
+        raise MergeError(f"The start is {start!r}; known are {', '.join(STARTS)}.")
+
+
+def _data_gradient(
+    loss: str,
+    reference: State,
+    data_holder: DataHolder,
+    generator: np.random.Generator,
+    meter: TrafficMeter,
+    permuted: State,
+) -> dict[str, torch.Tensor]:
+    coefficient = 0.5 if loss == "midpoint" else generator.uniform()
+    model = interpolate(reference, permuted, coefficient)
+    answer = meter.ask(data_holder, model, int(generator.integers(2**31)))
+    return {name: coefficient * value for name, value in answer.gradient.items()}
+
+
+def _distance_gradient(loss: str, reference: State, permuted: State) -> dict[str, torch.Tensor]:
+    differences = {
+        name: value - reference[name].to(value.device)
+        for name, value in floating_tensors(permuted).items()
+    }
+    if loss == "l1":
+        return {name: difference.sign() for name, difference in differences.items()}
+    return {name: 2 * difference for name, difference in differences.items()}
+
+
+def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutation, ...]:
+    """Returns a permutation for each model.
+
+    Args:
+        problem: The models and their data holders.
+        by: "none", for models that began with the same weights; "weights", see `match_models`; or
+            "activations": each model is matched with the one of the largest averaging weight, by
+            covariances that its data holder measures.
+        meter: Counts the traffic.
+
+    Raises:
+        MergeError: `by` is unknown, or data holders or affine maps are missing.
+        MessageError: A data holder's answer is invalid.
+    """
+    if by not in get_args(Alignment):
+        raise MergeError(
+            f"Models are aligned by {by!r}; known are {', '.join(get_args(Alignment))}."
+        )
+    if by == "weights":
+        return match_models(problem)
+    identity = problem.group.identity()
+    if by == "none":
+        return tuple(identity for _ in problem.models)
+    require_moments(problem)
+    largest = int(np.argmax(problem.normalized_weights))
+    reference = problem.models[largest]
+    names = tuple(each.name for each in problem.affine_maps)
+    others = [index for index in range(len(problem.models)) if index != largest]
+    queries = [MomentQuery(reference, names, "inputs", problem.models[index]) for index in others]
+    holders = [problem.data_holders[index] for index in others]
+    permutations = {largest: identity}
+    answers = meter.ask_all_moments(holders, queries, problem.affine_maps)
+    for index, moments in zip(others, answers, strict=True):
+        products = {name: each.targets for name, each in moments.items()}
+        permutations[index] = match_moments(
+            problem.symmetry,
+            reference,
+            problem.models[index],
+            problem.affine_maps,
+            products,
+            np.random.default_rng((problem.seed, index)),
+        )
+    return tuple(permutations[index] for index in range(len(problem.models)))
+
+
+def alternate(
+    problem: MergeProblem,
+    permuted: Permuted,
+    align: Align,
+    generator: np.random.Generator,
+    rounds: int,
+) -> tuple[Permutation, ...]:
+    """Aligns models in turn, in a new random order in each round, until a round changes nothing.
+
+    Of two models, the second one is aligned with the first one, without rounds.
+
+    Args:
+        problem: The models.
+        permuted: What the reference is the average of.
+        align: Aligns one model with the average of the others, from its present permutation.
+        generator: Draws the orders.
+        rounds: Maximum number of rounds.
+
+    Returns:
+        The permutation of each model.
+
+    Raises:
+        MergeError: `rounds` is less than 1.
+    """
+    if rounds < 1:
+        raise MergeError(f"An alternation has {rounds} rounds. Give at least one.")
+    permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
+    count = len(permutations)
+    if count <= 2:
+        for second in range(1, count):
+            reference = permuted(0, permutations[0])
+            permutations[second] = align(second, reference, permutations[second])
+        return tuple(permutations)
+    weights = problem.normalized_weights
+    for _ in range(rounds):
+        # Summed anew in each round, so that rounding does not accumulate.
+        total = weighted_sum(map(permuted, range(count), permutations), weights.tolist())
+        changed = False
+        for index in generator.permutation(count).tolist():
+            weight, before = float(weights[index]), permutations[index]
+            own = permuted(index, before)
+            # At most one model has more than half of the weight, and the difference would cancel.
+            others = (
+                total.plus(own, -weight)
+                if weight <= 0.5
+                else _others(permuted, permutations, weights, index)
+            )
+            found = align(index, others.mean(own), before)
+            if not _same(found, before):
+                changed, permutations[index] = True, found
+                total = total.plus(own, -weight).plus(permuted(index, found), weight)
+        if not changed:
+            break
+    return tuple(permutations)
+
+
+def _others(
+    permuted: Permuted, permutations: list[Permutation], weights: np.ndarray, index: int
+) -> WeightedSum:
+    """Returns the sum of all models but one; they count the same if none of them has weight."""
+    others = [other for other in range(len(permutations)) if other != index]
+    values = weights[others] if weights[others].any() else np.ones(len(others))
+    return weighted_sum((permuted(i, permutations[i]) for i in others), values.tolist())
+
+
+def _same(one: Permutation, other: Permutation) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in one)

@@ -1,0 +1,242 @@
+"""Methods that solve for affine maps by least squares on moments that data holders answer with.
+
+RegMean asks each map to return what the models' maps return on the models' own inputs. In the
+merged network inputs differ, since the layers before have changed. RegMean++ takes the inputs that
+the map has there; `least_squares` also takes what each model's map returns in that model, and the
+labels for the last map. Networks are pruned and quantized with such fits (He et al. 2017, eq. 5).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import torch
+
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.needs import require_moments, required
+from fleet_merging.methods.rebasin import align
+from fleet_merging.moments.affine_maps import AffineMap
+from fleet_merging.moments.measurement import Moments, Target, combine, solve
+from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.queries.query import MomentQuery
+from fleet_merging.queries.traffic import TrafficMeter
+from fleet_merging.robust import robust_moments, robust_state
+from fleet_merging.symmetry.table import State
+
+Pool = Callable[[Iterable[Moments], Sequence[float]], Moments]
+"""pool(moments, weights): moments of all robots together."""
+
+
+def regmean(
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    ridge: float = 1e-3,
+    off_diagonal: float = 1.0,
+    rule: str = "mean",
+    byzantine: int = 1,
+) -> MergeResult:
+    """Merges each affine map by M = (sum_i w_i G_i)^-1 sum_i w_i G_i M_i.
+
+    Jin et al., "Dataless Knowledge Fusion by Merging Weights of Language Models", 2023, eq. 2. G_i
+    is the second moment of what the map reads in model i on its own data: one message from each
+    data holder. M is the matrix whose outputs are closest to all models' outputs, each on its own
+    inputs. Parameters of other layers are averaged.
+
+    Args:
+        problem: The models, their data holders and affine maps.
+        alignment: "none", "weights" or "activations", see `rebasin.align`.
+        ridge: Weight of the average of the matrices, which determines M in directions without
+            inputs; relative to the mean square of the inputs.
+        off_diagonal: Factor of the entries of G_i off the diagonal; the source has 0.9 for language
+            models.
+        rule: How one is made of all robots' moments, and of their other weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
+
+    Raises:
+        MergeError: `alignment` is unknown, or data holders or affine maps are missing.
+        MessageError: A data holder's answer is invalid.
+    """
+    require_moments(problem)
+    meter = TrafficMeter()
+    permutations = align(problem, alignment, meter)
+    models, weights = problem.permuted(permutations), problem.normalized_weights.tolist()
+    names = tuple(each.name for each in problem.affine_maps)
+    merged = robust_state(problem, permutations, rule, byzantine)
+    parts: dict[str, list[tuple[Moments, float]]] = {name: [] for name in names}
+    queries = [MomentQuery(model, names) for model in models]
+    answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
+    for measured, model, weight in zip(answers, models, weights, strict=True):
+        for each in problem.affine_maps:
+            own = _own_outputs(measured.pop(each.name).inputs, each, model, off_diagonal)
+            parts[each.name].append((own, weight))
+            if rule == "mean":  # the sum alone is in memory
+                parts[each.name] = [(combine(*zip(*parts[each.name], strict=True)), 1.0)]
+    for each in problem.affine_maps:
+        moments, shares = zip(*parts[each.name], strict=True)
+        pooled = robust_moments(moments, shares, rule, byzantine)
+        merged = each.with_matrix(merged, solve(pooled, each.matrix(merged), ridge))
+    return MergeResult.network(merged, permutations, meter.traffic)
+
+
+def regmean_pp(
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    ridge: float = 1e-3,
+    off_diagonal: float = 1.0,
+    rule: str = "mean",
+    byzantine: int = 1,
+) -> MergeResult:
+    """Merges one map after the other as `regmean`, on what each reads in the merged network.
+
+    RegMean++: Nguyen et al., "RegMean++: Enhancing Effectiveness and Generalization of Regression
+    Mean for Model Merging", 2025 (arXiv 2508.03121). G_i is the second moment of the map's inputs
+    on data i in the network whose earlier maps are merged already. In the source that holds from
+    one transformer block to the next, and inside a block each candidate computes its own features;
+    here a layer is a single affine map. One message from each data holder for each map.
+
+    Args:
+        problem: The models, their data holders and affine maps.
+        alignment: See `regmean`.
+        ridge: See `regmean`.
+        off_diagonal: See `regmean`.
+        rule: See `regmean`.
+        byzantine: See `regmean`.
+
+    Raises:
+        MergeError: `alignment` is unknown, or data holders or affine maps are missing.
+        MessageError: A data holder's answer is invalid.
+    """
+    require_moments(problem)
+    meter = TrafficMeter()
+    permutations = align(problem, alignment, meter)
+    models = problem.permuted(permutations)
+    merged: State = robust_state(problem, permutations, rule, byzantine)
+    for each in problem.affine_maps:
+        queries = [MomentQuery(merged, (each.name,))] * len(models)
+        answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
+        own = (
+            _own_outputs(measured[each.name].inputs, each, model, off_diagonal)
+            for measured, model in zip(answers, models, strict=True)
+        )
+        weights = problem.normalized_weights.tolist()
+        moments = robust_moments(own, weights, rule, byzantine)
+        merged = each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))
+    return MergeResult.network(dict(merged), permutations, meter.traffic)
+
+
+def least_squares(
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    ridge: float = 1e-3,
+    labels: bool = True,
+    rule: str = "mean",
+    byzantine: int = 1,
+) -> MergeResult:
+    """Fits one affine map after the other; each takes a message to and from each data holder.
+
+    Each map is fitted on the inputs that it has in the merged network, towards the outputs (before
+    the activation) that it has in each model on that model's own data.
+
+    Args:
+        problem: The models, their data holders and affine maps.
+        alignment: "none", "weights" or "activations", see `rebasin.align`.
+        ridge: Weight of the average of the matrices, which determines a map in directions without
+            inputs; relative to the mean square of the inputs.
+        labels: Whether the last map is fitted to the labels, not to the models' outputs.
+        rule: How one is made of all robots' moments, and of their weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
+
+    Raises:
+        MergeError: `alignment` is unknown, or data holders, affine maps or labels are missing.
+        MessageError: A data holder's answer is invalid.
+    """
+    require_moments(problem)
+    meter = TrafficMeter()
+    permutations = align(problem, alignment, meter)
+    models = problem.permuted(permutations)
+    merged: State = robust_state(problem, permutations, rule, byzantine)
+    pool = partial(robust_moments, rule=rule, byzantine=byzantine)
+    *hidden, last = problem.affine_maps
+    for each in hidden:
+        merged = fitted(problem, each, merged, "outputs", models, ridge, meter, pool)
+    target: Target = "labels" if labels else "outputs"
+    merged = fitted(problem, last, merged, target, models, ridge, meter, pool)
+    return MergeResult.network(dict(merged), permutations, meter.traffic)
+
+
+def head_refit(
+    problem: MergeProblem,
+    *,
+    alignment: str = "none",
+    of: str = "average",
+    ridge: float = 1e-3,
+    rule: str = "mean",
+    byzantine: int = 1,
+) -> MergeResult:
+    """Fits the last affine map to the labels, on what it reads in the average of the models.
+
+    Args:
+        problem: The models, their data holders and affine maps.
+        alignment: "none", "weights" or "activations", see `rebasin.align`.
+        of: "average", or "base": the model from which all were trained. An untrained base makes the
+            control experiment of random features, in which no robot's training is used.
+        ridge: Weight of the former matrix, relative to the mean square of the inputs.
+        rule: How one is made of all robots' moments, and of their weights; see `robust`.
+        byzantine: Largest number of robots that may send anything.
+
+    Raises:
+        MergeError: `alignment` or `of` is unknown; data holders, affine maps, labels or the base
+            are missing.
+        MessageError: A data holder's answer is invalid.
+    """
+    require_moments(problem, problem.affine_maps[-1:])
+    if of not in ("average", "base"):
+        raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
+    base: State | None = required(problem, "base") if of == "base" else None
+    meter = TrafficMeter()
+    permutations = align(problem, alignment, meter)
+    begin = robust_state(problem, permutations, rule, byzantine) if base is None else base
+    pool = partial(robust_moments, rule=rule, byzantine=byzantine)
+    last = problem.affine_maps[-1]
+    merged = fitted(problem, last, begin, "labels", (), ridge, meter, pool)
+    return MergeResult.network(merged, permutations, meter.traffic)
+
+
+def _own_outputs(G: torch.Tensor, each: AffineMap, model: State, off_diagonal: float) -> Moments:
+    """Returns moments of inputs with what the model's own map returns on them as targets."""
+    G = off_diagonal * G + (1 - off_diagonal) * G.diagonal(dim1=1, dim2=2).diag_embed()
+    return Moments(G, G @ each.matrix(model))
+
+
+def fitted(
+    problem: MergeProblem,
+    each: AffineMap,
+    merged: State,
+    target: Target,
+    teachers: Sequence[State],
+    ridge: float,
+    meter: TrafficMeter,
+    pool: Pool,
+) -> dict[str, torch.Tensor]:
+    """Returns the merged model with one map fitted on the data of all holders.
+
+    Args:
+        problem: The models, whose data holders are asked.
+        each: The map.
+        merged: The merged model, in which the map's inputs are measured.
+        target: What the map is to return, see `MomentQuery`.
+        teachers: Models whose outputs the holders take, one each; none takes the merged model's.
+        ridge: Weight of the former matrix, relative to the mean square of the inputs.
+        meter: Counts the messages.
+        pool: Makes one of all robots' moments.
+    """
+    queries = [
+        MomentQuery(merged, (each.name,), target, teacher)
+        for teacher in teachers or [None] * len(problem.models)
+    ]
+    answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
+    of_holders = (measured[each.name] for measured in answers)
+    moments = pool(of_holders, problem.normalized_weights.tolist())
+    return each.with_matrix(merged, solve(moments, each.matrix(merged), ridge))

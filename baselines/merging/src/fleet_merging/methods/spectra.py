@@ -1,0 +1,276 @@
+"""Methods on the matrices of task vectors: their singular vectors, and the spaces of their rows.
+
+Each weight with two axes or more is taken as a matrix (outputs, inputs), kernels flattened; what
+has one axis, such as a bias, is averaged, as in all of the sources. None asks for data.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from fleet_merging.average import weighted_sum
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.task_vectors import (
+    TaskVector,
+    add_to_base,
+    require_finite,
+    task_vectors,
+    ties_mean,
+)
+from fleet_merging.moments.measurement import Moments, solve
+from fleet_merging.problem import MergeProblem, MergeResult
+
+Combine = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""combine(D, shares): one matrix (outputs, inputs) of the matrices of n models, (n, outputs,
+inputs), with n times their averaging weights as shares, which are 1 if all weights are equal."""
+
+
+_ISOTROPIC_SCALE, _RIDGE = 3.0, 0.1
+"""Chosen on validation images of digits, see `benchmarks/merging_methods.py`."""
+
+
+def iso_c(problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE) -> MergeResult:
+    """Adds the sum of the task vectors to the base, each matrix with equal singular values.
+
+    Iso-C: Marczak et al., "No Task Left Behind: Isotropic Model Merging with Common and
+    Task-Specific Subspaces", 2025 (arXiv 2502.04959). The sum of the models' differences is
+    D = U S V^T; with the mean s of its singular values, the base changes by alpha s U V^T.
+
+    Args:
+        problem: The models and their base.
+        scale: alpha times the number of models, so that it does not depend on that number: with 1
+            each matrix has the sum of singular values that the mean task vector has. The source
+            chooses alpha on validation data; 3 is the choice for five networks on digits.
+
+    Raises:
+        MergeError: There is no base, or `scale` is not finite.
+    """
+    return _merged(problem, _isotropic_sum, scale / len(problem.models))
+
+
+def iso_cts(
+    problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE, common: float = 0.8
+) -> MergeResult:
+    """Does as `iso_c`, but gives the least singular vectors to single models' changes.
+
+    Iso-CTS of the same source, Algorithm 2: of r singular vectors of the sum, the first `common`
+    remain. Each of n models adds the first (1 - common) r / n singular vectors of what is left of
+    its difference outside of the space of the remaining left ones. All are made orthogonal (the
+    nearest orthogonal matrices), and their singular values equal.
+
+    Args:
+        problem: The models and their base.
+        scale: See `iso_c`.
+        common: Fraction of the singular vectors that are the sum's; 0.8 in the source.
+
+    Raises:
+        MergeError: There is no base, `scale` is not finite, or `common` is not from 0 to 1.
+    """
+    if not 0 <= common <= 1:
+        raise MergeError(f"The common fraction is {common}. Give a number from 0 to 1.")
+    return _merged(problem, partial(_isotropic_subspaces, common), scale / len(problem.models))
+
+
+def tsv_m(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult:
+    """Adds low-rank parts of the task vectors to the base, after making them orthogonal.
+
+    TSV-Merge: Gargiulo et al., "Task Singular Vectors: Reducing Task Interference in Model
+    Merging", 2025 (arXiv 2412.00081), Algorithm 1. Of the singular vectors of each of n models'
+    differences, r / n are kept of r. Side by side, U and V of all models are replaced by the
+    nearest matrices with orthogonal columns (Procrustes), and U S V^T, a sum of all models, is
+    added.
+
+    Args:
+        problem: The models and their base.
+        scale: Multiple of the sum, alpha; 1 in the source.
+
+    Raises:
+        MergeError: There is no base, or `scale` is not finite.
+    """
+    return _merged(problem, _orthogonal_sum, scale)
+
+
+def wudi(
+    problem: MergeProblem, *, ridge: float | None = _RIDGE, steps: int = 300, rate: float = 1e-5
+) -> MergeResult:
+    """Adds the change to the base that disturbs the models least, judged by their task vectors.
+
+    WUDI: Cheng et al., "Whoever Started the Interference Should End It: Guiding Data-Free Model
+    Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are combinations of
+    the inputs that model i was trained on, and stand for them: the change D minimizes
+    the sum of `norm((D - D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam
+    from the sum of all D_i (`ridge=None`). The minimum has a closed form, D sum_i G_i = sum_i D_i
+    G_i with `G_i = D_i^T D_i / norm(D_i)**2`: RegMean with the second moments of the rows of D_i in
+    place of the inputs'. It is solved for with a ridge, as directions that hardly occur are
+    otherwise determined by noise; a descent hardly moves along them.
+
+    Args:
+        problem: The models and their base.
+        ridge: Weight of the distance from the sum, relative to the mean of the diagonal of
+            sum_i G_i; None descends.
+        steps: Number of steps of Adam; 300 in the source.
+        rate: Learning rate of Adam; 1e-5 in the source, for fine-tuned models, whose differences
+            are small.
+
+    Raises:
+        MergeError: There is no base, `steps` is negative, or `rate` or `ridge` is not above 0.
+    """
+    if steps < 0 or not 0 < rate < float("inf") or (ridge is not None and not ridge > 0):
+        raise MergeError(
+            f"WUDI has {steps} steps, the rate {rate} and the ridge {ridge}. Give no negative "
+            "number of steps, and a rate and a ridge above 0."
+        )
+    combine = (
+        partial(_undisturbed_by_descent, steps, rate)
+        if ridge is None
+        else partial(_undisturbed, ridge)
+    )
+    return _merged(problem, combine, 1.0)
+
+
+COMBINATIONS = ("average", "ties", "iso_c", "iso_cts", "tsv_m", "wudi")
+"""Ways in which `combined` makes one task vector of several."""
+
+
+def combined(
+    vectors: Sequence[TaskVector], weights: Sequence[float], by: str, density: float = 0.2
+) -> TaskVector:
+    """Returns one task vector of several, with the defaults of the method of the same name.
+
+    Args:
+        vectors: Task vectors, in float64.
+        weights: Averaging weight of each; they sum to 1.
+        by: One of `COMBINATIONS`.
+        density: See `task_vectors.ties`.
+
+    Raises:
+        MergeError: `by` is none of them, or `density` is not above 0 and at most 1.
+    """
+    count = len(vectors)
+    ways: dict[str, tuple[Combine, float]] = {
+        "iso_c": (_isotropic_sum, _ISOTROPIC_SCALE / count),
+        "iso_cts": (partial(_isotropic_subspaces, 0.8), _ISOTROPIC_SCALE / count),
+        "tsv_m": (_orthogonal_sum, 1.0),
+        "wudi": (partial(_undisturbed, _RIDGE), 1.0),
+    }
+    if by == "average":
+        return weighted_sum(vectors, weights).terms
+    if by == "ties":
+        return ties_mean(vectors, weights, density)
+    if by not in ways:
+        raise MergeError(f"Changes are combined by {by!r}; known are {', '.join(COMBINATIONS)}.")
+    return _by_matrix(vectors, weights, *ways[by])
+
+
+def _merged(problem: MergeProblem, combine: Combine, scale: float) -> MergeResult:
+    """Returns the base plus a multiple of what a function makes of the matrices of the models."""
+    require_finite(scale)
+    weights = problem.normalized_weights.tolist()
+    return add_to_base(problem, _by_matrix(task_vectors(problem), weights, combine, scale), 1.0)
+
+
+def _by_matrix(
+    vectors: Sequence[TaskVector], weights: Sequence[float], combine: Combine, scale: float
+) -> TaskVector:
+    mean, count = weighted_sum(vectors, weights).terms, len(vectors)
+    change = dict(mean)
+    for name, tensor in mean.items():
+        if tensor.dim() > 1 and tensor.numel():
+            D = torch.stack([vector[name].flatten(1) for vector in vectors])
+            shares = count * torch.tensor(weights).to(D)
+            change[name] = scale * combine(D, shares).reshape(tensor.shape)
+    return change
+
+
+def _sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    return (shares[:, None, None] * D).sum(0)
+
+
+def _isotropic_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    U, values, V = _decomposed(_sum(D, shares))
+    return _mean(values) * U @ V
+
+
+def _isotropic_subspaces(common: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    rank, count = min(D.shape[1:]), len(D)
+    own = min(rank // count, round((rank - int(rank * common)) / count))
+    kept = rank - own * count
+    U, values, V = (each[..., :kept] for each in _columns(_sum(D, shares)))
+    lefts, singular, rights = [U], [values], [V]
+    for matrix in shares[:, None, None] * D:
+        outside = matrix - U @ (U.T @ matrix)
+        left, value, right = _columns(outside, float(matrix.norm()))
+        lefts.append(left[:, :own])
+        singular.append(value[:own])
+        rights.append(right[:, :own])
+    return _mean(torch.cat(singular)) * _orthogonal(lefts) @ _orthogonal(rights).T
+
+
+def _orthogonal_sum(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    kept = max(1, min(D.shape[1:]) // len(D))
+    parts = [[each[..., :kept] for each in _columns(matrix)] for matrix in D]
+    lefts, values, rights = zip(*parts, strict=True)
+    scaled = [share * each for share, each in zip(shares, values, strict=True)]
+    return _orthogonal(lefts) * torch.cat(scaled) @ _orthogonal(rights).T
+
+
+def _decomposed(
+    matrix: torch.Tensor, size: float | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns U, S and V of a matrix U S V with no more singular values than its rank.
+
+    Vectors of singular values of 0 are arbitrary; adapters of low rank have many.
+
+    Args:
+        matrix: The matrix.
+        size: Number relative to which singular values count as 0; the largest one if None.
+    """
+    U, values, V = torch.linalg.svd(matrix, full_matrices=False)
+    largest = float(values[:1].sum()) if size is None else size
+    rank = int((values > 1e-10 * largest).sum())
+    return U[:, :rank], values[:rank], V[:rank]
+
+
+def _columns(
+    matrix: torch.Tensor, size: float | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns the same with the right singular vectors as columns, too."""
+    U, values, V = _decomposed(matrix, size)
+    return U, values, V.T
+
+
+def _orthogonal(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Returns the nearest matrix to columns side by side whose singular values are 1 (or 0)."""
+    U, _, V = _decomposed(torch.cat(list(parts), 1))
+    return U @ V
+
+
+def _mean(values: torch.Tensor) -> torch.Tensor:
+    return values.sum() / max(len(values), 1)
+
+
+def _undisturbed(ridge: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    G, begin = _grams(D, shares), _sum(D, shares)
+    if not bool(G.any()):
+        return begin
+    moments = Moments(G.sum(0)[None], (G @ D.transpose(1, 2)).sum(0)[None])
+    return solve(moments, begin.T[None], ridge)[0].T
+
+
+def _undisturbed_by_descent(
+    steps: int, rate: float, D: torch.Tensor, shares: torch.Tensor
+) -> torch.Tensor:
+    G, change = _grams(D, shares), _sum(D, shares)
+    optimizer = torch.optim.Adam([change], rate)
+    for _ in range(steps):
+        change.grad = 2 * ((change - D) @ G).sum(0)
+        optimizer.step()
+    return change
+
+
+def _grams(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    """Returns D_i^T D_i / |D_i|^2 by the shares of the models, zeros for a difference of 0."""
+    squares = D.square().sum((1, 2))
+    factors = shares / squares.where(squares > 0, torch.ones_like(squares))
+    return factors[:, None, None] * (D.transpose(1, 2) @ D)

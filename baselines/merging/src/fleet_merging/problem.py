@@ -1,0 +1,278 @@
+"""Arguments and results of merging methods."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from fleet_merging.average import (
+    AveragingWeights,
+    WeightedSum,
+    normalize,
+    weighted_sum,
+)
+from fleet_merging.buffers import learned_tensors
+from fleet_merging.errors import MergeError, ModelMismatchError
+from fleet_merging.modules import copied, load_tensors, misfits, uncompiled
+from fleet_merging.moments.affine_maps import AffineMap
+from fleet_merging.moments.gate import RowGate
+from fleet_merging.queries.data_holder import DataHolder
+from fleet_merging.queries.traffic import Traffic
+from fleet_merging.symmetry.group import Permutation, PermutationGroup
+from fleet_merging.symmetry.table import State, Symmetry, require_alike
+
+
+@dataclass(frozen=True)
+class MergeProblem:
+    """Models of one form, and what is known of them beside their weights.
+
+    Attributes:
+        symmetry: Table of axes of all models.
+        models: State dicts, at least one; they are not changed. Their names are brought into the
+            table's order (files have them in random order), since sums round in some order.
+        averaging_weights: A number for each model, of any positive sum; equal ones if None.
+        data_holders: A data holder for each model, with that model's own data, for `fleet_merge`.
+        shared_data_holder: Holder of data common to all models, for losses of `sinkhorn_rebasin`.
+        affine_maps: The affine maps of the models in the order in which they are applied, for
+            methods that ask data holders for moments; see `moments.affine_maps`. The last one's
+            outputs are the model's, for which data holders have labels.
+        unitwise: Names of parameters outside of these maps that are a number for each unit, which
+            acts on it alone, such as a decay; where units are chosen, each keeps its own.
+        activations: For each model its units' activations on the same inputs, by free name, for
+            activation matching of `git_rebasin`; see `matching.activations.record`.
+        seed: Seed of everything that is drawn.
+        base: Weights from which all models were trained, for methods on task vectors: the common
+            initialization, or in a fleet's later rounds the last merged weights; None if there are
+            none. Their names are brought into the table's order, too.
+        module: The architecture in which the state dicts live, for methods that run models and for
+            `MergeResult.model`; its own weights do not matter, and it is not changed.
+        example: Arguments of the module, a tuple; one that is given by itself becomes one.
+        output: Selects the outputs from what the module returns: what permutations must not change.
+        state_size: Number of first inputs of the first affine map that gates read; None for all
+            that come from outside (not a recurrent layer's own state). Of models with encoders, the
+            number of features.
+        inputs: Returns a pass over unlabelled inputs, each a tuple of arguments, for
+            `distillation`.
+        with_memory: Whether models remember what they read before in an episode.
+        arguments_of: Returns the arguments with which models read states, (n, size), or sequences
+            of them, (n, steps, size), if they have a memory, for `distillation`; None if the models
+            read them as they are. Of models with encoders, states are the features.
+        encoders: What of the models encodes what they read; None if nothing does.
+        resized: An architecture of the models' kind with other numbers of hidden units, which the
+            result has: for `partition`, as many as all models together; for `compress`, at most.
+        at_width: Returns such an architecture of a given width, for the option `width` of
+            `compress`; it raises a MergeError if there is none.
+        finish: Postprocesses every average before it is measured or stored, such as
+            `modules.recompute`.
+        group: The free permutations of the models.
+        normalized_weights: The averaging weights, with sum 1; shape (models,).
+
+    Raises:
+        MergeError: There are no models, the averaging weights are invalid, or there are not as
+            many data holders or activations as models.
+        ModelMismatchError: The models, the base and the module are not of one form.
+        UncoveredParameterError, AxisSizeError: The table does not fit them.
+    """
+
+    symmetry: Symmetry
+    models: Sequence[State]
+    averaging_weights: AveragingWeights | None = None
+    data_holders: Sequence[DataHolder] = ()
+    shared_data_holder: DataHolder | None = None
+    affine_maps: Sequence[AffineMap] = ()
+    unitwise: Sequence[str] = ()
+    activations: Sequence[Mapping[str, torch.Tensor]] = ()
+    seed: int = 0
+    base: State | None = None
+    module: torch.nn.Module | None = None
+    example: Any = None
+    output: Callable[[Any], Any] = lambda outputs: outputs
+    state_size: int | None = None
+    inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
+    with_memory: bool = False
+    arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
+    encoders: "Encoders | None" = None
+    resized: torch.nn.Module | None = None
+    at_width: Callable[[int], torch.nn.Module] | None = None
+    finish: Callable[[State], State] = dict
+    group: PermutationGroup = field(init=False, compare=False)
+    normalized_weights: np.ndarray = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Checks the values, and orders the names of the models."""
+        if not self.models:
+            raise MergeError("A merge problem has no models. Give at least one state dict.")
+        require_alike(self.models)
+        object.__setattr__(self, "group", self.symmetry.group(self.models[0]))
+
+        def in_order(model: State) -> dict[str, torch.Tensor]:
+            return {name: model[name] for name in self.symmetry.axes}
+
+        object.__setattr__(self, "models", tuple(map(in_order, self.models)))
+        if self.base is not None:
+            _require_base_alike(self.models, self.base)
+            object.__setattr__(self, "base", in_order(self.base))
+        if self.module is not None:
+            _require_module(self.module, self.models[0])
+        weights = normalize(self.averaging_weights, len(self.models))
+        object.__setattr__(self, "normalized_weights", weights)
+        if self.example is not None and not isinstance(self.example, tuple):
+            object.__setattr__(self, "example", (self.example,))
+        for what, given in (
+            ("data holders", self.data_holders),
+            ("sets of activations", self.activations),
+        ):
+            if given and len(given) != len(self.models):
+                raise MergeError(
+                    f"A merge problem with {len(self.models)} models has {len(given)} {what}. Give "
+                    "one for each model, in the same order, or none."
+                )
+
+    def permuted(self, permutations: Sequence[Permutation]) -> list[dict[str, torch.Tensor]]:
+        """Returns every model, permuted by its own permutation."""
+        return [
+            self.symmetry.apply(permutation, model)
+            for permutation, model in zip(permutations, self.models, strict=True)
+        ]
+
+    def total(self, permutations: Sequence[Permutation] | None = None) -> WeightedSum:
+        """Returns the sum of the models, as they are or permuted, by their normalized weights."""
+        models: Iterable[State] = self.models
+        if permutations is not None:  # one at a time: copies of many may not fit into memory
+            models = map(self.symmetry.apply, permutations, self.models)
+        return weighted_sum(models, self.normalized_weights.tolist())
+
+    def mean(self, permutations: Sequence[Permutation] | None = None) -> dict[str, torch.Tensor]:
+        """Returns the weighted average of the models, as they are or permuted."""
+        return self.total(permutations).mean(self.models[0])
+
+    def outputs(self, module: torch.nn.Module, state: State) -> Any:
+        """Returns what a module with some weights computes of the example; it is not changed."""
+        network = copied(module)
+        load_tensors(network, state)
+        with torch.no_grad(), uncompiled():
+            return self.output(network(*self.example))
+
+
+@dataclass(frozen=True)
+class Encoders:
+    """Encoders of models, which turn each observation into features.
+
+    Attributes:
+        parameters: Names of their tensors.
+        reader: Name of the affine map whose first inputs are all features, and other numbers of the
+            same step.
+    """
+
+    parameters: tuple[str, ...]
+    reader: str
+
+
+@dataclass(frozen=True, eq=False)
+class MergeResult:
+    """Result of a merging method: a network, or several ones as an ensemble.
+
+    Attributes:
+        members: State dicts of the networks; one is a merge proper.
+        permutations: The permutation of each model before averaging; empty if the method has none.
+        traffic: Traffic to and from data holders.
+        gate: Weighs the members' outputs; None for their mean.
+        module: The architecture of the members, for `model`; `registry.merge` sets it.
+        output: See `MergeProblem`.
+    """
+
+    members: tuple[State, ...]
+    permutations: tuple[Permutation, ...] = ()
+    traffic: Traffic = field(default_factory=Traffic)
+    gate: RowGate | None = None
+    module: torch.nn.Module | None = None
+    output: Callable[[Any], Any] = lambda outputs: outputs
+
+    def __post_init__(self) -> None:
+        """Checks that there is something in it."""
+        if not self.members:
+            raise MergeError("A merge has no members. Give at least one state dict.")
+
+    @classmethod
+    def network(
+        cls,
+        state: State,
+        permutations: Sequence[Permutation] = (),
+        traffic: Traffic | None = None,
+    ) -> Self:
+        """Returns the result that is one network."""
+        return cls((state,), tuple(permutations), traffic or Traffic())
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """State dict of the merged network.
+
+        Raises:
+            MergeError: The result is an ensemble, which has several.
+        """
+        if self.is_ensemble:
+            raise MergeError(
+                f"The merge is an ensemble of {len(self.members)} networks, and has no state dict "
+                "of one. Take its `model` or its `members`, or choose a method that returns a "
+                "network, such as git_rebasin or distillation."
+            )
+        return dict(self.members[0])
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether it has several members, or a gate."""
+        return len(self.members) > 1 or self.gate is not None
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """A new module that computes what the merge does: a network, or an `ensembles.Ensemble`.
+
+        Raises:
+            MergeError: Nothing is known but state dicts.
+        """
+        if self.module is None:
+            raise MergeError(
+                "The merge was made of state dicts alone, so that its module is not known. Give "
+                "the merge problem's `module`, or load `state` into a model of your own."
+            )
+        if self.is_ensemble:
+            from fleet_merging.ensembles import Ensemble
+
+            return Ensemble(self.module, self.members, self.gate, self.output)
+        model = copied(self.module)
+        load_tensors(model, self.members[0])
+        return model
+
+    @property
+    def parameters(self) -> int:
+        """Number of learned parameters of all members; those that share memory count once.
+
+        The entries of a gate, which are measured and not learned, are not among them.
+        """
+        tensors = {
+            (each.data_ptr(), each.shape): each.numel()
+            for member in self.members
+            for each in learned_tensors(member).values()
+        }
+        return sum(tensors.values())
+
+
+def _require_module(module: torch.nn.Module, model: State) -> None:
+    if differing := misfits(module, model):
+        more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
+        raise ModelMismatchError(
+            "The module has other names or shapes than the models to merge: "
+            f"{', '.join(differing[:6])}{more}. Make it with the same sizes."
+        )
+
+
+def _require_base_alike(models: Sequence[State], base: State) -> None:
+    try:
+        require_alike((*models, base))
+    except ModelMismatchError as error:
+        raise ModelMismatchError(
+            f"The base, here model {len(models)}, is not of the models' form: {error} Give the "
+            "weights from which they were trained."
+        ) from None

@@ -1,0 +1,216 @@
+"""Asking data holders: each answer is checked, and what is sent is counted."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fleet_merging.errors import MessageError
+from fleet_merging.moments.affine_maps import AffineMap
+from fleet_merging.moments.measurement import Moments, combine
+from fleet_merging.moments.mixture import StateMixture
+from fleet_merging.queries import wire
+from fleet_merging.queries.data_holder import DataHolder
+from fleet_merging.queries.query import (
+    DataAnswer,
+    DataQuery,
+    LossAnswer,
+    LossQuery,
+    MixtureQuery,
+    MomentQuery,
+)
+from fleet_merging.queries.validity import (
+    CHECKS,
+    MALFORMED,
+    NO_LIMITS,
+    NotFiniteError,
+    Sizes,
+    outlier,
+)
+from fleet_merging.symmetry.table import State
+
+AT_ONCE = 16
+"""Number of data holders that are asked at the same time: their answers are in memory."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Traffic between merging and data holders.
+
+    Attributes:
+        calls: Number of queries.
+        bytes_to_robots: Total size of the queries.
+        bytes_from_robots: Total size of the answers.
+    """
+
+    calls: int = 0
+    bytes_to_robots: int = 0
+    bytes_from_robots: int = 0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        """Returns the sum of two traffics."""
+        return Traffic(
+            self.calls + other.calls,
+            self.bytes_to_robots + other.bytes_to_robots,
+            self.bytes_from_robots + other.bytes_from_robots,
+        )
+
+
+class DataHolderError(MessageError):
+    """A data holder gives no valid answer.
+
+    Attributes:
+        holder: The data holder.
+        query: The query, where an answer is not finite, which may be the queried model's fault.
+    """
+
+    def __init__(self, holder: DataHolder, reason: str, query: DataQuery | None = None) -> None:
+        super().__init__(reason)
+        self.holder, self.query = holder, query
+
+
+class DataHolderGroup(Protocol):
+    """Data holders that answer at the same time, such as the robots of a fleet."""
+
+    def answer_all(
+        self, queries: Sequence[tuple[DataHolder, DataQuery]]
+    ) -> tuple[list[DataAnswer], Traffic]:
+        """Returns the answers in the order of the queries, and what was sent.
+
+        Raises:
+            DataHolderError: A data holder does not answer.
+        """
+        ...
+
+
+class TrafficMeter:
+    """Asks data holders, checks each answer, and adds up the traffic.
+
+    Data holders that have a `group`, a `DataHolderGroup`, are asked through it, all at once, and
+    their answers are compared, see `validity.outlier`.
+
+    Attributes:
+        traffic: Traffic so far.
+    """
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+    def ask(
+        self, data_holder: DataHolder, model: State, seed: int | None, gradient: bool = True
+    ) -> LossAnswer:
+        """Asks a data holder for the loss of a model on its data, and for the gradient.
+
+        Args:
+            data_holder: The data holder.
+            model: The model.
+            seed: Seed of the data holder's draw; None requests all its data.
+            gradient: Whether to request the gradient.
+
+        Raises:
+            DataHolderError: It answers something else.
+        """
+        return next(self.ask_losses([data_holder], [LossQuery(model, seed, gradient)]))
+
+    def ask_losses(
+        self, data_holders: Sequence[DataHolder], queries: Sequence[LossQuery]
+    ) -> Iterator[LossAnswer]:
+        """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask`."""
+        return self._answers(data_holders, queries)
+
+    def ask_moments(
+        self, data_holder: DataHolder, query: MomentQuery, maps: Sequence[AffineMap]
+    ) -> dict[str, Moments]:
+        """Asks a data holder for moments.
+
+        Args:
+            data_holder: The data holder.
+            query: The query.
+            maps: The affine maps of the model.
+
+        Raises:
+            DataHolderError: It answers something else.
+        """
+        return next(self.ask_all_moments([data_holder], [query], maps))
+
+    def ask_all_moments(
+        self,
+        data_holders: Sequence[DataHolder],
+        queries: Sequence[MomentQuery],
+        maps: Sequence[AffineMap],
+    ) -> Iterator[dict[str, Moments]]:
+        """Asks data holders, `AT_ONCE` at the same time, one query each; see `ask_moments`."""
+        return self._answers(data_holders, queries, maps=maps)
+
+    def ask_pooled(
+        self,
+        data_holders: Sequence[DataHolder],
+        query: MomentQuery,
+        maps: Sequence[AffineMap],
+        shares: Sequence[float],
+    ) -> dict[str, Moments]:
+        """Asks all data holders the same, and returns the moments of their pooled data, by map.
+
+        Args:
+            data_holders: The data holders.
+            query: The query.
+            maps: The affine maps of the model.
+            shares: Weight of each data holder's moments; 1 in all.
+
+        Raises:
+            DataHolderError: One answers something else.
+        """
+        pooled: dict[str, Moments] = {}
+        queries = [query] * len(data_holders)
+        answers = self.ask_all_moments(data_holders, queries, maps)
+        for answer, share in zip(answers, shares, strict=True):
+            for name, each in answer.items():  # the sums alone are in memory
+                sums, weights = ([pooled[name]], [1.0]) if name in pooled else ([], [])
+                pooled[name] = combine([*sums, each], [*weights, share])
+        return pooled
+
+    def ask_mixtures(
+        self, data_holders: Sequence[DataHolder], queries: Sequence[MixtureQuery]
+    ) -> Iterator[StateMixture]:
+        """Asks data holders, `AT_ONCE` at the same time, for mixtures of their states.
+
+        Raises:
+            DataHolderError: One answers something else.
+        """
+        return self._answers(data_holders, queries)
+
+    def _answers(
+        self, data_holders: Sequence[DataHolder], queries: Sequence[Any], **known: Any
+    ) -> Iterator[Any]:
+        pairs, sizes = list(zip(data_holders, queries, strict=True)), list[Sizes]()
+        groups = {getattr(holder, "group", None) for holder in data_holders}
+        group = groups.pop() if len(groups) == 1 else None
+        for begin in range(0, len(pairs), AT_ONCE):
+            asked = pairs[begin : begin + AT_ONCE]
+            if group is not None:
+                answers, traffic = group.answer_all(asked)
+                self.traffic += traffic
+                checked = [
+                    _checked(answer, *each, **known)
+                    for each, answer in zip(asked, answers, strict=True)
+                ]
+                sizes += [own for _, own in checked]
+                if (found := outlier(sizes)) is not None:
+                    raise DataHolderError(data_holders[found[0]], found[1])
+                yield from (answer for answer, _ in checked)
+                continue
+            for holder, query in asked:
+                answer, _ = _checked(holder.answer(query), holder, query, **known)
+                self.traffic += Traffic(1, wire.size(query), wire.size(answer))
+                yield answer
+
+
+def _checked(answer: object, holder: DataHolder, query: Any, **known: Any) -> tuple[Any, Sizes]:
+    limits = getattr(holder, "limits", NO_LIMITS)
+    try:
+        return CHECKS[type(query)](answer, query, limits, **known)
+    except NotFiniteError as error:
+        raise DataHolderError(holder, str(error), query) from None
+    except MessageError as error:
+        raise DataHolderError(holder, str(error)) from None
+    except MALFORMED as error:
+        raise DataHolderError(holder, f"Its answer is malformed: {error!r}.") from None

@@ -1,0 +1,345 @@
+"""Values as bytes, at the borders of processes: named tensors, with their kind in the header.
+
+Messages are in safetensors format, which holds named tensors and no code; the kind is the only
+entry of the header's metadata. Within a process, values are passed as they are.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any, get_args
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from fleet_merging.errors import MessageError
+from fleet_merging.moments.gate import RowGate
+from fleet_merging.moments.measurement import Moments, Target
+from fleet_merging.moments.mixture import StateMixture
+from fleet_merging.queries.query import (
+    LossAnswer,
+    LossQuery,
+    MixtureQuery,
+    MomentQuery,
+)
+
+Tensors = dict[str, torch.Tensor]
+
+_MODEL, _GRADIENT = "model.", "gradient."
+_TEACHER, _BESIDE, _GATE = "teacher.", "beside.", "gate."
+_INPUTS, _TARGETS = "inputs.", "targets."
+_METADATA, _KIND = "__metadata__", "kind"
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How the values of a type are sent.
+
+    Attributes:
+        kind: Its kind in messages.
+        type: The type.
+        pack: Returns the content of a value by name; tensors may share memory with it.
+        unpack: Returns the value of such a content, which it empties; raises `MessageError` if
+            there is no such value.
+    """
+
+    kind: str
+    type: type
+    pack: Callable[[Any], Tensors]
+    unpack: Callable[[Tensors], Any]
+
+
+def encode(value: object, codecs: tuple[Codec, ...] | None = None) -> bytes:
+    """Returns a value as a message.
+
+    Args:
+        value: A value of one of the types of the codecs.
+        codecs: The codecs; the ones of queries and their answers if None.
+    """
+    kind, content = contents(value, codecs)
+    return save(content, {_KIND: kind})
+
+
+def contents(value: object, codecs: tuple[Codec, ...] | None = None) -> tuple[str, Tensors]:
+    """Returns the kind of a value, and its content by name, which shares no memory with it."""
+    codec = _codec_of(value, codecs)
+    return codec.kind, {name: packed(tensor) for name, tensor in codec.pack(value).items()}
+
+
+def decode(message: bytes, codecs: tuple[Codec, ...] | None = None) -> Any:
+    """Returns the value of a message from `encode`.
+
+    Raises:
+        MessageError: The bytes are no message, of an unknown kind, or hold something else than the
+            values of their kind.
+    """
+    kind = _kind_of(message)
+    return value_of(kind, unpacked(message, kind), codecs)
+
+
+def value_of(kind: str, tensors: Tensors, codecs: tuple[Codec, ...] | None = None) -> Any:
+    """Returns the value of a kind and of a content, which is emptied; see `contents`.
+
+    Raises:
+        MessageError: See `decode`.
+    """
+    known = {codec.kind: codec for codec in codecs or QUERY_CODECS}
+    if kind not in known:
+        raise MessageError(f"A message is of the kind {kind!r}; known are {', '.join(known)}.")
+    value = known[kind].unpack(tensors)
+    if tensors:
+        raise MessageError(f"A message holds {', '.join(sorted(tensors))!r}, which no {kind} has.")
+    return value
+
+
+def size(value: object, codecs: tuple[Codec, ...] | None = None) -> int:
+    """Returns the number of bytes of the message that `encode` returns, which is not made."""
+    codec = _codec_of(value, codecs)
+    content = codec.pack(value)
+    length, offset = len(json.dumps({_METADATA: {_KIND: codec.kind}}, separators=(",", ":"))), 0
+    # As the format has them: by type, then by name, since digits of offsets count.
+    for name in sorted(content, key=lambda name: (-_DTYPES[content[name].dtype][0], name)):
+        end = offset + content[name].nbytes
+        shape = ",".join(map(str, content[name].shape))
+        entry = f'"dtype":"{_DTYPES[content[name].dtype][1]}","shape":[{shape}]'
+        length += len(f',:{{{entry},"data_offsets":[{offset},{end}]}}')
+        length += len(json.dumps(name, ensure_ascii=False).encode())
+        offset = end
+    return 8 + -(-length // 8) * 8 + offset
+
+
+_DTYPES = {
+    dtype: (rank, name)
+    for rank, (dtype, name) in enumerate(
+        (
+            (torch.bool, "BOOL"),
+            (torch.uint8, "U8"),
+            (torch.int8, "I8"),
+            (torch.int16, "I16"),
+            (torch.uint16, "U16"),
+            (torch.float16, "F16"),
+            (torch.bfloat16, "BF16"),
+            (torch.int32, "I32"),
+            (torch.uint32, "U32"),
+            (torch.float32, "F32"),
+            (torch.complex64, "C64"),
+            (torch.float64, "F64"),
+            (torch.int64, "I64"),
+            (torch.uint64, "U64"),
+        )
+    )
+}
+"""Names of types in the format, in ascending order."""
+
+
+def _codec_of(value: object, codecs: tuple[Codec, ...] | None) -> Codec:
+    for codec in codecs or QUERY_CODECS:
+        if type(value) is codec.type:
+            return codec
+    raise MessageError(f"A {type(value).__name__} is no message.")
+
+
+def _kind_of(message: bytes) -> str:
+    """Returns the kind in the header: after 8 bytes with its size comes the header, as JSON."""
+    length = int.from_bytes(message[:8], "little")
+    try:
+        return str(json.loads(message[8 : 8 + length])[_METADATA][_KIND])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"{len(message)} bytes are no message: {error}.") from None
+
+
+def unpacked(message: bytes, kind: str) -> Tensors:
+    """Returns the tensors of a message.
+
+    Args:
+        message: A message of any kind.
+        kind: Its kind, for the error message.
+
+    Raises:
+        MessageError: It is no message.
+    """
+    try:
+        return load(message)
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
+        raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
+
+
+def packed(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a copy that can be stored: safetensors refuses shared memory, as of tied weights."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def named(prefix: str, tensors: Mapping[str, torch.Tensor]) -> Tensors:
+    """Returns tensors with a prefix before their names."""
+    return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+
+
+def take_named(tensors: Tensors, prefix: str) -> Tensors:
+    """Removes tensors whose names begin with a prefix, and returns them without it."""
+    names = [name for name in tensors if name.startswith(prefix)]
+    return {name.removeprefix(prefix): tensors.pop(name) for name in names}
+
+
+def take_scalar(tensors: Tensors, name: str, dtype: torch.dtype) -> torch.Tensor:
+    """Removes a scalar from a message's tensors, and returns it.
+
+    Raises:
+        MessageError: There is none of this name and type.
+    """
+    tensor = tensors.pop(name, None)
+    if tensor is None or tensor.dim() or tensor.dtype != dtype:
+        raise MessageError(f"A message holds no {name!r}, or one that is not a {dtype} scalar.")
+    return tensor
+
+
+def _pack_loss_query(query: LossQuery) -> Tensors:
+    seed = -1 if query.seed is None else query.seed
+    numbers = {"seed": torch.tensor(seed), "wants_gradient": torch.tensor(query.gradient)}
+    return named(_MODEL, query.model) | numbers
+
+
+def _unpack_loss_query(tensors: Tensors) -> LossQuery:
+    seed = int(take_scalar(tensors, "seed", torch.int64))
+    gradient = bool(take_scalar(tensors, "wants_gradient", torch.bool))
+    return LossQuery(take_named(tensors, _MODEL), None if seed < 0 else seed, gradient)
+
+
+def _pack_loss(answer: LossAnswer) -> Tensors:
+    loss = torch.tensor(answer.loss, dtype=torch.float64)
+    return named(_GRADIENT, answer.gradient) | {"loss": loss}
+
+
+def _unpack_loss(tensors: Tensors) -> LossAnswer:
+    loss = float(take_scalar(tensors, "loss", torch.float64))
+    return LossAnswer(loss, take_named(tensors, _GRADIENT))
+
+
+def pack_moment_query(query: MomentQuery) -> Tensors:
+    """Returns the content of a query for moments."""
+    request: dict[str, Any] = {"maps": query.maps, "target": query.target}
+    tensors = named(_MODEL, query.model) | named(_TEACHER, query.teacher or {})
+    for index, state in enumerate(query.beside):
+        tensors |= named(f"{_BESIDE}{index}.", state)
+    if query.gate is not None:
+        request["gate"] = {"map": query.gate.map, "sharpness": query.gate.sharpness}
+        tensors |= {f"{_GATE}means": query.gate.means, f"{_GATE}factors": query.gate.factors}
+    text = bytearray(json.dumps(request).encode())
+    return tensors | {"moments": torch.frombuffer(text, dtype=torch.uint8)}
+
+
+def _unpack_moment_query(tensors: Tensors) -> MomentQuery:
+    gate = None
+    try:
+        request = json.loads(bytes(tensors.pop("moments").tolist()))
+        maps, target = tuple(request["maps"]), request["target"]
+        if target not in get_args(Target) or not all(isinstance(name, str) for name in maps):
+            raise ValueError(request)
+        if "gate" in request:
+            parts, asked = take_named(tensors, _GATE), request["gate"]
+            name, sharpness = asked["map"], float(asked["sharpness"])
+            if not isinstance(name, str) or not math.isfinite(sharpness):
+                raise ValueError(request)
+            gate = RowGate(name, parts["means"], parts["factors"], sharpness)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"A message is no query for moments: {error!r}.") from None
+    teacher, beside = take_named(tensors, _TEACHER), []
+    while further := take_named(tensors, f"{_BESIDE}{len(beside)}."):
+        beside.append(further)
+    model = take_named(tensors, _MODEL)
+    query = MomentQuery(model, maps, target, teacher or None, tuple(beside), gate)
+    query.require_possible()
+    return query
+
+
+def _pack_moments(moments: Mapping[str, Moments]) -> Tensors:
+    """Of moments of inputs, which are symmetric, the upper triangle is sent, in float32."""
+    tensors: Tensors = {}
+    for name, each in moments.items():
+        tensors[f"{_INPUTS}{name}"] = _triangles(each.inputs).float()
+        if each.targets.shape[2] > 0:
+            tensors[f"{_TARGETS}{name}"] = each.targets.float()
+    return tensors
+
+
+def _unpack_moments(tensors: Tensors) -> dict[str, Moments]:
+    targets, moments = take_named(tensors, _TARGETS), {}
+    for name, triangle in take_named(tensors, _INPUTS).items():
+        target = targets.pop(name, None)
+        inputs = _symmetric(triangle, name).double()
+        if target is not None and (target.dtype != torch.float32 or target.dim() != 3):
+            raise MessageError(f"A message holds no float32 matrices as the targets of {name!r}.")
+        moments[name] = Moments(inputs, inputs[..., :0] if target is None else target.double())
+    tensors |= named(_TARGETS, targets)  # of maps without inputs, which `decode` refuses
+    return moments
+
+
+def _triangles(matrices: torch.Tensor) -> torch.Tensor:
+    """Returns the upper triangles of symmetric matrices, (k, n, n), one in each row."""
+    upper = torch.triu_indices(*matrices.shape[1:])
+    return matrices[:, upper[0], upper[1]]
+
+
+def _symmetric(triangles: torch.Tensor, name: str) -> torch.Tensor:
+    """Returns the symmetric matrices of triangles, (k, n, n) float32."""
+    entries = triangles.shape[-1] if triangles.dim() == 2 else 0
+    size = (isqrt(8 * entries + 1) - 1) // 2
+    if entries == 0 or size * (size + 1) // 2 != entries or triangles.dtype != torch.float32:
+        raise MessageError(f"A message holds no triangle of moments as {name!r}.")
+    upper = torch.triu_indices(size, size)
+    matrices = torch.zeros(len(triangles), size, size)
+    matrices[:, upper[0], upper[1]] = matrices[:, upper[1], upper[0]] = triangles
+    return matrices
+
+
+def _pack_mixture_query(query: MixtureQuery) -> Tensors:
+    numbers = {"components": query.components, "seed": query.seed}
+    if query.rank:
+        numbers["rank"] = query.rank
+    tensors = {name: torch.tensor(number) for name, number in numbers.items()}
+    return tensors | named(_MODEL, query.model or {})
+
+
+def _unpack_mixture_query(tensors: Tensors) -> MixtureQuery:
+    components, seed = (
+        int(take_scalar(tensors, name, torch.int64)) for name in ("components", "seed")
+    )
+    rank = int(take_scalar(tensors, "rank", torch.int64)) if "rank" in tensors else 0
+    query = MixtureQuery(components, seed, rank, take_named(tensors, _MODEL) or None)
+    query.require_possible()
+    return query
+
+
+def _pack_mixture(mixture: StateMixture) -> Tensors:
+    tensors = {
+        "starts": torch.tensor(mixture.starts),
+        "weights": mixture.weights,
+        "means": mixture.means,
+        "covariances": _triangles(mixture.covariances),
+    }
+    return tensors if mixture.axes is None else tensors | {"axes": mixture.axes}
+
+
+def _unpack_mixture(tensors: Tensors) -> StateMixture:
+    starts = int(take_scalar(tensors, "starts", torch.int64))
+    try:
+        weights, means, triangles = (
+            tensors.pop(name) for name in ("weights", "means", "covariances")
+        )
+    except KeyError as error:
+        raise MessageError(f"A message holds no {error} of a mixture.") from None
+    covariances, axes = _symmetric(triangles, "covariances"), tensors.pop("axes", None)
+    return StateMixture(starts, weights, means, covariances, axes)
+
+
+QUERY_CODECS = (
+    Codec("loss query", LossQuery, _pack_loss_query, _unpack_loss_query),
+    Codec("loss", LossAnswer, _pack_loss, _unpack_loss),
+    Codec("moment query", MomentQuery, pack_moment_query, _unpack_moment_query),
+    Codec("moments", dict, _pack_moments, _unpack_moments),
+    Codec("mixture query", MixtureQuery, _pack_mixture_query, _unpack_mixture_query),
+    Codec("mixture", StateMixture, _pack_mixture, _unpack_mixture),
+)
+"""Queries to data holders, and their answers."""

@@ -1,0 +1,223 @@
+"""Weights at which a table is tested: a copy's whose activations keep their size.
+
+A table holds at all weights, or is false, so that the test may choose them. Those of a new network
+are a bad choice. A BatchNorm's ones and zeros are the same in any order. In a deep network
+whose activations shrink from layer to layer nothing that happens early can be seen at the end.
+Hence all weights are changed a little. Each layer is scaled to outputs of size 1 on the example
+(as in the initialization of Mishkin and Matas 2016, "All you need is a good init").
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from fleet_merging.modules import (
+    as_arguments,
+    copied,
+    load_tensors,
+    tensors_in,
+    tensors_of,
+    tied_to,
+    uncompiled,
+)
+from fleet_merging.symmetry.table import State
+
+Outputs = list[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class SymmetryTrial:
+    """A copy of a model, in evaluation mode, to be run with other weights.
+
+    Attributes:
+        run: Returns the outputs for a state dict.
+        sensitive: Returns the names of parameters by which the outputs have a gradient other than
+            0; none if the model cannot be differentiated.
+        state: State dict at which to test.
+        aliases: By each name, all names of the same tensor (tied weights).
+    """
+
+    run: Callable[[State], Outputs]
+    sensitive: Callable[[], set[str]]
+    state: dict[str, torch.Tensor]
+    aliases: Mapping[str, tuple[str, ...]]
+
+
+def make_trial(
+    model: nn.Module, example: Any, output: Callable[[Any], Any], seed: int = 0
+) -> SymmetryTrial:
+    """Returns a trial, in float64 if the model supports that; the model itself is not changed.
+
+    Args:
+        model: The model.
+        example: Its argument, or a tuple of its arguments.
+        output: Selects what to compare from what the model returns.
+        seed: Seed of the change of the weights.
+    """
+    try:
+        return _trial(model, example, output, seed, torch.float64)
+    except RuntimeError:  # it computes in its own precision
+        return _trial(model, example, output, seed, None)
+
+
+def redrawn(state: State, seed: int) -> dict[str, torch.Tensor]:
+    """Returns a state with all weights and statistics changed a little; variances stay positive."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def changed(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_complex():
+            return torch.view_as_complex(changed(torch.view_as_real(tensor)))
+        if not tensor.is_floating_point():
+            return tensor.clone()
+        scale, shift = torch.rand((2, *tensor.shape), generator=generator, dtype=torch.float64)
+        scale, shift = scale.to(tensor), shift.to(tensor)
+        # Relative to the tensor's mean, or else a wide layer's sums would saturate its tanh.
+        size = float(tensor.abs().mean()) or 1.0
+        return tensor * (1 + 0.3 * scale) + 0.1 * min(size, 1.0) * shift
+
+    return {name: changed(tensor) for name, tensor in state.items()}
+
+
+def _trial(
+    model: nn.Module,
+    example: Any,
+    output: Callable[[Any], Any],
+    seed: int,
+    dtype: torch.dtype | None,
+) -> SymmetryTrial:
+    trial = copied(model)
+    trial = trial if dtype is None else trial._apply(lambda each: _cast(each, dtype))
+    arguments = as_arguments(example)
+    inputs = [_cast(argument, dtype) for argument in arguments]
+
+    @torch.no_grad()
+    def run(state: State) -> Outputs:
+        load_tensors(trial, state)
+        with uncompiled():
+            return [tensor.detach().clone() for tensor in tensors_in(output(trial(*inputs)))]
+
+    def sensitive() -> set[str]:
+        # Not of buffers: BatchNorm's function has no gradient by its statistics.
+        leaves = {
+            name: value.detach().clone().requires_grad_()
+            for name, value in trial.named_parameters(remove_duplicate=False)
+        }
+        try:
+            with uncompiled():
+                called = torch.func.functional_call(trial, leaves, tuple(inputs), tie_weights=False)
+            total = torch.stack(
+                [_projection(tensor) for tensor in tensors_in(output(called))]
+            ).sum()
+            gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
+        except Exception:  # such as "does not require grad", or an operation without a gradient
+            return set()
+        return {
+            name
+            for name, value in zip(leaves, gradients, strict=True)
+            if value is not None and bool(value.any())
+        }
+
+    load_tensors(trial, redrawn(tensors_of(trial), seed))
+    with torch.no_grad(), uncompiled():
+        _scale_layers(trial, inputs)
+    state = {name: value.detach().clone() for name, value in tensors_of(trial).items()}
+    return SymmetryTrial(run, sensitive, state, tied_to(trial))
+
+
+def faulty_output(
+    model: nn.Module, state: State, arguments: tuple[Any, ...], output: Callable[[Any], Any]
+) -> str | None:
+    """Returns what a model with other weights computes that is not finite; None if all is.
+
+    Args:
+        model: The model, which is not changed.
+        state: The weights.
+        arguments: Its arguments.
+        output: Selects what has to be finite from what the model returns.
+
+    Returns:
+        The kind and name of the first module whose outputs are not finite.
+    """
+    trial, found = copied(model), []
+    load_tensors(trial, state)
+
+    def note(name: str, module: nn.Module) -> None:
+        def hook(module: nn.Module, arguments: Any, outputs: Any) -> None:
+            if not _finite(outputs):
+                found.append(f"the {type(module).__name__} {name}".strip())
+
+        module.register_forward_hook(hook)
+
+    for name, module in trial.named_modules():
+        note(name, module)
+    with torch.no_grad(), uncompiled():
+        try:
+            outputs = output(trial(*arguments))
+        except RuntimeError:  # the example is of another precision, as `check` allows
+            outputs = output(trial.double()(*(_cast(each, torch.float64) for each in arguments)))
+    return None if _finite(outputs) else (found or ["the model"])[0]
+
+
+def _finite(outputs: Any) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors_in(outputs))
+
+
+def _scale_layers(model: nn.Module, inputs: list[Any]) -> None:
+    """Scales each layer to outputs of size 1, and measures the statistics of each BatchNorm."""
+    scaled: set[nn.Module] = set()
+
+    def scale(module: nn.Module, arguments: Any, outputs: torch.Tensor) -> torch.Tensor | None:
+        size = float(outputs.abs().square().mean().sqrt()) if outputs.numel() else 0.0
+        # Only the first call: another one's scale would undo it.
+        if module in scaled or not 0 < size < float("inf"):
+            return None
+        scaled.add(module)
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                parameter.div_(size)
+        return outputs / size
+
+    def measure(module: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+        channels = arguments[0].movedim(1, 0).flatten(1)
+        variances = channels.var(1, correction=0)
+        mean, variance = module._buffers["running_mean"], module._buffers["running_var"]
+        if mean is None or variance is None or not 0 < float(variances.mean()) < float("inf"):
+            return
+        mean.copy_(channels.mean(1))
+        # A channel that hardly varies on the example is not to amplify rounding errors.
+        variance.copy_(variances + 0.1 * variances.mean())
+
+    handles = []
+    for module in model.modules():
+        # A parametrized weight is computed, so that scaling it would have no effect.
+        if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+            if "weight" in module._parameters:
+                handles.append(module.register_forward_hook(scale))
+        elif isinstance(module, nn.modules.batchnorm._BatchNorm):
+            handles.append(module.register_forward_pre_hook(measure))
+    try:
+        model(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _projection(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the sum of a tensor with different factors, since some sums are constant."""
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return (tensor.flatten() * torch.arange(1.0, tensor.numel() + 1).to(tensor)).sum()
+
+
+def _cast(value: Any, dtype: torch.dtype | None) -> Any:
+    if isinstance(value, torch.Tensor):
+        if dtype is None or not (value.is_floating_point() or value.is_complex()):
+            return value
+        return value.to(dtype.to_complex() if value.is_complex() else dtype)
+    if isinstance(value, Mapping):
+        return {name: _cast(item, dtype) for name, item in value.items()}
+    if type(value) in (tuple, list):  # not a named tuple, whose constructor differs
+        return type(value)(_cast(item, dtype) for item in value)
+    return value

@@ -1,0 +1,215 @@
+"""What is no weight in a state dict, and what is refused of a merged model."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from merging_support.foreign_networks import ZOO, Stepping, derived, mlp
+from torch import nn
+from torch.nn.utils import parametrizations
+
+from fleet_merging.average import average
+from fleet_merging.buffers import learned_tensors
+from fleet_merging.errors import (
+    MergeError,
+    ModelMismatchError,
+    SymmetryWarning,
+    UncoveredParameterError,
+    UnsoundMergeError,
+)
+from fleet_merging.methods.registry import merge
+from fleet_merging.problem import MergeProblem
+from fleet_merging.symmetry.derive import derive
+from fleet_merging.symmetry.table import Symmetry
+
+LIARS = """
+import torch
+from dataclasses import replace
+from fleet_merging.methods.rebasin import naive_average
+
+def _with(change):
+    def method(problem):
+        result = naive_average(problem)
+        return replace(result, members=(change(result.state),))
+    return method
+
+missing = _with(lambda state: {k: v for k, v in state.items() if k != "w"})
+unknown = _with(lambda state: state | {"more": torch.ones(1)})
+shape = _with(lambda state: state | {"w": torch.ones(3)})
+dtype = _with(lambda state: state | {"w": state["w"].double()})
+infinite = _with(lambda state: state | {"w": state["w"] / 0})
+negative = _with(lambda state: state | {"norm.running_var": -state["norm.running_var"]})
+number = _with(lambda state: state | {"w": 1.0})
+plain = lambda problem: naive_average(problem).state
+"""
+
+
+def fixed_problem(*models, **fields):
+    table = {name: " ".join("_" * value.dim()) for name, value in models[0].items()}
+    return MergeProblem(Symmetry.of(table), models, **fields)
+
+
+@pytest.mark.parametrize(
+    ("liar", "message"),
+    [
+        ("missing", "w is missing"),
+        ("unknown", "more does not belong to it"),
+        ("shape", r"w is float32 \(3,\), not float32 \(2,\)"),
+        ("dtype", r"w is float64 \(2,\), not float32"),
+        ("infinite", "w holds NaN or infinity"),
+        ("negative", r"norm\.running_var holds variances below 0"),
+        ("number", "w is a float"),
+        ("plain", "returned a dict.*MergeResult"),
+    ],
+)
+def test_a_method_that_returns_no_model_is_named_with_the_tensor(
+    liar, message, tmp_path, monkeypatch
+):
+    (tmp_path / "liars.py").write_text(LIARS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = {"w": torch.tensor([1.0, 2.0]), "norm.running_var": torch.ones(2)}
+    with pytest.raises(UnsoundMergeError, match=f"liars:{liar} .*{message}"):
+        merge(f"liars:{liar}", fixed_problem(model, model))
+
+
+@pytest.mark.parametrize("kind", [each for each in ZOO if "spectral" in each])
+@pytest.mark.parametrize(
+    ("method", "options"), [("naive_average", {}), ("task_arithmetic", {"scale": 3.0})]
+)
+def test_singular_vectors_are_those_of_the_merged_weight(kind, method, options):
+    model, models = ZOO[kind].build(), [ZOO[kind].weights(seed) for seed in range(2)]
+    problem = fixed_problem(*models, base=ZOO[kind].weights(9))
+    model.load_state_dict(merge(method, problem, **options).state)
+    model(ZOO[kind].example)
+    divided: list[Any] = [
+        each
+        for each in model.children()
+        if hasattr(each, "parametrizations") or "weight_u" in vars(each)["_buffers"]
+    ]
+    assert len(divided) == 2
+    for layer in divided:
+        rows = 1 if isinstance(layer, nn.ConvTranspose2d) else 0
+        matrix = layer.weight.detach().movedim(rows, 0).flatten(1)
+        assert np.linalg.norm(matrix.double().numpy(), 2) == pytest.approx(1, abs=1e-5)
+
+
+def test_vectors_that_all_models_share_are_kept():
+    """They were trained with these, so that the merged function is that of the averaged weights."""
+    layer = parametrizations.spectral_norm(nn.Linear(4, 3)).eval()
+    one = {name: value.clone() for name, value in layer.state_dict().items()}
+    weight = "parametrizations.weight.original"
+    other = one | {weight: one[weight] + torch.randn(3, 4)}
+    merged = average([one, other])
+    for name in one.keys() - {weight}:
+        torch.testing.assert_close(merged[name], one[name])
+
+
+def test_a_spectral_norm_of_a_computed_weight_is_refused_unless_models_agree():
+    models = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        layer = parametrizations.spectral_norm(parametrizations.weight_norm(nn.Linear(4, 3)))
+        models.append({name: value.clone() for name, value in layer.state_dict().items()})
+    torch.testing.assert_close(average([models[0]] * 2), models[0])
+    with pytest.raises(MergeError, match="remove_parametrizations"):
+        average(models)
+
+
+def test_parameters_with_the_names_of_a_spectral_norm_are_averaged_as_weights():
+    """A step of rank one has the shapes, and no unit vectors."""
+    one = {"w_orig": torch.randn(3, 4), "w_u": 5 * torch.ones(3), "w_v": torch.ones(4)}
+    other = {name: 2 * value for name, value in one.items()}
+    for name, value in average([one, other]).items():
+        torch.testing.assert_close(value, 1.5 * one[name])
+    assert learned_tensors(one).keys() == one.keys()
+
+
+@pytest.mark.parametrize("method", ["task_arithmetic", "ties", "dare"])
+def test_statistics_are_averaged_where_weights_leave_the_convex_hull(method):
+    base, *models = (
+        {"norm.weight": weight, "norm.running_mean": weight - 1, "norm.running_var": variance}
+        for weight, variance in (
+            (torch.ones(40), torch.ones(40)),
+            (torch.full((40,), 2.0), torch.full((40,), 0.02)),
+            (torch.full((40,), 4.0), torch.full((40,), 0.04)),
+        )
+    )
+    merged = merge(method, fixed_problem(*models, base=base), scale=2.0).state
+    torch.testing.assert_close(merged["norm.running_var"], torch.full((40,), 0.03))
+    torch.testing.assert_close(merged["norm.running_mean"], torch.full((40,), 2.0))
+    assert (merged["norm.weight"] > 4).any()
+
+
+def test_indices_and_extra_state_agree_and_counts_are_averaged():
+    one = {
+        "count": torch.tensor(3), "index": torch.arange(4), "mask": torch.tensor([True, False]),
+        "norm._extra_state": torch.tensor([0.1, 0.2]), "w": torch.zeros(2),
+    }  # fmt: skip
+    other = one | {"count": torch.tensor(6), "w": torch.ones(2)}
+    merged = average([one, other], [1, 2])
+    assert int(merged["count"]) == 5
+    for name in ("index", "mask", "norm._extra_state"):
+        assert torch.equal(merged[name], one[name])
+        with pytest.raises(ModelMismatchError, match=f"{name} .*differs between models"):
+            average([one, other | {name: one[name].flip(0)}])
+
+
+def test_a_permuted_mask_is_that_of_the_permuted_models():
+    model = {"w": torch.arange(1.0, 5.0), "mask": torch.tensor([True, False, False, True])}
+    symmetry = Symmetry.of({"w": "h", "mask": "h"})
+    reversal = {"h": np.array([3, 1, 2, 0])}
+    model["mask"][3] = False
+    merged = MergeProblem(symmetry, [model, model]).mean([reversal, reversal])
+    assert torch.equal(merged["mask"], torch.tensor([False, False, False, True]))
+
+
+def test_extra_state_that_is_no_tensor_is_refused_by_name():
+    state = ZOO["extra state"].build().state_dict()
+    with pytest.raises(UncoveredParameterError, match=r"0\._extra_state holds a dict.*Leave it"):
+        merge("naive_average", fixed_problem_of(state))
+
+
+def fixed_problem_of(state):
+    tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    table = {name: " ".join("_" * value.dim()) for name, value in tensors.items()}
+    return MergeProblem(Symmetry.of(table), [state, state])
+
+
+class Between(nn.Module):
+    """An operation between two layers."""
+
+    def __init__(self, operation):
+        super().__init__()
+        self.into, self.out, self.operation = nn.Linear(3, 6), nn.Linear(6, 2), operation
+
+    def forward(self, x):
+        return self.out(self.operation(self.into(x)))
+
+
+def test_a_derivation_says_where_it_knows_no_rule_and_when_it_finds_nothing():
+    nothing = pytest.warns(SymmetryWarning, match="fixes every axis of all 4 parameters")
+    with nothing, pytest.warns(SymmetryWarning, match=r"aten\.renorm \(into, out\)"):
+        derive(Between(lambda x: torch.relu(x).renorm(2, 0, 1.0)), torch.randn(4, 3), draws=1)
+    with pytest.warns(SymmetryWarning, match="fixes every axis of all 4 parameters"):
+        derive(Between(lambda x: x.cumsum(-1).tanh()), torch.randn(4, 3), draws=1)
+    derive(nn.Linear(3, 2), torch.randn(4, 3), draws=1)  # without hidden units, nothing to say
+
+
+def test_a_compiled_model_is_derived_without_a_word(capfd):
+    model = torch.compile(mlp(), backend="eager")
+    table = derive(model, ZOO["compiled"].example, draws=1).table()
+    assert table["_orig_mod.2.bias"] == "layerorig_mod.2"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_units_of_padded_shortcuts_stay_where_they_were_padded():
+    table = derived("padded shortcuts").table()
+    assert table["1.bn2.weight"] == "(layer1.conv2:4 | layer0:8 | layer1.conv2_2:4)"
+
+
+def test_single_cells_have_the_table_of_their_layers():
+    table = derive(Stepping(nn.LSTMCell), torch.randn(2, 3, 3), draws=1).table()
+    assert table["cell.weight_ih"] == "(_:4 cell:16) _"
+    assert table["cell.weight_hh"] == "(_:4 cell:16) cell"
+    assert table["head.weight"] == "_ cell"

@@ -1,0 +1,294 @@
+"""What a program reads of models: safetensors files, and functions of a user's own code.
+
+Models are data; no pickle is ever read.
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+
+from fleet_merging.adapters import CONFIG_FILE, Config
+from fleet_merging.average import AveragingWeights
+from fleet_merging.errors import MergeError
+from fleet_merging.queries.wire import packed
+from fleet_merging.symmetry.table import State
+from fleet_tools.errors import ConfigError, FleetToolsError, known_errors
+from fleet_tools.storage import strict_json
+from fleet_tools.storage.tensor_files import write_tensors
+from fleet_tools.utils.imports import load_user_function
+
+if TYPE_CHECKING:
+    from fleet_tools.baselines.policies.blueprint import Blueprint
+
+_DTYPES = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
+"""Dtypes that can be averaged."""
+
+_LARGEST_EXAMPLE = 10**8
+
+_NOTES = "fleet_tools"
+"""Key of the notes in a file's metadata."""
+
+
+class IncompatiblePoliciesError(FleetToolsError, ValueError):
+    """Policies that are to be merged, but have different blueprints."""
+
+
+def read_models(
+    paths: Sequence[Path], averaging_weights: AveragingWeights | None = None
+) -> "tuple[list[dict[str, torch.Tensor]], Blueprint | None]":
+    """Reads the models of a merge: checkpoints of one kind, or state dicts.
+
+    Checkpoints that scale what they read by different statistics get pooled ones, and weights with
+    which they act as before.
+
+    Args:
+        paths: The files.
+        averaging_weights: Each one's part of pooled statistics; equal ones if None.
+
+    Returns:
+        The state dicts, and the blueprint of the checkpoints; None if they are no checkpoints.
+
+    Raises:
+        MergeError: Only some are checkpoints, or their statistics cannot be folded into weights; or
+            a state dict cannot be read, see `read_model`.
+        IncompatiblePoliciesError: They are checkpoints of two kinds.
+        CheckpointError: A checkpoint is damaged, or of another version.
+    """
+    # Policies depend on merging, for their symmetry.
+    from fleet_tools.baselines.policies.checkpoint import is_checkpoint, load_checkpoint
+    from fleet_tools.baselines.policies.merged_checkpoints import with_common_scaling
+
+    policies = [path for path in paths if is_checkpoint(path)]
+    if not policies:
+        return [read_model(path) for path in paths], None
+    if others := [path.name for path in paths if path not in policies]:
+        raise MergeError(
+            f"{', '.join(path.name for path in policies)} are checkpoints, and {', '.join(others)} "
+            "are not. Store all of them with `policies.checkpoint.save_checkpoint`."
+        )
+    checkpoints = [load_checkpoint(path) for path in paths]
+    common_blueprint(
+        {str(path): each.blueprint for path, each in zip(paths, checkpoints, strict=True)}
+    )
+    checkpoints = with_common_scaling(checkpoints, averaging_weights)
+    return [dict(each.weights) for each in checkpoints], checkpoints[0].blueprint
+
+
+def read_model(path: Path) -> dict[str, torch.Tensor]:
+    """Reads a state dict.
+
+    Raises:
+        MergeError: The file is missing, is no safetensors file, or holds no tensors, NaN, infinity,
+            or a dtype that cannot be averaged.
+    """
+    if os.path.isdir(path):
+        raise MergeError(f"{path} is a folder. Name a safetensors file in it.")
+    if not os.path.isfile(path):  # `Path.is_file` raises where a name is too long
+        raise MergeError(f"There is no file {path}.")
+    try:
+        state = load_file(path)
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
+        raise MergeError(
+            f"{path} is not a safetensors file ({error}). Convert your own pickle with "
+            "safetensors.torch.save_file(torch.load(path, weights_only=True), ...)."
+        ) from None
+    if not state:
+        raise MergeError(f"{path} holds no tensors. Store the model's whole state dict in it.")
+    if others := [name for name, value in state.items() if value.dtype not in _DTYPES]:
+        raise MergeError(
+            f"{path} holds {_plain(state[others[0]].dtype)} in {', '.join(others)}. Models are "
+            f"averaged in {', '.join(map(_plain, _DTYPES))}. Cast it first: "
+            "safetensors.torch.save_file({k: v.to(torch.bfloat16) for k, v in state.items()}, ...)."
+        )
+    if names := not_finite(state):
+        raise MergeError(f"{path} holds NaN or infinity in {', '.join(names)}. Train it again.")
+    return state
+
+
+def read_notes(path: Path) -> Any:
+    """Returns the notes that `write_model` stored with a model; None if there are none.
+
+    Raises:
+        MergeError: The file or its notes are damaged.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get(_NOTES)
+        return None if text is None else strict_json.loads(text)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise MergeError(f"The notes of {path} cannot be read: {error}. Make it again.") from None
+
+
+def write_model(path: Path, state: State, notes: Any = None) -> None:
+    """Stores a state dict completely or not at all; equal models give equal bytes.
+
+    Args:
+        path: The file; an existing one is replaced.
+        state: The state dict.
+        notes: JSON data, stored in the file's metadata.
+    """
+    tensors = {name: packed(tensor) for name, tensor in state.items()}
+    write_tensors(path, tensors, None if notes is None else {_NOTES: json.dumps(notes)})
+
+
+def load_model(name: str, example: str | None) -> tuple[torch.nn.Module, Any]:
+    """Imports a module and calls its function, whose code has to be trusted, unlike models.
+
+    Args:
+        name: "module:factory"; `python -m` also finds modules of the working directory.
+        example: See `read_example`; None if the function returns one, too.
+
+    Returns:
+        A model, and its argument or a tuple of its arguments.
+
+    Raises:
+        MergeError: The name has another form, the module cannot be imported, the function needs
+            arguments or fails, or it returns something else; or the example cannot be read.
+        UnknownNameError: The module has no such function.
+    """
+    returned = call(name, "model")
+    if isinstance(returned, torch.nn.Module):
+        if example is None:
+            raise MergeError(
+                f"The model {name!r} comes without an example of its inputs. Give --example 8x3, "
+                "the shape of a batch, or a safetensors file; or return (model, example)."
+            )
+        return returned, read_example(example)
+    if isinstance(returned, tuple) and len(returned) == 2:
+        module, own = returned
+        if isinstance(module, torch.nn.Module):
+            return module, own if example is None else read_example(example)
+    raise MergeError(
+        f"The model {name!r} returned a {type(returned).__name__}. Return a torch.nn.Module, or a "
+        "tuple of it and an example, its argument or a tuple of its arguments."
+    )
+
+
+def read_example(text: str) -> tuple[torch.Tensor, ...]:
+    """Returns arguments of a model: normal numbers of a shape, or the tensors of a file.
+
+    Args:
+        text: A shape such as "8x3x32x32", or a safetensors file with one tensor for each argument,
+            in the order of their names.
+
+    Raises:
+        MergeError: It is neither, or see `read_model`.
+    """
+    if re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", text):
+        shape = [int(size) for size in text.split("x")]
+        if math.prod(shape) > _LARGEST_EXAMPLE:
+            raise MergeError(f"An example of {text} numbers is too large. Give a smaller batch.")
+        return (torch.randn(shape, generator=torch.Generator().manual_seed(0)),)
+    if not text.endswith(".safetensors"):
+        raise MergeError(
+            f"The example {text!r} is neither a shape, such as 8x3x32x32, nor a safetensors file."
+        )
+    tensors = read_model(Path(text))
+    return tuple(tensors[name] for name in sorted(tensors))
+
+
+def configs_beside(paths: Sequence[Path]) -> list[Config] | None:
+    """Returns the configurations in the folders of adapters; None if there are none.
+
+    Raises:
+        MergeError: Only some have one, or one is no JSON object.
+    """
+    files = [path.parent / CONFIG_FILE for path in paths]
+    if not any(file.is_file() for file in files):
+        return None
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise MergeError(f"There is no {', '.join(missing)}, which says how factors are scaled.")
+    configs = []
+    for file in files:
+        try:
+            config = strict_json.load(file)
+        except (OSError, ValueError) as error:
+            raise MergeError(f"{file} cannot be read: {error}. Store the adapter again.") from None
+        if not isinstance(config, dict):
+            raise MergeError(f"{file} holds no JSON object. Store the adapter again.")
+        configs.append(config)
+    return configs
+
+
+def call(name: str, what: str, *arguments: Any) -> Any:
+    """Imports a user's function and calls it.
+
+    Args:
+        name: "module:function".
+        what: What it returns, for messages, such as "model".
+        arguments: Its arguments.
+
+    Raises:
+        MergeError, UnknownNameError: See `load_model`.
+    """
+    function = load_user_function(name, what, MergeError)
+    try:
+        return function(*arguments)
+    except known_errors():
+        raise
+    except Exception as error:
+        with_what = "the state dicts" if arguments else "no arguments"
+        raise MergeError(
+            f"The {what} {name!r} failed ({type(error).__name__}: {error}). It is called with "
+            f"{with_what}."
+        ) from error
+
+
+def require_output(output: Path, models: Sequence[Path], overwrite: bool) -> None:
+    """Checks that a file may be written.
+
+    Args:
+        output: The file.
+        models: Files that are read, and not replaced.
+        overwrite: Whether another existing file may be replaced.
+
+    Raises:
+        ConfigError: It may not.
+    """
+    if output.is_dir():
+        raise ConfigError(f"The output {output} is a folder. Name a file in it.")
+    if any(output.exists() and model.exists() and output.samefile(model) for model in models):
+        raise ConfigError(f"The output {output} is one of the models that are read. Give another.")
+    if output.exists() and not overwrite:
+        raise ConfigError(f"{output} exists already. Give another --output, or --overwrite.")
+
+
+def not_finite(state: State) -> list[str]:
+    """Returns the names of the tensors with NaN or infinity."""
+    return [name for name, value in state.items() if not bool(torch.isfinite(value).all())]
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
+    """Returns the one blueprint of policies whose weights are to be averaged; scalings may differ.
+
+    Args:
+        blueprints: At least one blueprint, by its name in messages.
+
+    Raises:
+        IncompatiblePoliciesError: They are not the same; the message names every difference.
+    """
+    (first, blueprint), *others = blueprints.items()
+    for name, other in others:
+        if found := blueprint.differences(other):
+            raise IncompatiblePoliciesError(
+                f"{first} and {name} have different blueprints: in the first, {'; '.join(found)}. "
+                "Weights can be merged only where they mean the same. Train all policies with one "
+                "config and one layout of observations, as `--like` of `python -m "
+                "fleet_tools.baselines.train` does."
+            )
+    return blueprint
