@@ -84,7 +84,7 @@ class PageGate:
         """
         from websockets.asyncio.server import serve
 
-        async def converse(connection: ServerConnection) -> None:
+        async def converse(connection: "ServerConnection") -> None:
             if self._opened is None:  # another one may have come during the handshake
                 self._opened = connection
                 try:

@@ -1,10 +1,9 @@
-"""Conversations of policies and pages: openpi's clients, answers of servers, messages of pages."""
+"""Conversations of policies and pages: answers of servers, messages of pages."""
 
 import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,18 +11,15 @@ from urllib.parse import urlsplit
 import numpy as np
 import trimesh
 from support.damage import damaged
-from support.served_policies import ACTION, LAYOUT, Remembering, hello, observation, serving
+from support.served_policies import ACTION, Remembering, hello, serving
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import FleetToolsError, PolicyError
-from fleet_tools.policies import openpi
 from fleet_tools.policies.array_codec import ProtocolError, decode, encode
-from fleet_tools.policies.conversation import Served
-from fleet_tools.policies.openpi import RESET, OpenpiConversation, OpenpiPolicy
+from fleet_tools.policies.openpi import OpenpiPolicy
 from fleet_tools.policies.policy_client import PolicyClient
-from fleet_tools.policies.wire_messages import Acted, Ready
 from fleet_tools.studio.labelling.labels import read_draft
 from fleet_tools.studio.labelling.session import LabellingSession
 from fleet_tools.studio.labelling.subjects import MeshSubject
@@ -31,47 +27,11 @@ from fleet_tools.studio.teleoperation.devices import action_of
 from fleet_tools.studio.teleoperation.display import pose_of
 from fleet_tools.studio.teleoperation.page_server import Controls, read_controls
 from fuzz.kernel import SECONDS, Subject, require, require_same_after_json
-from fuzz.kinds_remote import changed_arrays
 from fuzz.mutations import changed_data, changed_json, changed_text, pick, scalar
 
 
-def openpi_requests(folder: Path) -> Subject:
-    """Requests in openpi's protocol."""
-
-    def make(generator: np.random.Generator) -> bytes:
-        whole = observation(int(generator.integers(100)))
-        match int(generator.integers(4)):
-            case 0:
-                return openpi.encode({**whole, RESET: True, "prompt": "drive the nail in"})
-            case 1:
-                return _packed({**whole, "prompt": scalar(generator), RESET: scalar(generator)})
-            case 2:
-                return openpi.encode(changed_arrays(generator))
-        return damaged(openpi.encode(whole), generator)
-
-    def read(content: bytes) -> dict[str, Any]:
-        conversation = OpenpiConversation(Served(hello(), Remembering))
-        reply = conversation.reply(content)
-        if isinstance(reply.content, str):
-            require(reply.closes and len(reply.content) <= 500, "it goes on, or tells much")
-            require(not reply.content.startswith("policy"), "the policy was given this")
-            raise ProtocolError(reply.content)
-        return openpi.decode(reply.content)
-
-    def check(content: bytes, answer: dict[str, Any]) -> None:
-        require(answer["actions"].shape == (1, 6), "no chunk of one action")
-        require(np.isfinite(answer["actions"]).all(), "an action is not finite")
-        request = openpi.decode(content)
-        for name, spec in LAYOUT.items():
-            given = np.asarray(request[name])
-            require(given.shape == spec.shape, f"{name} has the shape {given.shape}")
-            require(np.isfinite(given).all(), f"{name} is not finite")
-
-    return Subject(make, read, check)
-
-
 def server_answers(folder: Path) -> Subject:
-    """Answers of policy servers, in both protocols, to their clients."""
+    """Answers of policy servers, ours and openpi's, to their clients."""
     script: list[bytes] = []
 
     def converse(connection: ServerConnection) -> None:
@@ -90,8 +50,12 @@ def server_answers(folder: Path) -> Subject:
     action = np.zeros(6, np.float32)
     greeting = hello()
     zeros = {name: np.zeros(it.shape, it.dtype) for name, it in greeting.observation.items()}
-    own = [greeting.to_bytes(), Ready(session=0).to_bytes(), Acted(seq=0, action=action).to_bytes()]
-    theirs = [openpi.encode({"name": "p"}), openpi.encode({"actions": np.zeros((3, 6))})]
+    own = [
+        encode(greeting.model_dump(mode="json")),
+        encode({"number": 0}),
+        encode({"number": 1, "actions": action[None]}),
+    ]
+    theirs = [encode({"name": "p"}), encode({"actions": np.zeros((3, 6))})]
 
     def close() -> None:
         server.shutdown()
@@ -103,15 +67,13 @@ def server_answers(folder: Path) -> Subject:
         at = int(generator.integers(len(answers)))
         match int(generator.integers(3)):
             case 0:
-                decoder, encoder = (openpi.decode, openpi.encode) if is_openpi else (decode, encode)
-                answers[at] = _packed(changed_data(decoder(answers[at]), generator), encoder)
+                answers[at] = _packed(changed_data(decode(answers[at]), generator))
             case 1 if at == len(answers) - 1:
                 odd = generator.normal(size=pick(generator, ((6,), (3, 6), (0, 6), (3, 7), ())))
                 odd = odd.astype(pick(generator, ("f4", "f8", "i8", "?", "f2")))
                 if odd.size and odd.dtype.kind == "f":
                     odd.flat[0] = pick(generator, (np.nan, np.inf, 0.5, 1e38))
-                changed = {"actions": odd, "action": odd, "type": "acted", "seq": 0}
-                answers[at] = _packed(changed) if is_openpi else _packed(changed, encode)
+                answers[at] = _packed({"actions": odd, "number": 1})
             case _:
                 answers[at] = damaged(answers[at], generator)
         return is_openpi, answers
@@ -127,7 +89,7 @@ def server_answers(folder: Path) -> Subject:
         connection = PolicyClient.at(url, timeout_s=2.0)
         try:
             connection.reset()
-            return connection.hello.action, connection.act(zeros, 0.0)
+            return connection.hello.action, connection.act(zeros)
         finally:
             connection.close()
 
@@ -277,9 +239,9 @@ def label_page(folder: Path) -> Subject:
     return Subject(make, read, check, (FleetToolsError, ValueError))
 
 
-def _packed(message: Any, encoder: Callable[[Any], bytes] = openpi.encode) -> bytes:
+def _packed(message: Any) -> bytes:
     """Returns a message as bytes; others where it cannot be sent at all."""
     try:
-        return encoder(message if isinstance(message, dict) else {"": message})
+        return encode(message if isinstance(message, dict) else {"": message})
     except (ProtocolError, UnicodeEncodeError, RecursionError):
-        return openpi.encode({})
+        return encode({})

@@ -1,60 +1,60 @@
 """Requests to a served policy, as its server receives them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from support.damage import damaged
 from support.served_policies import LAYOUT, Remembering, hello, observation
 
-from fleet_tools.policies.array_codec import ProtocolError, encode
+from fleet_tools.policies.array_codec import ProtocolError, decode, encode
 from fleet_tools.policies.conversation import Conversation, Served
-from fleet_tools.policies.wire_messages import (
-    Act,
-    Acted,
-    Failed,
-    Ready,
-    Reset,
-    largest_request,
-    read_message,
-    require_arrays,
-)
+from fleet_tools.policies.wire_messages import CONTROL, RESET, largest_request, require_arrays
 from fuzz.kernel import Subject, require
-from fuzz.mutations import changed_data, pick
+from fuzz.mutations import changed_data, pick, scalar
 
 
 def requests(folder: Path) -> Subject:
-    """Requests to a served policy: bytes, and what else msgpack can say."""
-    plain = {"type": "act", "seq": 1, "time_s": 0.5, "observation": {"state": [0.0, 1.0]}}
+    """Requests to a served policy, of our clients and openpi's: bytes, and all of msgpack."""
 
     def make(generator: np.random.Generator) -> bytes:
-        act = Act(seq=1, time_s=0.5, observation=observation(int(generator.integers(100))))
-        match int(generator.integers(4)):
+        whole = observation(int(generator.integers(100)))
+        control = pick(generator, ({}, {CONTROL: {"number": 1, "reset": True}}))
+        match int(generator.integers(5)):
             case 0:
-                return act.to_bytes()
+                return encode({**whole, **control, RESET: scalar(generator), "prompt": "go"})
             case 1:
-                return _encoded(changed_data(plain, generator), act)
+                return _encoded({**whole, **changed_data({**control, "a": [1.0]}, generator)})
             case 2:
-                return _encoded({**plain, "observation": changed_arrays(generator)}, act)
-        return damaged(pick(generator, (act, Reset(session=1))).to_bytes(), generator)
+                return encode({**changed_arrays(generator), **control})
+            case 3:
+                return encode(control)
+        return damaged(encode({**whole, **control}), generator)
 
-    def read(content: bytes) -> Ready | Acted:
-        conversation = Conversation(Served(hello(), Remembering))
-        conversation.answer(Reset(session=0))
-        reply = conversation.reply(content).content
-        answer: Ready | Acted | Failed = read_message(reply, Ready, Acted, Failed)
-        if isinstance(answer, Failed):
-            require(len(answer.message) <= 500, "a long message")
-            raise ProtocolError(answer.code)
-        return answer
+    def read(content: bytes) -> dict[str, Any]:
+        reply = Conversation(Served(hello(), Remembering)).reply(content)
+        if isinstance(reply.content, str):
+            require(len(reply.content) <= 500, "it tells much")
+            require(not reply.content.startswith("policy"), "the policy was given this")
+            raise ProtocolError(reply.content)
+        return decode(reply.content)
 
-    def check(content: bytes, answer: Ready | Acted) -> None:
+    def check(content: bytes, answer: dict[str, Any]) -> None:
         require(len(content) <= largest_request(LAYOUT), "a larger request than any")
-        request = read_message(content, Reset, Act)
-        if isinstance(request, Act):
-            require_arrays(LAYOUT, request.observation)
-            require(isinstance(answer, Acted) and answer.seq == request.seq, "another answer")
+        request = decode(content)
+        control = request.pop(CONTROL, {"number": None})
+        require(answer.get("number") == control["number"], "the answer to another request")
+        if "actions" not in answer:
+            require(control.get("reset") and not request, "an answer without an action")
             return
-        require(isinstance(answer, Ready) and answer.session == request.session, "another answer")
+        require(answer["actions"].shape == (1, 6), "no chunk of one action")
+        require(np.isfinite(answer["actions"]).all(), "an action is not finite")
+        if "reset" in control:
+            require_arrays(LAYOUT, request)
+        for name, spec in LAYOUT.items():
+            given = np.asarray(request[name])
+            require(given.shape == spec.shape, f"{name} has the shape {given.shape}")
+            require(np.isfinite(given).all(), f"{name} is not finite")
 
     return Subject(make, read, check)
 
@@ -79,9 +79,9 @@ def changed_arrays(generator: np.random.Generator) -> dict[str, np.ndarray]:
     return {**arrays, name: array}
 
 
-def _encoded(message: object, otherwise: Act) -> bytes:
+def _encoded(message: dict[str, Any]) -> bytes:
     """Returns a message as bytes; another one where it cannot be sent at all."""
     try:
-        return encode(message if isinstance(message, dict) else {"": message})
+        return encode(message)
     except (ProtocolError, UnicodeEncodeError, RecursionError):
-        return otherwise.to_bytes()[:-1]
+        return encode({})

@@ -186,8 +186,7 @@ def test_its_process_ends_with_whoever_started_it(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(
         "import os\n"
-        "from fleet_tools.policies.array_codec import decode, encode
-from fleet_tools.policies.confined import PolicyProcess\n"
+        "from fleet_tools.policies.confined import PolicyProcess\n"
         "process = PolicyProcess('find', 'zero')\n"
         "print(process.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +13,6 @@ import pytest
 
 pytest.importorskip("websockets")
 
-from hostile_clients import certificate
 from support.served_policies import Remembering, episode, hello, opened, serving
 from websockets.exceptions import InvalidStatus
 
@@ -90,6 +90,19 @@ def test_nothing_is_sent_to_an_address_that_may_not_be_used(url):
         PolicyClient.at(url)
 
 
+def certificate(folder: Path) -> None:
+    """Writes `certificate.pem` and `key.pem` of 127.0.0.1."""
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+
+
 @contextmanager
 def proxy(folder: Path, port: int) -> Iterator[str]:
     """Speaks TLS before a port of this machine, as a reverse proxy does."""
@@ -113,6 +126,9 @@ def proxy(folder: Path, port: int) -> Iterator[str]:
     yield f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
+    server.close()
+    loop.run_until_complete(asyncio.sleep(0.1))
+    loop.close()
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")

@@ -1,8 +1,9 @@
-"""The accept loop: all kinds of clients, and a machine that is short of things."""
+"""The bounded server: all kinds of clients, and a machine that is short of things."""
 
 import contextlib
 import logging
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,29 +13,31 @@ import pytest
 from support.processes import run_python
 
 from fleet_tools.utils import accept_loop
-from fleet_tools.utils.accept_loop import BUSY, AcceptLoop
-
-Serve = Callable[[socket.socket, AcceptLoop], None]
+from fleet_tools.utils.accept_loop import BUSY, BoundedServer
 
 
-def echo(client: socket.socket, loop: AcceptLoop) -> None:
+class Echo(socketserver.BaseRequestHandler):
     """Opens with the first byte, and echoes."""
-    while content := client.recv(100):
-        client.sendall(content if loop.opened() else b"no place")
+
+    server: BoundedServer
+
+    def handle(self) -> None:
+        while content := self.request.recv(100):
+            self.request.sendall(content if self.server.opened(self.request) else b"no place")
 
 
 @contextlib.contextmanager
-def looping(serve: Serve = echo, max_open: int = 2, **options: Any) -> Iterator[AcceptLoop]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    loop = AcceptLoop(listening, lambda client, _: serve(client, loop), max_open, **options)
-    thread = threading.Thread(target=loop.serve_forever)
-    thread.start()
-    with loop:
+def looping(
+    handler: type[Echo] = Echo, max_open: int = 2, **options: Any
+) -> Iterator[BoundedServer]:
+    with BoundedServer(("127.0.0.1", 0), handler, max_open, **options) as loop:
+        thread = threading.Thread(target=loop.serve_forever)
+        thread.start()
         yield loop
     thread.join()
 
 
-def connected(loop: AcceptLoop) -> socket.socket:
+def connected(loop: BoundedServer) -> socket.socket:
     return socket.create_connection(loop.address, timeout=20)
 
 
@@ -104,20 +107,21 @@ def test_further_strangers_are_told_at_once(monkeypatch):
         assert loop.dropped == {"too many at once": 3}
 
 
-def test_errors_of_a_client_end_its_connection(monkeypatch):
-    def serve(client: socket.socket, loop: AcceptLoop) -> None:
-        echo(client, loop)
-        raise defects.pop()
-
+def test_errors_of_a_client_end_its_connection(capsys):
     defects = [ConnectionResetError("left"), ValueError("a defect")]
-    seen: list[threading.ExceptHookArgs] = []
-    monkeypatch.setattr(threading, "excepthook", seen.append)
-    with looping(serve) as loop:
+
+    class Failing(Echo):
+        def handle(self) -> None:
+            super().handle()
+            raise defects.pop()
+
+    with looping(Failing) as loop:
         for left in (1, 0):
             with connected(loop) as client:
                 assert ask(client) == b"?"
             wait_until(lambda left=left: len(defects) == left)
-    assert [str(each.exc_value) for each in seen] == ["a defect"]
+    said = capsys.readouterr().err
+    assert "ValueError: a defect" in said and "ConnectionResetError" not in said
 
 
 def test_the_log_counts_in_few_lines(caplog):
@@ -141,35 +145,34 @@ def test_closing_ends_everything_and_may_come_before_all_else():
             connected(loop)
         for each in clients:
             each.close()
-    never = AcceptLoop(socket.create_server(("127.0.0.1", 0)), lambda *_: None, 1)
+    never = BoundedServer(("127.0.0.1", 0), Echo, 1)
     never.close()
     never.close()
     never.serve_forever()
 
 
 def test_a_socket_that_listens_no_more_is_an_error():
-    listening = socket.create_server(("127.0.0.1", 0))
-    with AcceptLoop(listening, lambda *_: None, 1) as loop:
-        listening.shutdown(socket.SHUT_RDWR)
+    with BoundedServer(("127.0.0.1", 0), Echo, 1) as loop:
+        loop.socket.shutdown(socket.SHUT_RDWR)
         with pytest.raises(OSError, match="It listens no more"):
             loop.serve_forever()
 
 
 SHORT = """
-import json, os, resource, socket, sys, threading, time
-from fleet_tools.utils.accept_loop import AcceptLoop
+import json, os, resource, socket, socketserver, sys, threading, time
+from fleet_tools.utils.accept_loop import BoundedServer
 
-def serve(client, address):
-    while content := client.recv(100):
-        loop.opened()
-        client.sendall(content)
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while content := self.request.recv(100):
+            self.server.opened(self.request)
+            self.request.sendall(content)
 
 def ask(client):
     client.sendall(b"?")
     return client.recv(1) == b"?"
 
-listening = socket.create_server(("127.0.0.1", 0))
-loop = AcceptLoop(listening, serve, 8)
+loop = BoundedServer(("127.0.0.1", 0), Echo, 8)
 address = loop.address
 threading.Thread(target=loop.serve_forever, daemon=True).start()
 clients = [socket.socket() for _ in range(20)]

@@ -238,9 +238,9 @@ import serve
 from pathlib import Path
 
 def listens_no_more():
-    from accept_loop import AcceptLoop
-    loops = [each for each in gc.get_objects() if isinstance(each, AcceptLoop)]
-    loops[0]._listening.shutdown(socket.SHUT_RDWR)
+    from accept_loop import BoundedServer
+    loops = [each for each in gc.get_objects() if isinstance(each, BoundedServer)]
+    loops[0].socket.shutdown(socket.SHUT_RDWR)
 
 threading.Timer(0.5, listens_no_more).start()
 options = argparse.Namespace(host="127.0.0.1", port=0, max_megabytes=1)
