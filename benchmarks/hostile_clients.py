@@ -31,7 +31,7 @@ from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.policy_server import PolicyServer
 from fleet_tools.policies.wire_messages import Hello
-from fleet_tools.studio.photographs.render_requests import make_server
+from fleet_tools.studio.photographs.render_requests import RenderServer
 from fleet_tools.utils import cli
 
 _OBSERVATION = {"state": np.zeros(7, np.float32)}
@@ -73,7 +73,7 @@ class _Zeros:
 def _made(kind: str) -> tuple[str, Callable[[], None], Callable[[], dict[str, int]]]:
     """Returns the address of a server, and functions that serve and tell what was dropped."""
     if kind == "Blender":
-        loop = make_server("127.0.0.1", 0, lambda *_: b"image", {}, 10**6)
+        loop = RenderServer("127.0.0.1", 0, lambda *_: b"image", {}, 10**6)
         host, port = loop.address
         return f"http://{host}:{port}", loop.serve_forever, lambda: dict(loop.dropped)
     server = PolicyServer(Served(HELLO, _Zeros), max_connections=PLACES)

@@ -29,8 +29,8 @@ from fleet_tools.policies.wire_messages import (
     require_arrays,
 )
 from fleet_tools.storage.strict_json import loads
+from fleet_tools.utils.bounded_server import quiet_logger
 from fleet_tools.utils.libraries import require
-from fleet_tools.utils.unopened import quiet_logger
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection

@@ -20,8 +20,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.errors import ConfigError, MissingLibraryError
+from fleet_tools.utils.bounded_server import Connections, quiet_logger
 from fleet_tools.utils.libraries import install_command, require
-from fleet_tools.utils.unopened import Unopened, quiet_logger
 
 if TYPE_CHECKING:
     import viser
@@ -71,7 +71,7 @@ class PageGate:
         self._token = secrets.token_urlsafe(_TOKEN_BYTES)
         self.path = f"/{self._token}/"
         self.url = f"http://{HOST}:{self.port}{self.path}"
-        self._unopened = Unopened(MAX_UNOPENED, patience_s=0.0)
+        self._connections = Connections(max_opening=MAX_UNOPENED, patience_s=0.0)
         self._opened: ServerConnection | None = None
 
     def serve(self, handler: Handler, answer: Answer, **options: Any) -> "serve":
@@ -96,7 +96,7 @@ class PageGate:
             "process_request": functools.partial(self._admit, answer),
             "process_response": _hide_address,
             "server_header": None,
-            "create_connection": self._unopened.connection_class(),
+            "create_connection": self._connections.connection_class(),
             "logger": quiet_logger(),
         }
         return serve(converse, sock=self._socket, **(options | protected))
@@ -107,7 +107,7 @@ class PageGate:
 
     def abort_unopened(self) -> None:
         """Drops the connections that are no socket; in the event loop, before its server ends."""
-        self._unopened.end_all()
+        self._connections.end_strangers()
 
     def _admit(
         self, answer: Answer, connection: "ServerConnection", request: "Request"
@@ -125,7 +125,7 @@ class PageGate:
                 return connection.respond(HTTPStatus.FORBIDDEN, "the socket is for the page\n")
             if self._opened is not None:
                 return connection.respond(HTTPStatus.CONFLICT, "another page is open\n")
-            self._unopened.opened(connection)
+            self._connections.opened(connection.transport)
             return None
         if not rest and self._opened is not None:
             answered = connection.respond(HTTPStatus.CONFLICT, _ELSEWHERE)

@@ -67,7 +67,7 @@ def http_requests(folder: Path) -> Subject:
     def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
         return b"image"
 
-    running = server.make_server("127.0.0.1", 0, draw, {}, MAX_BYTES)
+    running = server.RenderServer("127.0.0.1", 0, draw, {}, MAX_BYTES)
     # What its threads raise, no client sees.
     before, threading.excepthook = threading.excepthook, lambda each: errors.append(each.exc_value)
     thread = threading.Thread(target=running.serve_forever, daemon=True)

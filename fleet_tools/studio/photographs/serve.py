@@ -62,11 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace, draw: Draw, health: Mapping[str, Any]) -> int:
     sys.path.append(str(Path(__file__).resolve().parents[2] / "utils"))
-    from render_requests import make_server  # pyright: ignore[reportMissingImports]
+    from render_requests import RenderServer  # pyright: ignore[reportMissingImports]
 
     max_bytes = options.max_megabytes * 10**6
     try:
-        server = make_server(options.host, options.port, draw, health, max_bytes)
+        server = RenderServer(options.host, options.port, draw, health, max_bytes)
     except OSError as error:
         print(f"Cannot listen at {options.host}:{options.port}: {error}", file=sys.stderr)
         return 2

@@ -21,21 +21,25 @@ from support.processes import run_command
 
 from fleet_tools.studio.photographs import render_requests as server
 from fleet_tools.studio.photographs.serve import proper_gltf
-from fleet_tools.utils import accept_loop
 
 
-@pytest.fixture(name="url", scope="module")
-def _url() -> Iterator[str]:
-    """URL of a server that fails to draw every scene."""
+@pytest.fixture(name="running", scope="module")
+def _running() -> Iterator[server.RenderServer]:
+    """A server that fails to draw every scene."""
 
     def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
         raise ValueError("no scene of this module can be drawn")
 
-    with server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
+    with server.RenderServer("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{running.address[1]}"
+        yield running
     thread.join()
+
+
+@pytest.fixture(name="url", scope="module")
+def _url(running: server.RenderServer) -> str:
+    return f"http://127.0.0.1:{running.address[1]}"
 
 
 def post(url: str, body: bytes, path: str = "/render", content_type: str = FORM) -> tuple[int, str]:
@@ -199,7 +203,7 @@ def test_further_requests_are_answered_by_503_until_there_is_a_place():
         return b"image"
 
     request = REQUEST.encode() + form()
-    running = server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES)
+    running = server.RenderServer("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES)
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
     with running, contextlib.ExitStack() as stack:
@@ -222,8 +226,8 @@ def test_further_requests_are_answered_by_503_until_there_is_a_place():
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /hea", REQUEST.encode() + form()[:100]])
-def test_slow_clients_give_way(url, sent, monkeypatch):
-    monkeypatch.setattr(accept_loop, "_PATIENCE_S", 0.0)
+def test_slow_clients_give_way(running, url, sent, monkeypatch):
+    monkeypatch.setattr(running.connections, "_patience_s", 0.0)
     with contextlib.ExitStack() as stack:
         for _ in range(40):
             stack.enter_context(connected(url, sent))
@@ -238,9 +242,9 @@ import serve
 from pathlib import Path
 
 def listens_no_more():
-    from accept_loop import BoundedServer
+    from bounded_server import BoundedServer
     loops = [each for each in gc.get_objects() if isinstance(each, BoundedServer)]
-    loops[0].socket.shutdown(socket.SHUT_RDWR)
+    loops[0]._socket.shutdown(socket.SHUT_RDWR)
 
 threading.Timer(0.5, listens_no_more).start()
 options = argparse.Namespace(host="127.0.0.1", port=0, max_megabytes=1)
