@@ -154,6 +154,7 @@ class BoundedServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Future[None] | None = None
         self._closed, self._ended = threading.Event(), threading.Event()
+        self._is_short = False
 
     async def start(self) -> Any:
         """Begins to serve on `self._socket`; returns what has `close` and `wait_closed`."""
@@ -236,9 +237,14 @@ class BoundedServer:
         reason = error.strerror or type(error).__name__
         if not _listens(self._socket):
             return self._finish(OSError(error.errno, f"It listens no more: {reason}"))
+        if error.errno in _SHORTAGES and not self._is_short:  # asyncio tries many times at once
+            self._is_short = True
+            loop.call_soon(self._give_way, reason)
+
+    def _give_way(self, reason: str) -> None:
+        self._is_short = False
         self.connections.dropped[reason] += 1
-        if error.errno in _SHORTAGES:
-            self.connections.oldest_gives_way()
+        self.connections.oldest_gives_way()
 
 
 def _listens(listening: socket.socket) -> bool:

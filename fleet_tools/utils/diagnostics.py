@@ -3,17 +3,19 @@
 Code that might crash or hang, such as the import of a library, is tried in another process.
 """
 
-import json
+import importlib
+import importlib.metadata
+import importlib.util
 import os
 import platform
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleet_tools.errors import FleetToolsError
+from fleet_tools.parallel.apart import Apart, ApartError
 from fleet_tools.utils.libraries import (
     ANY_RELEASE,
     GLIB_COMMAND,
@@ -33,27 +35,6 @@ ENOUGH_MEMORY = 0.5 * GIB
 ENOUGH_DISK = 1.0 * GIB
 
 _TIMEOUT_S = 120.0
-
-_MARK = "\x1e"
-_CHILD = f"""
-import importlib, importlib.metadata, importlib.util, json, sys
-
-def version(module, distribution):
-    importlib.import_module(module)
-    return importlib.metadata.version(distribution)
-
-for module, name, arguments in json.loads(sys.argv[1]):
-    try:
-        imported = module or arguments[0]
-        if importlib.util.find_spec(imported.partition(".")[0]) is None:
-            result = "absent", "is not installed"
-        else:
-            function = getattr(importlib.import_module(module), name) if module else version
-            result = "value", function(*arguments)
-    except (Exception, SystemExit) as error:
-        result = "error", f"{{type(error).__name__}}: {{error}}"
-    print({_MARK!r} + json.dumps(result), flush=True)
-"""
 
 
 @dataclass(frozen=True)
@@ -92,7 +73,7 @@ Probe = tuple[str, str, tuple[str, ...]]
 
 
 def function_probe(function: Callable[[], Any]) -> Probe:
-    """Returns the probe that calls a function of a module, which returns plain JSON data."""
+    """Returns the probe that calls a function of a module."""
     module = function.__module__
     if module == "__main__" and (spec := sys.modules[module].__spec__) is not None:
         module = spec.name  # the program, started by `python -m`
@@ -101,7 +82,15 @@ def function_probe(function: Callable[[], Any]) -> Probe:
 
 def import_probe(module: str, distribution: str) -> Probe:
     """Returns the probe that imports a module, and returns the version of its distribution."""
-    return "", "", (module, distribution)
+    return __name__, version_of.__name__, (module, distribution)
+
+
+def version_of(module: str, distribution: str) -> str | None:
+    """Imports a module, and returns the version of its distribution; None if there is neither."""
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        return None
+    importlib.import_module(module)
+    return importlib.metadata.version(distribution)
 
 
 def run_probes(probes: Sequence[Probe]) -> Iterator[Any]:
@@ -117,14 +106,33 @@ def run_probes(probes: Sequence[Probe]) -> Iterator[Any]:
         What each returns; or a CrashError if a signal ended it, an AbsentError if its library is
         not installed, or a ProbeError if it raised an error or did not end in time.
     """
-    done = 0
-    while done < len(probes):
-        first = done
-        for result in _results(probes[first:]):
-            if isinstance(result, ProbeError) and done > first and type(result) is not AbsentError:
-                result = next(_results(probes[done : done + 1]))
+    apart = Apart()
+    try:
+        for probe in probes:
+            alone = not apart.calls
+            result = _result(apart, probe)
+            if isinstance(result, ProbeError) and not (alone or isinstance(result, AbsentError)):
+                apart.end()
+                result = _result(apart, probe)
             yield result
-            done += 1
+    finally:
+        apart.end()
+
+
+def _result(apart: Apart, probe: Probe) -> Any:
+    try:
+        found = apart.call(_TIMEOUT_S, _call, *probe)
+    except ApartError as error:
+        kind = CrashError if (error.ending or "").startswith("SIG") else ProbeError
+        return kind(str(error))
+    except FleetToolsError as error:
+        return ProbeError(f"{type(error).__name__}: {error}")
+    absent = found is None and probe[1] == version_of.__name__
+    return AbsentError("is not installed") if absent else found
+
+
+def _call(module: str, name: str, arguments: tuple[str, ...]) -> Any:
+    return getattr(importlib.import_module(module), name)(*arguments)
 
 
 def check_python() -> Check:
@@ -196,46 +204,3 @@ def check_disk() -> Check:
     free = free_disk(Path.cwd())
     status = OK if free >= ENOUGH_DISK else MISSING
     return Check("Disk", status, False, f"{free / GIB:.1f} GiB left in {Path.cwd()}")
-
-
-def _results(probes: Sequence[Probe]) -> Iterator[Any]:
-    """Yields the results of probes in one process, until one ends it; see `run_probes`."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, json.dumps(probes)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert child.stdout is not None
-    late = threading.Event()
-
-    def end() -> None:
-        late.set()
-        child.kill()
-
-    try:
-        for _ in probes:
-            timer = threading.Timer(_TIMEOUT_S, end)
-            timer.start()
-            line = next((line for line in child.stdout if line.startswith(_MARK)), None)
-            timer.cancel()
-            if line is None:
-                break
-            kind, value = json.loads(line.removeprefix(_MARK))
-            yield value if kind == "value" else _ERRORS[kind](value)
-        else:
-            return
-        code = child.wait()
-        if late.is_set():
-            yield ProbeError(f"does not end within {_TIMEOUT_S:g} s")
-        elif code < 0:
-            yield CrashError(f"crashes (signal {-code})")
-        else:
-            yield ProbeError(f"exit code {code}")
-    finally:
-        child.kill()
-        child.stdout.close()
-        child.wait()
-
-
-_ERRORS = {"absent": AbsentError, "error": ProbeError}

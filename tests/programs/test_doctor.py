@@ -73,7 +73,7 @@ def test_a_crash_of_the_simulation_is_told_with_the_versions_that_work(tmp_path,
     drake, simulation, images, meshcat, *_ = doctor.check_programs()
     assert drake.status == meshcat.status == "ok"
     assert (simulation.status, simulation.needed) == ("broken", True)
-    assert "signal 6" in simulation.detail and installed_release() in simulation.detail
+    assert "SIGABRT" in simulation.detail and installed_release() in simulation.detail
     assert simulation.remedy == install_command()
     assert (images.status, images.remedy) == ("broken", None)
 

@@ -28,7 +28,7 @@ from fleet_tools.studio.labelling.scene_view import (
     view_of,
 )
 from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
-from fleet_tools.utils.page_gate import open_viser, stop_viser
+from fleet_tools.studio.page_gate import open_viser, stop_viser
 
 if TYPE_CHECKING:
     import viser
