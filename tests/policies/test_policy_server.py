@@ -28,7 +28,6 @@ from websockets.sync.client import connect
 
 from fleet_tools.errors import ConfigError, PolicyError
 from fleet_tools.policies.array_codec import encode
-from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.policy_server import PolicyServer
 from fleet_tools.policies.wire_messages import CONTROL, largest_request, read_failure
@@ -239,27 +238,12 @@ class Hanging:
         raise AssertionError
 
 
-def test_a_policy_that_hangs_does_not_hold_up_the_end():
+def test_a_policy_that_hangs_does_not_hold_up_the_end(monkeypatch):
+    monkeypatch.setattr(PolicyServer, "farewell_s", 0.5)
     with serving(Hanging) as server, opened(server) as client:
         client.recv()
         client.send(request(0, reset=True))
         time.sleep(0.2)
         started = time.monotonic()
         server.close()
-        assert time.monotonic() - started < 10
-
-
-def test_closing_comes_before_all_else_and_more_than_once():
-    never = PolicyServer(Served(hello(), Remembering))
-    never.close()
-    never.close()
-    never.serve_forever()
-    with pytest.raises(PolicyError, match="refused"):
-        PolicyClient.at(never.url)
-
-
-def test_a_socket_that_listens_no_more_is_an_error():
-    with PolicyServer(Served(hello(), Remembering)) as server:
-        threading.Timer(0.2, server._socket.shutdown, [socket.SHUT_RDWR]).start()
-        with pytest.raises(OSError, match="It listens no more"):
-            server.serve_forever()
+        assert time.monotonic() - started < 5
