@@ -215,7 +215,7 @@ async def _connected(url: str, token: str | None, timeout_s: float) -> "ClientCo
 
     parts = urlsplit(url)
     address = str(parts.hostname), parts.port or _PORTS[parts.scheme]
-    secured = {"ssl": ssl.create_default_context()} if parts.scheme == "wss" else {}
+    secured: dict[str, Any] = {"ssl": ssl.create_default_context()} if parts.scheme == "wss" else {}
     own = socket.create_connection(address, timeout_s)
     own.setblocking(False)
     return await connect(

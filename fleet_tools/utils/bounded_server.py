@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, Self
 
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 """What a client is told for whom there is no room."""
@@ -186,7 +186,7 @@ class BoundedServer:
                 self._loop.call_soon_threadsafe(self._finish)
             self._ended.wait()
 
-    def __enter__(self) -> "BoundedServer":
+    def __enter__(self) -> Self:
         """Returns itself."""
         return self
 

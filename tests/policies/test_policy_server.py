@@ -233,7 +233,7 @@ class Hanging:
     def reset(self) -> None:
         pass
 
-    def act(self, seen: Any) -> np.ndarray:
+    def act(self, observation: Any) -> np.ndarray:
         threading.Event().wait()
         raise AssertionError
 

@@ -171,7 +171,7 @@ def _bad(message: str) -> RequestError:
 # --- Answers --------------------------------------------------------------------------------
 
 
-class RenderServer(BoundedServer):
+class RenderServer(BoundedServer):  # pyright: ignore[reportGeneralTypeIssues]
     """The server; `serve_forever()` runs it.
 
     Args:
