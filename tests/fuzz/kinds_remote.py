@@ -22,7 +22,7 @@ def requests(folder: Path) -> Subject:
         control = pick(generator, ({}, {CONTROL: {"number": 1, "reset": True}}))
         match int(generator.integers(5)):
             case 0:
-                return encode({**whole, **control, RESET: scalar(generator), "prompt": "go"})
+                return _encoded({**whole, **control, RESET: scalar(generator), "prompt": "go"})
             case 1:
                 return _encoded({**whole, **changed_data({**control, "a": [1.0]}, generator)})
             case 2:

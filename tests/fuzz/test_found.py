@@ -33,7 +33,7 @@ from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.perception.display import MESHCAT_HOST, open_meshcat
-from fleet_tools.policies import array_codec
+from fleet_tools.policies import array_codec, wire_messages
 from fleet_tools.policies.array_codec import ProtocolError
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.policies.wire_messages import Control, Hello
@@ -103,11 +103,10 @@ def test_what_no_query_has_is_not_dropped(plan, robot):
 
 @pytest.mark.parametrize("field", ["protocol", "policy", "control_period_s", "number", "reset"])
 def test_an_array_in_place_of_a_word_or_number_is_no_message(field):
+    content = array_codec.encode({"number": 1, field: np.ones(2)})
     for kind in (Hello, Control):
         with pytest.raises(ProtocolError):
-            read_value(
-                kind, array_codec.decode(array_codec.encode({"number": 1, field: np.ones(2)}))
-            )
+            wire_messages.read_value(kind, array_codec.decode(content))
 
 
 def _lacking_dtype() -> bytes:
