@@ -6,14 +6,15 @@ strangers. One child serves the calls of this process.
 
 import atexit
 import contextlib
+import importlib
 import os
 import pickle
 import resource
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import IO, TypeVar, TypeVarTuple
+from typing import IO, Any, TypeVar, TypeVarTuple
 
 from fleet_tools.errors import FleetToolsError, NativeLibraryError
 from fleet_tools.parallel.child_process import ChildProcess
@@ -109,6 +110,11 @@ class Apart:
         self._log.close()
         self._process, self._log, self.calls = None, None, 0
         return f"{ending}: {' '.join(printed)}" if printed else ending
+
+
+def call_by_name(module: str, name: str, arguments: Sequence[Any]) -> Any:
+    """Calls a function of a module that is imported in the child alone."""
+    return getattr(importlib.import_module(module), name)(*arguments)
 
 
 _shared = Apart()

@@ -11,7 +11,7 @@ from support.hidden_modules import hide_modules
 from support.rendering import needs_gl
 
 from fleet_tools import doctor
-from fleet_tools.utils.diagnostics import check_drake, function_probe, run_probes
+from fleet_tools.doctor import check_drake, function_probe, run_probes
 from fleet_tools.utils.libraries import (
     ANY_RELEASE,
     GL_COMMAND,
