@@ -194,7 +194,7 @@ class RayBackend:
         ended = [by_reference[reference] for reference in references]
         outcomes = [(worker, worker.outcome()) for worker in ended]
         return [
-            (worker, Death(f"its worker died ({outcome.reason})"))
+            (worker, Death(f"its worker died ({outcome.reason.partition(':')[0]})"))
             if isinstance(outcome, Death)
             else (worker, outcome)
             for worker, outcome in outcomes
