@@ -19,13 +19,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from scaffold import main_of, print_now, table_head, table_row
 
-from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_merging.methods import registry
 from fleet_merging.moments.measurement import Moments
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import DataAnswer, DataQuery, LocalDataHolder
+from fleet_tools.baselines.federated.config import FleetConfig
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
 from fleet_tools.baselines.training.demonstrations import Trajectories
