@@ -26,7 +26,8 @@ ENV PATH=/opt/fleet-tools/bin:$PATH \
 # Extras of the package, separated by commas, such as --build-arg EXTRAS=learning,video.
 ARG EXTRAS=""
 COPY . /usr/src/fleet-tools
-RUN pip install --no-cache-dir -c /usr/src/fleet-tools/constraints.txt \
+RUN pip wheel -q --no-deps --wheel-dir /tmp/wheels /usr/src/fleet-tools/baselines/merging \
+    && pip install --no-cache-dir -c /usr/src/fleet-tools/constraints.txt --find-links /tmp/wheels \
         "/usr/src/fleet-tools${EXTRAS:+[$EXTRAS]}"
 
 USER fleet

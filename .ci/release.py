@@ -18,6 +18,7 @@ PLACES = {
     "CITATION.cff": rf"(?m)^(version: ){VERSION}()$",
     "README.md": rf"(?m)^(  version = \{{){VERSION}(\}},)$",
     "fleet_tools/policies/checkpoints/manifest.json": rf'(?m)^( "release": "){VERSION}(",)$',
+    "baselines/merging/src/fleet_merging/__init__.py": rf'(?m)^(__version__ = "){VERSION}(")$',
 }
 """Where the version stands, by file; what stands before and after it are groups."""
 

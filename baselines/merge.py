@@ -230,7 +230,7 @@ def _problem(
         if not isinstance(problem, MergeProblem):
             raise MergeError(
                 f"The problem {options.problem!r} returned a {type(problem).__name__}. Return a "
-                "fleet_tools.merging.MergeProblem."
+                "fleet_merging.MergeProblem."
             )
         changes = {"averaging_weights": weights, "base": base, "seed": options.seed or None}
         return replace(problem, **{k: v for k, v in changes.items() if v is not None})

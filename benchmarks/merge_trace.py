@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from tracing import traced
 
-from fleet_tools.merging import merge, problem_of
+from fleet_merging import merge, problem_of
 
 
 def network(seed: int) -> nn.Module:

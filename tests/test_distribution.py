@@ -22,12 +22,12 @@ LEFT_OUT = ("__pycache__", "*.pyc", "*.egg-info")
 
 
 def files_below(folder: Path) -> set[str]:
-    """Returns the paths of all files below a folder, through links."""
+    """Returns the paths of all files below a folder but fleet-merging's, through links."""
     return {
         Path(parent, name).relative_to(folder).as_posix()
         for parent, _, names in os.walk(folder, followlinks=True)
         for name in names
-        if "__pycache__" not in parent
+        if "__pycache__" not in parent and "baselines/merging" not in parent
     }
 
 

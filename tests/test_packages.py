@@ -1,5 +1,6 @@
 """What a checkout imports, an installed wheel has, under one name only."""
 
+import importlib
 import importlib.util
 import os
 import pkgutil
@@ -10,14 +11,21 @@ import pytest
 from support.processes import ROOT
 
 import fleet_tools
+from fleet_tools.errors import MissingLibraryError
 
 ROOMS = ("assets", "baselines", "experts", "task_configs")
 """Rooms at the top level of a checkout, which the package sees through links."""
 
 
+MERGING = str(ROOT / "fleet_tools" / "baselines" / "merging")
+"""A distribution of its own, which lies in a room."""
+
+
 def folders_of_modules():
     """Yields every folder of the package that holds modules; links are followed."""
-    for folder, _, files in os.walk(ROOT / "fleet_tools", followlinks=True):
+    for folder, folders, files in os.walk(ROOT / "fleet_tools", followlinks=True):
+        if folder == MERGING:
+            folders.clear()
         if any(file.endswith(".py") for file in files):
             yield folder, files
 
@@ -41,6 +49,19 @@ def test_no_module_is_importable_under_two_names():
         child = subprocess.run([sys.executable, "-c", code.format(name)], capture_output=True)
         assert child.returncode == 1, name
         assert b"ImportError: Import fleet_tools." in child.stderr, child.stderr
+
+
+def test_merging_has_no_second_name():
+    with pytest.raises(ImportError, match="Import fleet_merging instead"):
+        importlib.import_module("fleet_tools.baselines.merging.src.fleet_merging")
+
+
+def test_merging_is_reexported_and_its_absence_tells_how_to_install_it(monkeypatch):
+    from fleet_tools import merging
+
+    monkeypatch.setitem(sys.modules, "fleet_merging", None)
+    with pytest.raises(MissingLibraryError, match=r"pip install .*baselines/merging"):
+        importlib.reload(merging)
 
 
 def test_every_module_has_one_file():

@@ -30,7 +30,16 @@ def version_of(checkout: Path) -> tuple[str, str]:
         r"^  version = \{(.+)\},$", (checkout / "README.md").read_text(), re.MULTILINE
     )
     assert package is not None and readme is not None
-    versions = {citation["version"], latest[1], manifest["release"], package[1], readme[1]}
+    merging = re.search(r'^__version__ = "(.+)"$', (checkout / FILES[4]).read_text(), re.MULTILINE)
+    assert merging is not None
+    versions = {
+        merging[1],
+        citation["version"],
+        latest[1],
+        manifest["release"],
+        package[1],
+        readme[1],
+    }
     assert len(versions) == 1, versions
     released = str(citation.get("date-released", "unreleased"))
     assert latest[2] == released and re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", released)

@@ -112,6 +112,12 @@ def _number(release: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+MERGING = "fleet-merging"
+"""The library of merging methods, a distribution of its own in `baselines/merging`."""
+
+MERGING_COMMAND = "python3 -m pip install fleet_merging-*.whl"
+"""Installs its wheel, which lies beside the wheel of this package."""
+
 # --- Optional libraries ----------------------------------------------------------------------
 
 GLIB_COMMAND = "apt-get install -y libglib2.0-0"
@@ -148,6 +154,8 @@ class Library:
         """Returns the command that helps, by the error of its import."""
         if self.system is not None and "cannot open shared object file" in reason:
             return self.system
+        if self.distribution == MERGING and not _is_checkout(_CHECKOUT):
+            return MERGING_COMMAND
         return install_command(self.extra)
 
 
@@ -164,6 +172,7 @@ OPTIONAL = (
         note=" (without a GPU, a smaller build: docs/getting_started/install.md)",
     ),
     Library("safetensors", "safetensors", "learning", "store policies"),
+    Library("fleet_merging", MERGING, "learning", "merge models"),
     Library("sklearn", "scikit-learn", "studies", "merge networks on its digits"),
     Library("metaworld", "metaworld", "metaworld", "simulate Meta-World's tasks"),
     Library("mujoco", "mujoco", "metaworld", "simulate Meta-World's tasks"),
@@ -194,11 +203,14 @@ APART = {"flower": "constraints-flower.txt"}
 their own."""
 
 
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
 def install_command(extra: str | None = None) -> str:
     """Returns the command that installs an extra's libraries, for a checkout or for a wheel.
 
-    For a wheel, it names the libraries: the package itself is on no index, and whoever took its
-    name there could have anything installed.
+    For a wheel, it names the libraries. This package and fleet-merging are on no index, and whoever
+    took their names there could have anything installed.
 
     Args:
         extra: The extra; None for the package without extras, and for a wheel for Drake alone.
@@ -208,18 +220,26 @@ def install_command(extra: str | None = None) -> str:
     """
     if extra not in (extras := {None, *(library.extra for library in OPTIONAL)}):
         raise UnknownNameError("extra", extra, filter(None, extras))
-    checkout = Path(__file__).resolve().parents[2]
-    if not all((checkout / name).is_file() for name in CONSTRAINTS):
+    checkout = _CHECKOUT
+    if not _is_checkout(checkout):
         if extra is None:
             return INSTALL_COMMAND
         listed = " ".join(f'"{requirement}"' for requirement in _requirements(extra))
         return f"python3 -m pip install {listed}"
     pins = APART.get(extra or "") or constraints(checkout)
     suffix = f"[{extra}]" if extra else ""
+    learns = extra == "learning"
     if Path.cwd() == checkout:
-        return f"python3 -m pip install -c {pins} -e " + (f'".{suffix}"' if extra else ".")
-    given = ("-c", f"{checkout / pins}", "-e", f"{checkout}{suffix}")
+        merging = "-e baselines/merging " if learns else ""
+        own = f'".{suffix}"' if extra else "."
+        return f"python3 -m pip install -c {pins} {merging}-e {own}"
+    merging = ("-e", f"{checkout / 'baselines' / 'merging'}") if learns else ()
+    given = ("-c", f"{checkout / pins}", *merging, "-e", f"{checkout}{suffix}")
     return f"python3 -m pip install {shlex.join(given)}"
+
+
+def _is_checkout(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in CONSTRAINTS)
 
 
 def _requirements(extra: str) -> list[str]:
@@ -227,12 +247,17 @@ def _requirements(extra: str) -> list[str]:
     try:
         listed = [text.partition(";") for text in requires("fleet-tools") or ()]
     except PackageNotFoundError:  # neither a checkout nor installed, such as a copied folder
-        return [each.distribution for each in OPTIONAL if each.extra == extra]
+        return [
+            each.distribution
+            for each in OPTIONAL
+            if each.extra == extra and each.distribution != MERGING
+        ]
     wanted = f"extra=={extra}"
     return [
         name.strip()
         for name, _, marker in listed
         if wanted in marker.replace(" ", "").replace('"', "").replace("'", "")
+        and not name.startswith(MERGING)
     ]
 
 

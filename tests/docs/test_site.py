@@ -64,7 +64,7 @@ def errors() -> set[str]:
     base = dict(re.findall(r"^class (\w+Error)\((\w+)", text, re.MULTILINE))
 
     def ours(name: str) -> bool:
-        return name == "FleetToolsError" or (name in base and ours(base[name]))
+        return name in ("FleetToolsError", "MergingError") or (name in base and ours(base[name]))
 
     return {name for name in base if ours(name) and not name.startswith("_")}
 
@@ -160,7 +160,11 @@ def test_every_notebook_lies_beside_its_page(site):
 
 def test_every_error_is_in_the_reference():
     listed = (DOCS / "reference" / "api" / "errors.md").read_text().splitlines()
-    names = {line.rpartition(".")[2] for line in listed if line.startswith("fleet_tools.")}
+    names = {
+        line.rpartition(".")[2]
+        for line in listed
+        if line.startswith(("fleet_tools.", "fleet_merging."))
+    }
     assert names == errors()
 
 

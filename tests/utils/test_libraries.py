@@ -58,6 +58,8 @@ def test_the_command_for_a_checkout_fits_the_working_directory(monkeypatch, tmp_
     assert install_command() == f"python3 -m pip install -c {pins} -e ."
     monkeypatch.chdir(tmp_path)
     given = ["-c", str(ROOT / pins), "-e", f"{ROOT}[video]"]
+    merging = ["-e", str(ROOT / "baselines" / "merging"), "-e", f"{ROOT}[learning]"]
+    assert shlex.split(install_command("learning"))[-4:] == merging
     assert shlex.split(install_command("video")) == ["python3", "-m", "pip", "install", *given]
 
 
@@ -79,12 +81,12 @@ def test_an_extra_that_wants_its_own_environment_has_its_own_constraints(monkeyp
 def test_the_command_for_a_wheel_needs_no_checkout_and_no_index_with_this_package(
     extra, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(
-        libraries, "__file__", str(tmp_path / "fleet_tools" / "utils" / "libraries.py")
-    )
+    monkeypatch.setattr(libraries, "_CHECKOUT", tmp_path)
     command = shlex.split(install_command(extra))
     assert command[:4] == ["python3", "-m", "pip", "install"]
-    assert {*map(Requirement, command[4:])} == {*map(Requirement, EXTRAS[extra])}
+    assert {*map(Requirement, command[4:])} == {
+        Requirement(each) for each in EXTRAS[extra] if not each.startswith("fleet-merging")
+    }
     assert install_command() == INSTALL_COMMAND
 
 
