@@ -10,11 +10,8 @@ import os
 import resource
 import signal
 import socket
-import ssl
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
@@ -30,14 +27,11 @@ from websockets.exceptions import WebSocketException
 from fleet_tools.config.values import Count
 from fleet_tools.envs.array_spec import ArraySpec
 from fleet_tools.errors import FleetToolsError
-from fleet_tools.policies import openpi
-from fleet_tools.policies.conversation import Conversation, Served
-from fleet_tools.policies.openpi import OpenpiConversation
-from fleet_tools.policies.policy_client import PolicyClient, WebSocketChannel
+from fleet_tools.policies.conversation import Served
+from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.policy_server import PolicyServer
-from fleet_tools.policies.server_access import SCHEMES, TOKEN_VARIABLE, Access
 from fleet_tools.policies.wire_messages import Hello
-from fleet_tools.studio.photographs.render_requests import make_server
+from fleet_tools.studio.photographs.render_requests import RenderServer
 from fleet_tools.utils import cli
 
 _OBSERVATION = {"state": np.zeros(7, np.float32)}
@@ -65,9 +59,7 @@ PLACES = 4
 
 _FEW_DESCRIPTORS, _FEW_THREADS = 15, 40
 
-TOKEN = "0123456789abcdef0123456789abcdef"
-DIALECTS = {"policy": Conversation, "openpi": OpenpiConversation}
-SERVERS = (*DIALECTS, "Blender")
+SERVERS = ("policy", "Blender")
 
 
 class _Zeros:
@@ -78,17 +70,13 @@ class _Zeros:
         return np.zeros(6, np.float32)
 
 
-def _made(kind: str, folder: str) -> tuple[str, Callable[[], None], Callable[[], dict[str, int]]]:
+def _made(kind: str) -> tuple[str, Callable[[], None], Callable[[], dict[str, int]]]:
     """Returns the address of a server, and functions that serve and tell what was dropped."""
     if kind == "Blender":
-        loop = make_server("127.0.0.1", 0, lambda *_: b"image", {}, 10**6)
+        loop = RenderServer("127.0.0.1", 0, lambda *_: b"image", {}, 10**6)
         host, port = loop.address
         return f"http://{host}:{port}", loop.serve_forever, lambda: dict(loop.dropped)
-    secured = {}
-    if folder:
-        files = (Path(folder) / name for name in ("certificate.pem", "key.pem"))
-        secured = {"token": TOKEN, **dict(zip(("certificate", "key"), files, strict=True))}
-    server = PolicyServer(Served(HELLO, _Zeros), Access(**secured), PLACES, DIALECTS[kind])
+    server = PolicyServer(Served(HELLO, _Zeros), max_connections=PLACES)
     return server.url, server.serve_forever, lambda: server.dropped
 
 
@@ -103,16 +91,15 @@ def _limit(what: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _serve(kind: str, folder: str, limit: str) -> None:
+def _serve(kind: str, limit: str) -> None:
     """Serves until its input ends.
 
     Args:
-        kind: "policy", "openpi" or "Blender".
-        folder: Folder of `certificate.pem` and `key.pem`; empty speaks without TLS.
+        kind: One of `SERVERS`.
         limit: What there is little of, see `_limit`; empty for nothing.
     """
     with answering() as answer:
-        url, serve, dropped = _made(kind, folder)
+        url, serve, dropped = _made(kind)
         _limit(limit)
         threading.Thread(target=serve, daemon=True).start()
         answer(url)
@@ -143,25 +130,16 @@ class Target:
         kind: What it serves, one of `SERVERS`.
         url: Its address.
         pid: Its process.
-        tls: The client's side of TLS, or None.
     """
 
     kind: str
     url: str
     pid: int
-    tls: ssl.SSLContext | None
 
-    def connect(self, secured: bool = True, timeout_s: float = 5.0) -> socket.socket:
-        """Connects to it, after a handshake of TLS if there is one and it is wanted."""
+    def connect(self, timeout_s: float = 5.0) -> socket.socket:
+        """Connects to it."""
         host, port = self.url.rpartition("/")[2].split(":")
-        client = socket.create_connection((host, int(port)), timeout_s)
-        if self.tls is None or not secured:
-            return client
-        try:
-            return self.tls.wrap_socket(client, server_hostname=host)
-        except OSError:
-            client.close()
-            raise
+        return socket.create_connection((host, int(port)), timeout_s)
 
     def is_served(self) -> bool:
         """Returns whether a good client is."""
@@ -169,17 +147,9 @@ class Target:
             if self.kind == "Blender":
                 with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
                     return answer.status == 200
-            if self.kind == "openpi":
-                channel = WebSocketChannel(self.url, 5.0, SCHEMES[1])
-                with channel.exchange():
-                    channel.receive(5.0)
-                    channel.send(openpi.encode(dict(_OBSERVATION)))
-                    answer = channel.receive(5.0)
-                channel.close()
-                return isinstance(answer, bytes) and "actions" in openpi.decode(answer)
             connection = PolicyClient.at(self.url, 5.0)
             connection.reset()
-            zeros = connection.act(_OBSERVATION, 0.0)
+            zeros = connection.act(_OBSERVATION)
             connection.close()
             return not zeros.any()
         except (FleetToolsError, OSError, WebSocketException):
@@ -220,7 +190,7 @@ def _each(number: int, begin: Callable[[], socket.socket]) -> list[socket.socket
 def _resets(target: Target, number: int) -> Iterator[list[socket.socket]]:
     for _ in range(0, number, _BACKLOG):
         os.kill(target.pid, signal.SIGSTOP)
-        clients = _each(min(number, _BACKLOG), lambda: target.connect(False, 0.5))
+        clients = _each(min(number, _BACKLOG), lambda: target.connect(0.5))
         for client in clients:
             _reset(client)
         os.kill(target.pid, signal.SIGCONT)
@@ -228,18 +198,10 @@ def _resets(target: Target, number: int) -> Iterator[list[socket.socket]]:
     yield []
 
 
-def _hello_of_tls() -> bytes:
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with contextlib.suppress(ssl.SSLWantReadError):
-        client.do_handshake()
-    return outgoing.read()
-
-
 def _resets_in_handshake(target: Target, number: int) -> Iterator[list[socket.socket]]:
-    beginning = _hello_of_tls() if target.tls else b"GET / HTTP/1.1\r\nHost: x\r\n"
+    beginning = b"GET / HTTP/1.1\r\nHost: x\r\n"
     for part in (len(beginning), len(beginning) // 2):
-        for client in _each(number // 2, lambda: target.connect(False)):
+        for client in _each(number // 2, target.connect):
             with contextlib.suppress(OSError):
                 client.sendall(beginning[:part])
             _reset(client)
@@ -247,14 +209,14 @@ def _resets_in_handshake(target: Target, number: int) -> Iterator[list[socket.so
 
 
 def _silent(target: Target, number: int) -> Iterator[list[socket.socket]]:
-    clients = _each(number, lambda: target.connect(False))
+    clients = _each(number, target.connect)
     while True:
         yield clients
 
 
 def _slow(target: Target, number: int) -> Iterator[list[socket.socket]]:
-    clients = _each(number, lambda: target.connect(False))
-    beginning = _hello_of_tls() if target.tls else b"GET / HTTP/1.1\r\nHost: " + b"x" * 1000
+    clients = _each(number, target.connect)
+    beginning = b"GET / HTTP/1.1\r\nHost: " + b"x" * 1000
     for byte in beginning:
         for client in clients:
             with contextlib.suppress(OSError):
@@ -266,10 +228,8 @@ def _half(target: Target, number: int) -> Iterator[list[socket.socket]]:
     """Yields clients that announce more than they send, after a whole handshake."""
     upgrade = (
         b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
-    if target.tls:
-        upgrade += f"Authorization: {SCHEMES[0]} {TOKEN}\r\n".encode()
     frames = [b"\x82\xe0", b"\x82\xfe\xff\xff", b"\x82\xff" + b"\x7f" + b"\xff" * 7]
     message = b"POST /render HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nhalf"
 
@@ -278,7 +238,7 @@ def _half(target: Target, number: int) -> Iterator[list[socket.socket]]:
         if target.kind == "Blender":
             client.sendall(message)
         else:
-            client.sendall(upgrade + b"\r\n" + frames[client.fileno() % 3] + b"\0\0\0\0half")
+            client.sendall(upgrade + frames[client.fileno() % 3] + b"\0\0\0\0half")
         return client
 
     clients = _each(number, begin)
@@ -337,20 +297,7 @@ class Found:
         )
 
 
-def certificate(folder: Path) -> None:
-    """Writes `certificate.pem` and `key.pem` of 127.0.0.1; needs openssl."""
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")),
-        ],
-        check=True,
-        capture_output=True,
-    )
-
-
-def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path | None) -> Found:
+def attacked(kind: str, attack: str, clients: int, seconds: float) -> Found:
     """Attacks a server.
 
     Args:
@@ -358,18 +305,11 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
         attack: Name of an attack.
         clients: Number of hostile clients.
         seconds: Time for which the attack goes on, s.
-        folder: Folder with certificate and key; None is without TLS.
     """
-    arguments = [_SERVER, kind, str(folder or ""), SHORT_OF.get(attack, "")]
+    arguments = [_SERVER, kind, SHORT_OF.get(attack, "")]
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Child("hostile_clients.py", arguments))
-        tls = None
-        if folder is not None:
-            given = {"SSL_CERT_FILE": str(folder / "certificate.pem"), TOKEN_VARIABLE: TOKEN}
-            os.environ.update(given)
-            tls = ssl.create_default_context(cafile=given["SSL_CERT_FILE"])
-            stack.callback(lambda: [os.environ.pop(name) for name in given])
-        target = Target(kind, server.answer(), server.pid, tls)
+        target = Target(kind, server.answer(), server.pid)
         for _ in range(3):  # what it loads with its first clients, it keeps
             if _served_after_s(target) >= _SETTLES_S:
                 raise FleetToolsError("The server does not serve a good client.")
@@ -396,7 +336,7 @@ def attacked(kind: str, attack: str, clients: int, seconds: float, folder: Path 
         after = _settled(target, before)
         server.ask("dropped")
         return Found(
-            f"{kind}, TLS" if tls else kind,
+            kind,
             attack,
             tried,
             served,
@@ -458,14 +398,11 @@ COLUMNS = (
 def _benchmark(options: HostileClientsOptions) -> int:
     all_found = []
     print_now(options, table_head(COLUMNS))
-    with tempfile.TemporaryDirectory() as folder:
-        certificate(Path(folder))
-        for kind in SERVERS:
-            for tls in (None, Path(folder)) if kind in DIALECTS else (None,):
-                for attack in ATTACKS:
-                    found = attacked(kind, attack, options.clients, options.seconds, tls)
-                    all_found.append(found)
-                    print_now(options, table_row(_cells(found)))
+    for kind in SERVERS:
+        for attack in ATTACKS:
+            found = attacked(kind, attack, options.clients, options.seconds)
+            all_found.append(found)
+            print_now(options, table_row(_cells(found)))
     report = {"servers": [asdict(each) for each in all_found]}
     options.report(report, lambda: f"\n{options.clients} clients, {options.seconds} s each.")
     return cli.OK if all(each.is_well for each in all_found) else cli.FAILED

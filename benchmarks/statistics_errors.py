@@ -17,8 +17,8 @@ import numpy as np
 from scaffold import main_of, report_rows
 
 from fleet_tools.config.values import Count, Seed
+from fleet_tools.evaluation.anytime_statistics import anytime_verdict
 from fleet_tools.utils import cli
-from fleet_tools.utils.anytime_statistics import anytime_verdict
 from fleet_tools.utils.crossed_statistics import (
     crossed_interval,
     crossed_paired_difference,

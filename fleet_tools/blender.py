@@ -47,7 +47,7 @@ class BlenderOptions(cli.Options):
 
 def _serve(options: BlenderOptions) -> int:
     from fleet_tools.studio.photographs.blender_pool import BlenderPool
-    from fleet_tools.studio.photographs.render_requests import make_server
+    from fleet_tools.studio.photographs.render_requests import RenderServer
 
     for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
         signal.signal(ending, signal.default_int_handler)
@@ -60,7 +60,7 @@ def _serve(options: BlenderOptions) -> int:
     ):
         address, max_bytes = (options.host, options.port), options.max_megabytes * 10**6
         try:
-            server = make_server(*address, pool.draw, pool.health, max_bytes)
+            server = RenderServer(*address, pool.draw, pool.health, max_bytes)
         except OSError as error:
             raise ConfigError(f"Cannot listen at {address[0]}:{address[1]}: {error}") from error
         with server:

@@ -6,7 +6,7 @@ Every `--policy` takes the printed address, such as ws://127.0.0.1:8000.
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import pydantic
 from tyro.conf import Positional
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class ServeOptions(cli.Options):
     """Serves a checkpoint to simulations and robots, until Ctrl-C.
 
-    It listens on this machine alone. Beyond it, clients need a token and speak TLS: --host,
-    --certificate and --key, and the token in a file or in FLEET_TOOLS_POLICY_TOKEN. --json prints
-    the address and the policy when it is ready.
+    It listens on this machine alone. Other machines reach it through a reverse proxy that speaks
+    TLS, with a token in a file or in FLEET_TOOLS_POLICY_TOKEN, or through an SSH tunnel
+    (docs/tutorials/serving.md). --json prints the address and the policy when it is ready.
 
     Exit codes:
     0: it was ended by Ctrl-C or SIGTERM.
@@ -36,38 +36,25 @@ class ServeOptions(cli.Options):
     """Checkpoint to serve; or the folder of a policy of LeRobot's, in an environment of its own."""
     header: Path | None = None
     """What a policy of LeRobot's observes: meta/fleet_tools.json of the export that it learned."""
-    host: str = "127.0.0.1"
-    """Address to listen on."""
     port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8000
     """Port to listen on; 0 takes a free one."""
     token_file: Path | None = None
     """File with the token that clients must present, instead of FLEET_TOOLS_POLICY_TOKEN."""
-    certificate: Path | None = None
-    """Certificate of this server, PEM."""
-    key: Path | None = None
-    """Key of the certificate, PEM."""
     max_connections: Count = 32
     """Largest number of connections at the same time; each holds a network of its own."""
-    protocol: Literal["fleet_tools", "openpi"] = "fleet_tools"
-    """Protocol: this package's, or the one of openpi's clients."""
 
 
 def _serve(options: ServeOptions) -> int:
-    from fleet_tools.policies.server_access import Access, read_token
+    from fleet_tools.policies.policy_server import PolicyServer
+    from fleet_tools.policies.server_access import read_token
 
     token = read_token(options.token_file)
-    access = Access(options.host, options.port, token, options.certificate, options.key)
-
-    from fleet_tools.policies.conversation import Conversation
-    from fleet_tools.policies.openpi import OpenpiConversation
-    from fleet_tools.policies.policy_server import PolicyServer
-
-    dialect = Conversation if options.protocol == "fleet_tools" else OpenpiConversation
     policy = _served(options)
-    for ending in (signal.SIGINT, signal.SIGTERM):  # shells let background jobs ignore SIGINT
-        signal.signal(ending, signal.default_int_handler)
+    # Shells let background jobs ignore SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        with PolicyServer(policy, access, options.max_connections, dialect) as server:
+        with PolicyServer(policy, options.port, token, options.max_connections) as server:
             summary = {"url": server.url, "hello": policy.hello.model_dump(mode="json")}
             options.report(summary, lambda: f"{policy.hello.policy} is served at {server.url}")
             sys.stdout.flush()

@@ -2,15 +2,14 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Self
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from fleet_tools.baselines.federated.messages import decode, encode
-from fleet_tools.baselines.federated.transport import LostRobot, RobotHost, one_line
+from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.errors import require_name
 from fleet_tools.parallel import ray_workers
+from fleet_tools.parallel.backend import Death, Outcome
 from fleet_tools.parallel.workers import START_LIMIT_S
 
 Place = str | None
@@ -20,62 +19,35 @@ _SHARE = 0.001
 """Amount of the resource of a place that a host reserves: any number of hosts may share it."""
 
 
-@dataclass(frozen=True)
-class Gone:
-    """Result of a host that has ended, or has to be."""
-
-    reason: str
-
-
-@dataclass(eq=False)
-class RayHost:
+class RayHost(ray_workers.RayActor):
     """The driver's view of a host. It is free, or asked for its location or for an answer.
 
+    Args:
+        place: The Ray resource of the machines where it may run; None for all machines.
+        memory: See `RobotHost`.
+
     Attributes:
-        actor: Handle of the actor.
         place: Its place.
-        location: Where it runs; None until it has started.
         free_since: When it became free, s.
-        reference: Ray's reference to what it was asked for; None while it is free.
-        deadline: When that has to be there, s.
-        limit_s: The time limit that led to the deadline.
+        deadline: When what it was asked for has to be there, s.
         robot: The robot that it serves; None while it serves none.
         exchange: To which the robot's message belongs.
         ended: Whether it was ended although it served a robot.
     """
 
-    actor: Any
-    place: Place
-    location: ray_workers.ActorLocation | None = None
-    free_since: float = 0.0
-    reference: Any = None
-    deadline: float = 0.0
-    limit_s: float = 0.0
-    robot: int | None = None
-    exchange: object = None
-    ended: bool = False
-    _call: Callable[[], Any] = lambda: None
-
-    @classmethod
-    def start(cls, place: Place, memory: float) -> Self:
-        """Starts a host, on the cluster to which `ray.init` connected this process.
-
-        Args:
-            place: The Ray resource of the machines where it may run; None for all machines.
-            memory: See `RobotHost`.
-        """
-        import ray
-
-        actor = ray.remote(RobotHostActor).options(
+    def __init__(self, place: Place, memory: float) -> None:
+        super().__init__(
+            RobotHostActor,
+            memory,
             num_cpus=0,
             resources={} if place is None else {place: _SHARE},
-            max_restarts=0,
             scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": ray_workers.WORKER_VARIABLES},
         )
-        host = cls(actor.remote(memory), place)
-        host.ask_location()
-        return host
+        self.place, self.ended = place, False
+        self.free_since = self.deadline = self._limit_s = 0.0
+        self.robot: int | None = None
+        self.exchange: object = None
+        self.ask_location()
 
     @property
     def free(self) -> bool:
@@ -84,7 +56,7 @@ class RayHost:
 
     def ask_location(self) -> None:
         """Asks where it runs, which it answers once it has started."""
-        self._ask(self.actor.location.remote, START_LIMIT_S)
+        self._ask(START_LIMIT_S, "location")
 
     def serve(
         self, robot: int, exchange: object, assignment: str, message: Any, limit_s: float
@@ -99,45 +71,28 @@ class RayHost:
             limit_s: Time limit of the answer.
         """
         self.robot, self.exchange = robot, exchange
-        self._ask(partial(self.actor.answer.remote, assignment, message), limit_s)
+        self._ask(limit_s, "answer", assignment, message)
 
-    def result(self) -> ray_workers.ActorLocation | bytes | LostRobot | Gone | None:
-        """Returns what it was asked for, or what went wrong, once it is done or beyond its limit.
-
-        None: Ray did not reach it, which does not mean that it ended. It is asked again, as long as
-        there is time.
-        """
-        import ray
-        from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
-
+    def outcome(self) -> Outcome | None:
+        """See `RayActor`; it is asked again as long as there is time."""
         if self.ended:
-            return Gone("it was ended")
-        try:
-            return ray.get(self.reference, timeout=0)
-        except (GetTimeoutError, ActorUnavailableError):
-            if time.monotonic() < self.deadline:
-                self.reference = self._call()
-                return None
-            return Gone(f"it took longer than {self.limit_s:g} s")
-        except RayTaskError as error:
-            return LostRobot(one_line(error.cause))
-        except RayError as error:
-            return Gone(f"its process ended: {_reason(error)}")
+            return Death("it was ended")
+        outcome = super().outcome()
+        if outcome is None and time.monotonic() >= self.deadline:
+            return Death(f"it took longer than {self._limit_s:g} s")
+        if isinstance(outcome, Death):
+            return Death(f"its process ended: {outcome.reason}")
+        return outcome
 
     def rest(self) -> None:
         """Makes it free."""
-        self.reference, self._call = None, lambda: None
+        super().rest()
         self.robot = self.exchange = None
         self.free_since = time.monotonic()
 
-    def end(self) -> None:
-        """Ends the actor, whatever it is doing."""
-        ray_workers.end_actor(self.actor, self.location)
-
-    def _ask(self, call: Callable[[], Any], limit_s: float) -> None:
-        self._call, self.limit_s = call, limit_s
-        self.deadline = time.monotonic() + limit_s
-        self.reference = call()
+    def _ask(self, limit_s: float, method: str, *arguments: Any) -> None:
+        self.deadline, self._limit_s = time.monotonic() + limit_s, limit_s
+        self.call(method, *arguments)
 
 
 class RobotHostActor:
@@ -163,13 +118,6 @@ class RobotHostActor:
         """See `RobotHost`."""
         self._last = None
         self._host.forget(assignment)
-
-
-def _reason(error: Exception) -> str:
-    """Returns why an actor ended, in one line."""
-    if getattr(error, "actor_init_failed", False):
-        return str(error).strip().splitlines()[-1]  # of the traceback
-    return one_line(error)
 
 
 class Outbox:

@@ -10,7 +10,6 @@ from typing import Any
 from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
 from fleet_tools.baselines.federated.ray_host import (
-    Gone,
     Outbox,
     Place,
     RayHost,
@@ -23,10 +22,11 @@ from fleet_tools.baselines.federated.transport import (
     LostRobot,
     Report,
     loss_report,
+    one_line,
 )
 from fleet_tools.errors import WorkersError
-from fleet_tools.parallel import ray_workers
-from fleet_tools.parallel.ray_workers import liveness_of
+from fleet_tools.parallel.backend import Death, Done
+from fleet_tools.parallel.ray_workers import ActorLocation, liveness_of
 from fleet_tools.parallel.workers import POLL_S, TRIES
 
 PATIENCE_S = 1.0
@@ -89,7 +89,7 @@ class RayTransport:
         self._stored: tuple[Message, Any] | None = None
 
     @property
-    def locations(self) -> dict[int, ray_workers.ActorLocation]:
+    def locations(self) -> dict[int, ActorLocation]:
         """Where robots were served last, by robot number; of hosts that still run."""
         return {
             robot: host.location
@@ -192,7 +192,7 @@ class RayTransport:
             return f"no process starts at its place {place!r}: {failed[-1]}"
         starting = sum(not host.free and host.robot is None for host in here)
         for _ in range(min(self._limits[place] - len(here), wanted - starting)):
-            self._hosts.append(RayHost.start(place, self._memory))
+            self._hosts.append(RayHost(place, self._memory))
         return None
 
     def _with_call(self, message: Message) -> Any:
@@ -224,12 +224,12 @@ class RayTransport:
     ) -> tuple[int, Answer | LostRobot] | None:
         """Takes what a host has done, and returns what the present exchange awaits of it."""
         robot, exchange = host.robot, host.exchange
-        result = host.result()
-        if result is None:
+        outcome = host.outcome()
+        if outcome is None:
             return None
-        if isinstance(result, Gone):
+        if isinstance(outcome, Death):
             well = self._liveness.await_answers()
-            reason = self._machine_loss(host) or result.reason
+            reason = self._machine_loss(host) or outcome.reason
             self._remove(host, present)
             if robot is None:
                 if host.location is None and well:
@@ -242,11 +242,13 @@ class RayTransport:
             result = LostRobot(reason)
         else:
             host.rest()
-        if isinstance(result, ray_workers.ActorLocation):
-            host.location = result
-            self._failed_starts[host.place].clear()
-            return None
-        assert robot is not None
+            if robot is None:  # it has told where it runs
+                self._failed_starts[host.place].clear()
+                return None
+            if isinstance(outcome, Done):
+                result = outcome.result
+            else:
+                result = LostRobot(one_line(getattr(outcome.error, "cause", outcome.error)))
         if isinstance(result, LostRobot):
             self._report(loss_report(robot, result))
         if exchange is present:

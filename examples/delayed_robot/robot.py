@@ -27,7 +27,6 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.policy_server import PolicyServer
 from fleet_tools.policies.remote_policy import RemotePolicy
-from fleet_tools.policies.server_access import Access
 from fleet_tools.policies.wire_messages import Hello
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.storage.atomic_files import atomic_write
@@ -73,7 +72,7 @@ def _serve(ready: Connection) -> None:
     )
     with (
         closing(env),
-        PolicyServer(Served(hello, lambda: make_policy(env)), Access()) as server,
+        PolicyServer(Served(hello, lambda: make_policy(env))) as server,
     ):
         ready.send(server.url)
         server.serve_forever()

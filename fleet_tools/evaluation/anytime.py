@@ -14,16 +14,16 @@ from itertools import chain
 from math import exp
 
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import Trial
-from fleet_tools.evaluation.result import AnytimeVerdict, EpisodeResult, Evaluation, Result
-from fleet_tools.evaluation.scores import paired, require_comparable
-from fleet_tools.utils.anytime_statistics import (
+from fleet_tools.evaluation.anytime_statistics import (
     anytime_interval,
     anytime_verdict,
     log_e_value,
     scenes_for_verdict,
 )
+from fleet_tools.evaluation.policy_provenance import PolicyProvenance
+from fleet_tools.evaluation.protocol import Trial
+from fleet_tools.evaluation.result import AnytimeVerdict, EpisodeResult, Evaluation, Result
+from fleet_tools.evaluation.scores import paired, require_comparable
 from fleet_tools.utils.statistics import NOT_TOLD_APART
 
 _LARGEST_LOG = 700.0

@@ -16,12 +16,12 @@ from fleet_tools.config.values import STORED_IF_SET, NonNegative, Number, Value
 from fleet_tools.envs.handling import Handling, is_gentle
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError, shown
+from fleet_tools.evaluation.anytime_statistics import MOST_SCENES
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.storage.carried_models import CarriesModels
 from fleet_tools.storage.locked_folder import Document
 from fleet_tools.storage.provenance import Machine
-from fleet_tools.utils.anytime_statistics import MOST_SCENES
 from fleet_tools.utils.statistics import NOT_TOLD_APART
 
 SCHEMA_VERSION = 1
@@ -151,7 +151,7 @@ class AnytimeVerdict(Value):
     """What a comparison that may be looked at after any scene tells, and whether it has ended.
 
     All numbers are of the scenes until the verdict; later ones do not change it. They hold however
-    often one looks, see `fleet_tools.utils.anytime_statistics`.
+    often one looks, see `fleet_tools.evaluation.anytime_statistics`.
 
     Attributes:
         against: Name of the policy that the evaluated one is compared with.

@@ -1,20 +1,20 @@
 """Calls of native libraries in a child process, which they may end, fill or block.
 
 CoACD, manifold3d, fast-simplification and Open3D abort, crash or do not return for some geometry of
-strangers. One child serves the calls of this process. It starts with the first call, and anew after
-a call that ended it.
+strangers. One child serves the calls of this process.
 """
 
 import atexit
 import contextlib
+import importlib
 import os
 import pickle
 import resource
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar, TypeVarTuple
+from typing import IO, Any, TypeVar, TypeVarTuple
 
 from fleet_tools.errors import FleetToolsError, NativeLibraryError
 from fleet_tools.parallel.child_process import ChildProcess
@@ -36,12 +36,93 @@ _GRACE_S = 1.0
 """Time, s, in which a process ends that has closed its connection."""
 
 _lock = threading.RLock()
-_child: "_Child | None" = None
 _is_child = False
 
 
+class ApartError(Exception):
+    """A call has no result.
+
+    Args:
+        reason: Why, as in "it ...".
+        ending: How it ended its process; None if it raised an error, or took too long.
+    """
+
+    def __init__(self, reason: str, ending: str | None = None) -> None:
+        super().__init__(reason)
+        self.ending = ending
+
+
+class Apart:
+    """A child process that starts with the first call, and anew after a call that ended it.
+
+    Attributes:
+        calls: Number of calls that the present process has answered.
+    """
+
+    def __init__(self) -> None:
+        self._process: ChildProcess | None = None
+        self._log: IO[bytes] | None = None
+        self.calls = 0
+
+    def call(self, limit_s: float, function: Callable[[*T], R], *arguments: *T) -> R:
+        """Calls a function in the process, and returns its result.
+
+        Args:
+            limit_s: Time limit, s.
+            function: A function of a module.
+            arguments: Its arguments, which are pickled, as its result is.
+
+        Raises:
+            ApartError: The function ended the process, took too long, or raised another error.
+            FleetToolsError: The function raised it.
+        """
+        if self._process is None or self._process.ended:  # the system may have ended it meanwhile
+            self.end()
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed in `end`
+            self._process = ChildProcess(__name__, self._log.fileno())
+        assert self._log is not None
+        try:
+            self._log.seek(0)  # for the child, too
+            self._log.truncate()
+            self._process.connection.send_bytes(pickle.dumps((function, arguments)))
+            if not self._process.connection.poll(limit_s):
+                raise TimeoutError
+            failed, result = pickle.loads(self._process.connection.recv_bytes())
+        except BaseException as error:  # after Ctrl-C, too, its answer would be to another call
+            ending = self.end()
+            if isinstance(error, TimeoutError):
+                raise ApartError(f"did not return within {limit_s:g} s") from None
+            if isinstance(error, EOFError | OSError):
+                raise ApartError(f"ended with {ending}", ending) from None
+            raise
+        self.calls += 1
+        if not failed:
+            return result
+        raise result if isinstance(result, FleetToolsError) else ApartError(f"failed ({result})")
+
+    def end(self) -> str:
+        """Ends the process, and returns how it ended, with what it printed last."""
+        if self._process is None or self._log is None:
+            return ""
+        ending = self._process.end(_GRACE_S)
+        self._log.seek(0)
+        printed = self._log.read()[-_PRINTED:].decode(errors="replace").split()
+        self._log.close()
+        self._process, self._log, self.calls = None, None, 0
+        return f"{ending}: {' '.join(printed)}" if printed else ending
+
+
+def call_by_name(module: str, name: str, arguments: Sequence[Any]) -> Any:
+    """Calls a function of a module that is imported in the child alone."""
+    return getattr(importlib.import_module(module), name)(*arguments)
+
+
+_shared = Apart()
+atexit.register(_shared.end)
+
+
 def call_apart(library: str, remedy: str, function: Callable[[*T], R], *arguments: *T) -> R:
-    """Calls a function in a child process, and returns its result.
+    """Calls a function in the child process of this one, and returns its result.
 
     Args:
         library: Name of the library that the function calls.
@@ -54,57 +135,13 @@ def call_apart(library: str, remedy: str, function: Callable[[*T], R], *argument
             an error of its own.
         FleetToolsError: The function raised it.
     """
-    global _child
     if _is_child:
         return function(*arguments)
     with _lock:
-        if _child is None or _child.process.ended:  # the system may have ended it while it waited
-            _child = _Child()
         try:
-            failed, result = _child.ask((function, arguments))
-        except BaseException as error:  # after Ctrl-C, too, its answer would be to another call
-            late = isinstance(error, TimeoutError)
-            ending, _child = _child.end(), None
-            if not isinstance(error, EOFError | OSError):
-                raise
-            reason = f"did not return within {LIMIT_S:g} s" if late else f"ended with {ending}"
-            raise NativeLibraryError(f"{library} {reason}. {remedy}") from None
-    if not failed:
-        return result
-    if isinstance(result, FleetToolsError):
-        raise result
-    raise NativeLibraryError(f"{library} failed ({result}). {remedy}")
-
-
-class _Child:
-    """The child process."""
-
-    def __init__(self) -> None:
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed in `end`
-        self.process = ChildProcess(__name__, self._log.fileno())
-
-    def ask(self, call: object) -> tuple[bool, Any]:
-        connection = self.process.connection
-        self._log.seek(0)  # for the child, too
-        self._log.truncate()
-        connection.send_bytes(pickle.dumps(call))
-        if not connection.poll(LIMIT_S):
-            raise TimeoutError
-        return pickle.loads(connection.recv_bytes())
-
-    def end(self) -> str:
-        """Ends the process, and returns how it ended, with what it printed last."""
-        ending = self.process.end(_GRACE_S)
-        self._log.seek(0)
-        printed = self._log.read()[-_PRINTED:].decode(errors="replace").split()
-        self._log.close()
-        return f"{ending}: {' '.join(printed)}" if printed else ending
-
-
-@atexit.register
-def _end() -> None:
-    if _child is not None:
-        _child.end()
+            return _shared.call(LIMIT_S, function, *arguments)
+        except ApartError as error:
+            raise NativeLibraryError(f"{library} {error}. {remedy}") from None
 
 
 # --- The process ----------------------------------------------------------------------------

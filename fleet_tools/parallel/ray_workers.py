@@ -11,6 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from fleet_tools.errors import LostClusterError, known_errors
@@ -56,21 +57,6 @@ def location() -> ActorLocation:
     return ActorLocation(ray.get_runtime_context().get_node_id(), os.getpid())
 
 
-def end_actor(actor: Any, where: ActorLocation | None) -> None:
-    """Ends an actor, whatever it is doing.
-
-    Args:
-        actor: Handle of the actor.
-        where: Where it runs, if that is known.
-    """
-    import ray
-
-    ray.kill(actor)
-    if where is not None and where.node == ray.get_runtime_context().get_node_id():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(where.process, signal.SIGKILL)  # a stopped process does not react to Ray
-
-
 class WorkerActor:
     """The actor: it makes the function that does a job, then calls it."""
 
@@ -94,42 +80,89 @@ class WorkerActor:
             return JobError(error)
 
 
-class RayWorker:
-    """A worker in an actor.
+class RayActor:
+    """The driver's view of an actor, which does one thing at a time.
 
     Args:
-        actor: Handle of the actor.
-        make_work: Makes the function that does a job.
+        actor_class: Class of the actor.
+        arguments: Arguments of its constructor.
+        options: Ray's options of the actor.
 
     Attributes:
-        reference: Ray's reference to what the worker was asked for last.
+        actor: Its handle.
+        location: Where it runs; None until it has told that.
+        reference: Ray's reference to what it was asked for; None while it was asked for nothing.
     """
 
-    def __init__(self, actor: Any, make_work: Callable[[], Any]) -> None:
-        self._actor, self._location = actor, None
-        self._call: Callable[[], Any] = lambda: actor.start.remote(make_work)
+    def __init__(self, actor_class: type, *arguments: Any, **options: Any) -> None:
+        import ray
+
+        trusted = {TRUSTED_MODULES: os.environ.get(TRUSTED_MODULES, "")}  # also on other machines
+        environment = {"env_vars": {**WORKER_VARIABLES, **trusted}}
+        options |= {"max_restarts": 0, "runtime_env": environment}
+        self.actor: Any = ray.remote(actor_class).options(**options).remote(*arguments)
+        self.location: ActorLocation | None = None
+        self.reference: Any = None
+        self._call: Callable[[], Any] = lambda: None
+
+    def call(self, method: str, *arguments: Any) -> None:
+        """Asks it for something."""
+        self._call = partial(getattr(self.actor, method).remote, *arguments)
         self.reference = self._call()
 
-    def ask(self, job: Any) -> None:
-        """See `Worker`."""
-        self._call = lambda: self._actor.do.remote(job)
-        self.reference = self._call()
+    def rest(self) -> None:
+        """Makes it free."""
+        self.reference, self._call = None, lambda: None
 
-    def ask_again(self) -> None:
-        """Asks for the same, because Ray did not reach the worker, which may run on."""
-        self.reference = self._call()
+    def outcome(self) -> Outcome | None:
+        """Returns what it was asked for, or what went wrong, once it is done.
 
-    def take(self, result: Any) -> Outcome:
-        """Returns the outcome that a result stands for."""
+        None: Ray did not reach it, which does not mean that it ended. It is asked again.
+        """
+        import ray
+        from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
+
+        try:
+            result = ray.get(self.reference, timeout=0)
+        except (GetTimeoutError, ActorUnavailableError):
+            self.reference = self._call()
+            return None
+        except RayTaskError as error:  # it holds the traceback
+            return JobError(error)
+        except RayError as error:
+            reason = f"{type(error).__name__}: {error}".strip().splitlines()
+            # Of a constructor that failed, the last line of its traceback says why.
+            return Death(reason[-1 if getattr(error, "actor_init_failed", False) else 0])
         if isinstance(result, JobError):
             return result
-        if self._location is None:
-            self._location, result = result, None
+        if isinstance(result, ActorLocation):
+            self.location = result
         return Done(result)
 
     def end(self) -> None:
+        """Ends it, whatever it is doing."""
+        import ray
+
+        ray.kill(self.actor)
+        if self.location and self.location.node == ray.get_runtime_context().get_node_id():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.location.process, signal.SIGKILL)  # stopped ones do not react to Ray
+
+
+class RayWorker(RayActor):
+    """A worker in an actor.
+
+    Args:
+        make_work: Makes the function that does a job.
+    """
+
+    def __init__(self, make_work: Callable[[], Any]) -> None:
+        super().__init__(WorkerActor, num_cpus=1)
+        self.call("start", make_work)
+
+    def ask(self, job: Any) -> None:
         """See `Worker`."""
-        end_actor(self._actor, self._location)
+        self.call("do", job)
 
 
 class RayBackend:
@@ -143,15 +176,11 @@ class RayBackend:
 
     def __init__(self, ray: Any, make_work: Callable[[], Any]) -> None:
         self._ray, self._make_work = ray, make_work
-        trusted = {TRUSTED_MODULES: os.environ.get(TRUSTED_MODULES, "")}  # also on other machines
-        environment = {"env_vars": {**WORKER_VARIABLES, **trusted}}
-        options = {"num_cpus": 1, "max_restarts": 0, "runtime_env": environment}
-        self._actors = ray.remote(**options)(WorkerActor)
         self._liveness = liveness_of(ray)
 
     def start(self) -> RayWorker:
         """See `Backend`."""
-        return RayWorker(self._actors.remote(), self._make_work)
+        return RayWorker(self._make_work)
 
     def wait(
         self, workers: Collection[RayWorker], timeout_s: float
@@ -165,20 +194,14 @@ class RayBackend:
         by_reference = {worker.reference: worker for worker in workers}
         references, _ = self._ray.wait(list(by_reference), num_returns=1, timeout=timeout_s)
         ended = [by_reference[reference] for reference in references]
-        outcomes = [(worker, self._outcome(worker)) for worker in ended]
-        return [(worker, outcome) for worker, outcome in outcomes if outcome is not None]
-
-    def _outcome(self, worker: RayWorker) -> Outcome | None:
-        exceptions = self._ray.exceptions
-        try:
-            return worker.take(self._ray.get(worker.reference, timeout=0))
-        except (exceptions.GetTimeoutError, exceptions.ActorUnavailableError):
-            worker.ask_again()
-            return None
-        except exceptions.RayTaskError as error:  # unexpected; it holds the traceback
-            return JobError(error)
-        except exceptions.RayError as error:
-            return Death(f"its worker died ({type(error).__name__})")
+        outcomes = [(worker, worker.outcome()) for worker in ended]
+        return [
+            (worker, Death(f"its worker died ({outcome.reason.partition(':')[0]})"))
+            if isinstance(outcome, Death)
+            else (worker, outcome)
+            for worker, outcome in outcomes
+            if outcome is not None
+        ]
 
     def healthy(self) -> bool:
         """See `Backend`.

@@ -1,11 +1,15 @@
-"""Messages as bytes: msgpack, with arrays of numbers as maps of dtype, shape and data.
+"""Messages as bytes: msgpack, in which arrays are maps, as in the package openpi-client.
+
+    {b"__ndarray__": True, b"data": bytes, b"dtype": "<f4", b"shape": [2, 3]}
+    {b"__npgeneric__": True, b"data": 1.5, b"dtype": "<f8"}
 
 Bytes of strangers are data: nothing in them is run, and what they claim is checked before memory is
-taken for it.
+taken for it. See https://pypi.org/project/openpi-client for the form.
 """
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgpack
@@ -14,10 +18,8 @@ import numpy as np
 from fleet_tools.envs.array_spec import DTYPES, MAX_AXES, MAX_LENGTH
 from fleet_tools.errors import PolicyError
 
-_ARRAY = {"dtype", "shape", "data"}
-_NAMES = {np.dtype(name).newbyteorder("<").str: name for name in DTYPES}
-_STORED = {name: np.dtype(code) for code, name in _NAMES.items()}
-"""Names of the types by what NumPy writes of them, and as they are on the wire."""
+_ARRAY, _NUMBER = b"__ndarray__", b"__npgeneric__"
+_DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 
 _MAX_ENTRIES, _MAX_CONTAINERS = 1024, 4096
 """Entries of one map or list, and maps and lists of one message."""
@@ -31,27 +33,14 @@ def encode(message: Mapping[str, Any]) -> bytes:
     """Returns a message as bytes.
 
     Args:
-        message: Plain data (maps with names as keys, lists, text, numbers, None), and arrays with
-            one of `array_spec.DTYPES`. A map with exactly the keys of an array is read as one.
-
-    Raises:
-        ProtocolError: It holds something else.
-    """
-    return pack(message, _plain)
-
-
-def pack(message: Mapping[str, Any], plain: Callable[[Any], Any]) -> bytes:
-    """Returns a message as bytes of msgpack.
-
-    Args:
-        message: Plain data and arrays.
-        plain: Returns an array as plain data, or raises a TypeError.
+        message: Plain data (maps with names as keys, lists, text, numbers, None), and arrays and
+            NumPy's numbers of one of `array_spec.DTYPES`.
 
     Raises:
         ProtocolError: It holds something else.
     """
     try:
-        content = msgpack.packb(message, default=plain)
+        content = msgpack.packb(message, default=_plain)
     except (TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"This cannot be sent: {error}") from None
     assert content is not None  # packb returns None to no caller
@@ -65,24 +54,10 @@ def decode(content: bytes) -> dict[str, Any]:
         content: The bytes; whoever received them has bounded their number.
 
     Returns:
-        Plain data, and arrays of their own memory.
+        Plain data, NumPy's numbers, and arrays of their own memory in this machine's order.
 
     Raises:
         ProtocolError: They are no message of `encode`.
-    """
-    return unpack(content, _map)
-
-
-def unpack(content: bytes, read_map: Callable[[list[tuple[Any, Any]]], Any]) -> dict[str, Any]:
-    """Reads a message of msgpack, whose size is bounded.
-
-    Args:
-        content: The bytes.
-        read_map: Returns a map by its keys and values, or the array that it describes; or raises a
-            `ProtocolError`.
-
-    Raises:
-        ProtocolError: They are no map of msgpack.
     """
     containers = 0
 
@@ -97,7 +72,7 @@ def unpack(content: bytes, read_map: Callable[[list[tuple[Any, Any]]], Any]) -> 
         message = msgpack.unpackb(
             content,
             list_hook=counted,
-            object_pairs_hook=lambda pairs: counted(read_map(pairs)),
+            object_pairs_hook=lambda pairs: counted(_map(pairs)),
             ext_hook=_refuse_extension,
             max_array_len=_MAX_ENTRIES,
             max_map_len=_MAX_ENTRIES,
@@ -112,54 +87,46 @@ def unpack(content: bytes, read_map: Callable[[list[tuple[Any, Any]]], Any]) -> 
     return message
 
 
-def require_numbers(value: Any) -> np.ndarray:
-    """Returns an array of numbers, in little-endian order.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    if not isinstance(value, np.ndarray):
+def _plain(value: Any) -> dict[bytes, Any]:
+    if not isinstance(value, np.ndarray | np.generic):
         raise TypeError(f"a {type(value).__name__} is neither plain data nor an array")
-    if value.dtype.str in _NAMES:
-        return value
-    if (stored := value.dtype.newbyteorder("<")).str not in _NAMES:
+    if value.dtype.newbyteorder("=").name not in DTYPES:
         raise TypeError(f"an array of {value.dtype} does not hold numbers")
-    return value.astype(stored)
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    array = require_numbers(value)
-    return {"dtype": _NAMES[array.dtype.str], "shape": array.shape, "data": array.tobytes()}
+    stored = value.dtype.newbyteorder("<")
+    if isinstance(value, np.generic):
+        return {_NUMBER: True, b"data": value.item(), b"dtype": stored.str}
+    data = value.astype(stored, copy=False).tobytes()
+    return {_ARRAY: True, b"data": data, b"dtype": stored.str, b"shape": list(value.shape)}
 
 
 def _map(pairs: list[tuple[Any, Any]]) -> Any:
-    """Returns a map, or the array that it describes."""
+    """Returns a map, or the array or number that it describes."""
     found = dict(pairs)
-    if len(found) == len(pairs):
-        if found.keys() == _ARRAY:
-            return _array(**found)
-        if set(map(type, found)) <= {str}:
-            return found
-    raise ProtocolError("keys are names that occur once")
+    if len(found) != len(pairs):
+        raise ProtocolError("keys occur once")
+    if _ARRAY in found:
+        return _array(_dtype(found), found.get(b"shape"), found.get(b"data"))
+    if _NUMBER in found:
+        value = found.get(b"data")
+        if not isinstance(value, bool | int | float):
+            raise ProtocolError("a number that is text or nothing")
+        try:
+            return _dtype(found).type(value)
+        except (OverflowError, ValueError):
+            raise ProtocolError("a number that its type does not hold") from None
+    if not all(isinstance(key, str) for key in found):
+        raise ProtocolError("keys are names")
+    return found
 
 
-def _array(dtype: Any, shape: Any, data: Any) -> np.ndarray:
-    if not isinstance(dtype, str) or dtype not in _STORED:
+def _dtype(found: Mapping[Any, Any]) -> np.dtype:
+    name = found.get(b"dtype")
+    if not isinstance(name, str) or not _DTYPE.fullmatch(name):
         raise ProtocolError("an array of something else than numbers")
-    return read_array(_STORED[dtype], shape, data)
+    return np.dtype(name)
 
 
-def read_array(stored: np.dtype, shape: Any, data: Any) -> np.ndarray:
-    """Returns an array of its own memory, in this machine's order.
-
-    Args:
-        stored: Type of the stored numbers.
-        shape: What is claimed to be its shape.
-        data: What is claimed to be its numbers.
-
-    Raises:
-        ProtocolError: They are no such array.
-    """
+def _array(stored: np.dtype, shape: Any, data: Any) -> np.ndarray:
     if not isinstance(shape, list) or len(shape) > MAX_AXES:
         raise ProtocolError("an array with an invalid shape")
     for length in shape:

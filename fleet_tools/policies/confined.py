@@ -12,18 +12,29 @@ from typing import Any
 
 import numpy as np
 
+from fleet_tools.config.values import Value
 from fleet_tools.envs.array_spec import describe_action, describe_observation
 from fleet_tools.envs.observation_modes import EnvKwargs
 from fleet_tools.envs.recorded_env import EnvInterface
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.parallel.backend import SAME_HASHES, begin_alike
 from fleet_tools.parallel.child_process import ChildProcess
-from fleet_tools.policies.array_codec import ProtocolError
+from fleet_tools.policies.array_codec import ProtocolError, decode, encode
 from fleet_tools.policies.conversation import Conversation, Served
 from fleet_tools.policies.policy import NeverCopied, policy_errors
 from fleet_tools.policies.policy_client import PolicyChannel, PolicyClient
 from fleet_tools.policies.sources import Kind, PolicySource, find_policy, is_address
-from fleet_tools.policies.wire_messages import MAX_ANSWER, Failed, Hello, Message, read_message
+from fleet_tools.policies.wire_messages import (
+    MAX_ANSWER,
+    FailureCode,
+    Hello,
+    failure,
+    read_failure,
+    read_value,
+)
+
+_TEXT = b"\xc1"
+"""First byte of a text on the pipe, which is none of msgpack."""
 
 _GRACE_S = 1.0
 """Time, s, in which the process ends once it has closed its connection."""
@@ -64,7 +75,7 @@ class ConfinedPolicy(NeverCopied):
         """
         if self._client is None:
             raise PolicyError("reset() comes before act()")
-        return self._client.act(observation, 0.0)
+        return self._client.act(observation)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -78,10 +89,11 @@ def find_policy_apart(source: str) -> PolicySource:
         return find_policy(source)
     process = PolicyProcess("find", source)
     with process.exchange():
-        found: _Found | Failed = read_message(process.receive(None), _Found, Failed)
+        told = process.receive(None)
+        if isinstance(told, str):
+            raise PolicyError(process.told(*read_failure(told)))
+        found = read_value(_Found, decode(told))
     process.close()
-    if isinstance(found, Failed):
-        raise PolicyError(process.told(found))
     return PolicySource(found.kind, source, found.content_digest, dict(found.env_kwargs))
 
 
@@ -113,11 +125,13 @@ class PolicyProcess(PolicyChannel):
         """See `PolicyChannel`."""
         self._process.connection.send_bytes(content)
 
-    def receive(self, timeout_s: float | None) -> bytes:
+    def receive(self, timeout_s: float | None) -> bytes | str:
         """See `PolicyChannel`."""
         if timeout_s is not None and not self._process.connection.poll(timeout_s):
             raise TimeoutError
-        return self._process.connection.recv_bytes(MAX_ANSWER)
+        content = self._process.connection.recv_bytes(MAX_ANSWER)
+        is_text = content.startswith(_TEXT)
+        return content[1:].decode(errors="replace") if is_text else content
 
     def reason(self, error: Exception) -> str:
         """See `PolicyChannel`."""
@@ -127,15 +141,15 @@ class PolicyProcess(PolicyChannel):
         ending = self._process.end(_GRACE_S)  # it may have closed the connection, and live on
         return f"the policy's process ended with {ending}"
 
-    def told(self, failed: Failed) -> str:
+    def told(self, code: FailureCode, why: str) -> str:
         """See `PolicyChannel`."""
-        return failed.message
+        return why
 
 
 # --- The process ----------------------------------------------------------------------------
 
 
-class _Found(Message):
+class _Found(Value):
     """What a policy's source is, see `PolicySource`."""
 
     kind: Kind
@@ -151,27 +165,24 @@ def main(connection: Connection) -> None:
     try:
         if job == "find":
             found = find_policy(*arguments)
-            connection.send_bytes(
-                _Found(
-                    kind=found.kind,
-                    content_digest=found.content_digest,
-                    env_kwargs=found.env_kwargs,
-                ).to_bytes()
+            fields = _Found(
+                kind=found.kind, content_digest=found.content_digest, env_kwargs=found.env_kwargs
             )
-            return
+            return _send(connection, encode(fields.model_dump(mode="json")))
         conversation = Conversation(_served(*arguments))
     except FleetToolsError as error:
-        connection.send_bytes(Failed.because("policy", error, most=2**12).to_bytes())
-        return
-    connection.send_bytes(conversation.greeting())
+        return _send(connection, failure("policy", error, most=2**12))
+    _send(connection, conversation.greeting())
     while True:
         try:
             request = connection.recv_bytes()
         except (EOFError, OSError):
             return
-        reply = conversation.reply(request).content
-        assert isinstance(reply, bytes)
-        connection.send_bytes(reply)
+        _send(connection, conversation.reply(request).content)
+
+
+def _send(connection: Connection, content: bytes | str) -> None:
+    connection.send_bytes(_TEXT + content.encode() if isinstance(content, str) else content)
 
 
 def _served(source: PolicySource, interface: EnvInterface, seed: int) -> Served:

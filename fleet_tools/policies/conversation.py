@@ -2,30 +2,34 @@
 
 import json
 import logging
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from fleet_tools.envs.array_spec import DTYPES
+from fleet_tools.envs.array_spec import DTYPES, MAX_AXES, Layout
 from fleet_tools.errors import FleetToolsError, PolicyError
-from fleet_tools.policies.array_codec import ProtocolError
-from fleet_tools.policies.policy import Policy, begin, claim, policy_errors, policy_info
+from fleet_tools.policies.array_codec import ProtocolError, decode, encode
+from fleet_tools.policies.policy import (
+    Policy,
+    begin,
+    claim,
+    episode_seed,
+    policy_errors,
+    policy_info,
+)
 from fleet_tools.policies.wire_messages import (
     CLOSING,
-    Act,
-    Acted,
-    Failed,
+    CONTROL,
+    RESET,
+    Control,
     FailureCode,
     Hello,
-    Inform,
-    Informed,
-    Ready,
-    Reset,
-    largest_request,
-    read_message,
+    failure,
+    read_value,
     require_arrays,
 )
 
@@ -33,9 +37,6 @@ _LOGGER = logging.getLogger(__name__)
 
 _LARGEST_ACTION = 4096
 """Largest size of an action of a confined policy, bytes; the environment decides about the rest."""
-
-Request = Reset | Act | Inform
-Answer = Ready | Acted | Informed | Failed
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Reply:
     """What is sent for a request.
 
     Attributes:
-        content: A binary message, or a text.
+        content: A binary message, or the text of a failure.
         closes: Whether the connection ends after it.
     """
 
@@ -67,32 +68,21 @@ class Reply:
     closes: bool = False
 
 
-class Dialect(Protocol):
-    """The policy's side of one connection in some protocol."""
+class _RefusedError(Exception):
+    """A request that the policy is not given.
 
-    def __init__(self, served: Served) -> None: ...
+    Args:
+        code: Why.
+        why: The same in words.
+    """
 
-    @staticmethod
-    def largest_request(hello: Hello) -> int:
-        """Returns the largest size of a request, bytes."""
-        ...
-
-    @staticmethod
-    def refusal(code: FailureCode, why: str) -> Reply:
-        """Returns what a client is told that is refused."""
-        ...
-
-    def greeting(self) -> bytes:
-        """Returns the first message."""
-        ...
-
-    def reply(self, content: bytes | str) -> Reply:
-        """Replies to a request, whatever it holds."""
-        ...
+    def __init__(self, code: FailureCode, why: object) -> None:
+        super().__init__(str(why))
+        self.code: FailureCode = code
 
 
 class Conversation:
-    """One connection in this package's protocol: its policy, and where it is.
+    """One connection: its policy, and where it is.
 
     Args:
         served: The policy.
@@ -106,84 +96,109 @@ class Conversation:
         self._policy = served.make()
         weakref.finalize(self, claim(self._policy))
         self._acting = False
-        self._last_seq = -1
-
-    @staticmethod
-    def largest_request(hello: Hello) -> int:
-        """Returns the largest size of a request, bytes."""
-        return largest_request(hello.observation)
-
-    @staticmethod
-    def refusal(code: FailureCode, why: str) -> Reply:
-        """Returns the failure that a refused client is told."""
-        return _reply(Failed.because(code, why))
+        self._last_number = -1
 
     def greeting(self) -> bytes:
-        """Returns the hello."""
-        return self._hello.to_bytes()
+        """Returns the metadata."""
+        return encode({**self._hello.model_dump(mode="json"), "reset_entry": RESET})
 
     def reply(self, content: bytes | str) -> Reply:
-        """Replies to a request; whatever it holds, the reply is a message."""
-        kinds: tuple[type[Any], ...] = (Reset, Act, Inform) if self._confined else (Reset, Act)
-        try:
-            request = read_message(content, *kinds)
-        except ProtocolError as error:
-            return _reply(Failed.because("malformed", error))
-        return _reply(self.answer(request))
+        """Replies to a request; whatever it holds, the reply is a message.
 
-    def answer(self, request: Request) -> Answer:
-        """Answers a request; details of the policy's errors are logged here, and not sent."""
+        Clients of openpi do not expect to go on after a failure: it ends their connections.
+        """
+        control: Control | None = None
         try:
-            match request:
-                case Reset():
-                    return self._reset(request)
-                case Act():
-                    return self._act(request)
-            with policy_errors("info"):
-                info = json.dumps(dict(policy_info(self._policy)), allow_nan=False)
-            return Informed(info=info)
+            try:
+                request = _read(content)
+                if CONTROL in request:
+                    control = read_value(Control, request.pop(CONTROL))
+            except ProtocolError as error:
+                raise _RefusedError("malformed", error) from None
+            return Reply(encode(self._answer(request, control)))
+        except _RefusedError as error:
+            code, why = error.code, str(error)
         except FleetToolsError as error:  # of the policy, whatever it is
-            self._acting = self._acting and isinstance(request, Inform)
-            if self._confined:
-                return Failed.because("policy", error, most=2**12)
-            _LOGGER.exception("The policy raised an error.")
-            return Failed.because(
-                "policy", f"the policy raised {type(error.__cause__ or error).__name__}"
+            self._acting = self._acting and control is not None and control.inform
+            code, why = "policy", str(error)
+            if not self._confined:
+                _LOGGER.exception("The policy raised an error.")
+                why = f"the policy raised {type(error.__cause__ or error).__name__}"
+        closes = control is None or code in CLOSING
+        return Reply(failure(code, why, 2**12 if self._confined else 500), closes)
+
+    def _answer(self, request: dict[str, Any], control: Control | None) -> dict[str, Any]:
+        begun = time.perf_counter()
+        if control is None:
+            observation = _cast(self._hello.observation, request)
+            self._require(observation)
+            again = request.get(RESET)
+            if not self._acting or (isinstance(again, bool | int | np.generic) and again):
+                self._reset(episode_seed(observation))
+            action = self._act(observation)
+            timing = {"infer_ms": 1e3 * (time.perf_counter() - begun)}
+            return {"actions": action[None], "server_timing": timing}
+        if control.number <= self._last_number:
+            why = f"{control.number} does not come after {self._last_number}"
+            raise _RefusedError("order", why)
+        answer: dict[str, Any] = {"number": control.number}
+        if control.inform and self._confined:
+            with policy_errors("info"):
+                answer["info"] = json.dumps(dict(policy_info(self._policy)), allow_nan=False)
+        elif control.reset and not request:
+            self._reset(control.seed)
+        elif not (control.reset or self._acting):
+            raise _RefusedError(
+                "order", "reset comes before act, also after an error of the policy"
             )
+        else:
+            self._require(request)
+            if control.reset:
+                self._reset(control.seed)
+            answer["actions"] = self._act(request)[None]
+        self._last_number = control.number
+        return answer
 
-    def _reset(self, request: Reset) -> Ready:
-        self._acting = False
-        with policy_errors("reset"):
-            begin(self._policy, request.seed)
-        self._acting = True
-        return Ready(session=request.session)
-
-    def _act(self, request: Act) -> Acted | Failed:
-        if not self._acting:
-            why = "reset comes before act, also after an error of the policy"
-            return Failed.because("order", why)
-        if request.seq <= self._last_seq:
-            return Failed.because("order", f"{request.seq} does not come after {self._last_seq}")
+    def _require(self, observation: Mapping[str, Any]) -> None:
         if not self._confined:
             try:
-                require_arrays(self._hello.observation, request.observation)
+                require_arrays(self._hello.observation, observation)
             except ProtocolError as error:
-                return Failed.because("observation", error)
-        self._last_seq = request.seq
+                raise _RefusedError("observation", error) from None
+
+    def _reset(self, seed: int) -> None:
+        self._acting = False
+        with policy_errors("reset"):
+            begin(self._policy, seed)
+        self._acting = True
+
+    def _act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         with policy_errors("act"):
-            action = np.asarray(self._policy.act(request.observation))
-        if self._confined:
-            _require_numbers(action)
-        else:
+            action = np.asarray(self._policy.act(observation))
+        if not self._confined:
             require_arrays({"action": self._hello.action}, {"action": action})
-        return Acted(seq=request.seq, action=action)
+        elif (
+            action.dtype.name not in DTYPES
+            or action.nbytes > _LARGEST_ACTION
+            or action.ndim >= MAX_AXES
+        ):
+            what = f"an array of {action.dtype} with the shape {action.shape}"
+            raise PolicyError(f"act returned {what}; an action is six numbers")
+        return action
 
 
-def _require_numbers(action: np.ndarray) -> None:
-    if action.dtype.name not in DTYPES or action.nbytes > _LARGEST_ACTION:
-        what = f"an array of {action.dtype} with the shape {action.shape}"
-        raise PolicyError(f"act returned {what}; an action is six numbers")
+def _read(content: bytes | str) -> dict[str, Any]:
+    if isinstance(content, str):
+        raise ProtocolError("Not a message: text instead of bytes.")
+    return decode(content)
 
 
-def _reply(answer: Answer) -> Reply:
-    return Reply(answer.to_bytes(), isinstance(answer, Failed) and answer.code in CLOSING)
+def _cast(layout: Layout, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the entries that a policy reads, in its types where a request's have more bits."""
+    found = {name: request[name] for name in layout if request.get(name) is not None}
+    for name, value in found.items():
+        dtype = layout[name].dtype
+        if isinstance(value, np.ndarray) and np.can_cast(value.dtype, dtype, "same_kind"):
+            with np.errstate(over="ignore"):  # is not finite then, which is refused
+                found[name] = value.astype(dtype)
+    return found

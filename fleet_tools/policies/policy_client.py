@@ -1,57 +1,47 @@
 """A client's side of one connection to the process of a policy, and what carries its messages."""
 
+import asyncio
 import contextlib
 import socket
 import ssl
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from fleet_tools.errors import PolicyError
-from fleet_tools.policies.array_codec import ProtocolError
-from fleet_tools.policies.server_access import (
-    SCHEMES,
-    TOKEN_VARIABLE,
-    read_token,
-    require_url,
-)
+from fleet_tools.policies.array_codec import ProtocolError, decode, encode
+from fleet_tools.policies.server_access import SCHEME, TOKEN_VARIABLE, read_token, require_url
 from fleet_tools.policies.wire_messages import (
     CLOSING,
+    CONTROL,
     MAX_ANSWER,
-    Act,
-    Acted,
-    Failed,
+    Control,
+    FailureCode,
     Hello,
-    Inform,
-    Informed,
-    M,
-    Message,
-    Ready,
-    Reset,
-    read_message,
+    read_failure,
+    read_value,
     require_arrays,
 )
 from fleet_tools.storage.strict_json import loads
-from fleet_tools.utils.accept_loop import quiet_logger
+from fleet_tools.utils.bounded_server import quiet_logger
 from fleet_tools.utils.libraries import require
-from fleet_tools.utils.tls_socket import TlsSocket
 
 if TYPE_CHECKING:
-    from websockets.sync.client import ClientConnection
+    from websockets.asyncio.client import ClientConnection
+
+R = TypeVar("R")
 
 TIMEOUT_S = 60.0
 """Time after which a server that does not answer counts as dead, s."""
 
 _PORTS = {"ws": 80, "wss": 443}
 _OPENING_S, _CLOSING_S = 10.0, 1.0
-_UNREAD = 2**15
-"""Size of a message, bytes, that any connection takes before the server reads it."""
 
 
 class PolicyChannel(ABC):
@@ -87,8 +77,8 @@ class PolicyChannel(ABC):
         """Returns in words why an exchange failed."""
 
     @abstractmethod
-    def told(self, failed: Failed) -> str:
-        """Returns in words what the other side says why it has no other answer."""
+    def told(self, code: FailureCode, why: str) -> str:
+        """Returns in words why the other side has no other answer."""
 
     def close(self) -> None:
         """Closes it."""
@@ -111,7 +101,7 @@ class PolicyChannel(ABC):
             raise PolicyError(self._why)
         try:
             yield
-        except (OSError, EOFError, ProtocolError, *self._errors()) as error:  # and TimeoutError
+        except (OSError, EOFError, ProtocolError) as error:  # and TimeoutError
             self._why = self.reason(error)
             self.abort()
             raise PolicyError(self._why) from error
@@ -119,20 +109,17 @@ class PolicyChannel(ABC):
             self.abort()
             raise
 
-    def _errors(self) -> tuple[type[Exception], ...]:
-        return ()
-
 
 class WebSocketChannel(PolicyChannel):
     """A connection to the server of a policy, which leads nowhere else.
 
     The token is read from the environment variable `server_access.TOKEN_VARIABLE`. Certificates are
-    checked against the ones that the system trusts, or OpenSSL's `SSL_CERT_FILE`.
+    checked against the ones that the system trusts, or OpenSSL's `SSL_CERT_FILE`. A thread answers
+    the server's pings while the policy is not asked.
 
     Args:
         url: Address, such as ws://127.0.0.1:8000.
-        timeout_s: Longest time of connecting, s.
-        scheme: How the token is presented, one of `server_access.SCHEMES`.
+        timeout_s: Longest time of connecting, and of sending a message, s.
 
     Raises:
         ConfigError: It is no address that may be used, see `server_access.require_url`.
@@ -140,120 +127,111 @@ class WebSocketChannel(PolicyChannel):
         MissingLibraryError: A library is absent.
     """
 
-    def __init__(self, url: str, timeout_s: float = TIMEOUT_S, scheme: str = SCHEMES[0]) -> None:
+    def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
         super().__init__()
         require_url(url)
         require("websockets", "reach a policy's server")
         self._url, self._limit_s = url, min(_OPENING_S, timeout_s)
         self._why = f"The connection to the policy's server {url} is closed."
         token = read_token()
+        self._loop, ended = asyncio.new_event_loop(), asyncio.Event()
+        connections: list[ClientConnection] = []
+        threading.Thread(target=_live, args=(self._loop, ended, connections), daemon=True).start()
+        self._open.callback(self._loop.call_soon_threadsafe, ended.set)
         with self.exchange():
-            self._connection = self._open.enter_context(
-                _connected(url, self._limit_s, scheme, token)
-            )
+            self._connection = self._do(_connected(url, token, self._limit_s), self._limit_s)
+        connections.append(self._connection)
         self._limit_s = timeout_s
 
     def send(self, content: bytes) -> None:
         """See `PolicyChannel`."""
-        if len(content) <= _UNREAD:
-            return self._connection.send(content)
-        # A stopped server reads nothing, and a large message waits until it does.
-        hang_up = threading.Timer(self._limit_s, self._hang_up)
-        hang_up.daemon = True
-        end = time.monotonic() + self._limit_s
-        hang_up.start()
-        try:
-            self._connection.send(content)
-        except self._errors() as error:
-            if time.monotonic() >= end:
-                raise TimeoutError from error
-            raise
-        finally:
-            hang_up.cancel()
+        self._do(self._connection.send(content), self._limit_s)
 
     def receive(self, timeout_s: float | None) -> bytes | str:
         """See `PolicyChannel`."""
-        return self._connection.recv(timeout=timeout_s)
+        return self._do(self._connection.recv(), timeout_s)
 
     def abort(self) -> None:
         """See `PolicyChannel`."""
-        self._hang_up()
-        self.close()
-
-    def _hang_up(self) -> None:
-        """Ends the connection, so that nothing waits for the server any more."""
         if connection := getattr(self, "_connection", None):  # none before it is open
-            with contextlib.suppress(OSError):  # it has ended
-                connection.socket.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(connection.transport.abort)
+        self.close()
 
     def reason(self, error: Exception) -> str:
         """See `PolicyChannel`."""
-        from websockets.exceptions import ConnectionClosed
-
-        status = getattr(getattr(error, "response", None), "status_code", None)
+        response = getattr(error.__cause__, "response", None)
         if isinstance(error, ProtocolError):
-            why = f"it speaks otherwise: {error}"
+            why = f"protocol error: {error}"
         elif isinstance(error, TimeoutError):
             why = (
                 f"it did not answer within {self._limit_s:g} s. Look whether its process hangs or "
                 "is stopped, and start it again"
             )
-        elif isinstance(error, ConnectionClosed):
+        elif isinstance(error, EOFError):
             why = f"the connection ended before it answered ({f'{error}'[:500]})"
-        elif status == 401:
+        elif getattr(response, "status_code", None) == 401:
             why = f"it asks for a token, which {TOKEN_VARIABLE} does not have"
         else:
             why = f"{error}"[:500] or type(error).__name__
         return f"The policy's server {self._url}: {why}"
 
-    def told(self, failed: Failed) -> str:
+    def told(self, code: FailureCode, why: str) -> str:
         """See `PolicyChannel`."""
-        said = f"{failed.code}: {failed.message[:500]}" if failed.message else failed.code
-        return f"The policy's server {self._url} says {said}"
+        return f"The policy's server {self._url} says {code}{': ' if why else ''}{why[:500]}"
 
-    def _errors(self) -> tuple[type[Exception], ...]:
-        from websockets.exceptions import WebSocketException
+    def _do(self, work: Coroutine[Any, Any, R], timeout_s: float | None) -> R:
+        """Returns the result of work of the loop, whose errors are OSError or EOFError."""
+        from websockets.exceptions import ConnectionClosed, WebSocketException
 
-        return (WebSocketException,)
+        future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout_s), self._loop)
+        try:
+            return future.result()
+        except (ConnectionClosed, CancelledError) as error:
+            raise EOFError(f"{error}") from error
+        except (WebSocketException, ValueError) as error:
+            raise OSError(f"{error}") from error
+        except BaseException:  # such as Ctrl-C
+            future.cancel()
+            raise
 
 
-@contextlib.contextmanager
-def _connected(
-    url: str, timeout_s: float, scheme: str, token: str | None
-) -> "Iterator[ClientConnection]":
-    from websockets.sync.client import connect
+def _live(
+    loop: asyncio.AbstractEventLoop, ended: asyncio.Event, connections: "list[ClientConnection]"
+) -> None:
+    """Runs the loop of a connection, which ends with it."""
+
+    async def live() -> None:
+        await ended.wait()
+        for each in connections:
+            await each.close()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(live())
+
+
+async def _connected(url: str, token: str | None, timeout_s: float) -> "ClientConnection":
+    from websockets.asyncio.client import connect
 
     parts = urlsplit(url)
     address = str(parts.hostname), parts.port or _PORTS[parts.scheme]
-    with contextlib.ExitStack() as stack:
-        own = stack.enter_context(socket.create_connection(address, timeout_s))
-        if parts.scheme == "wss":
-            secured = TlsSocket(own, ssl.create_default_context(), parts.hostname)
-            stack.enter_context(secured).do_handshake()
-            own = secured
-        own.settimeout(None)  # websockets 16 would read with it, also after the opening handshake
-        try:
-            connection = connect(
-                parts._replace(scheme="ws").geturl(),
-                sock=own,  # so that neither proxies nor redirects lead observations elsewhere
-                proxy=None,
-                additional_headers=None
-                if token is None
-                else {"Authorization": f"{scheme} {token}"},
-                user_agent_header=None,
-                compression=None,
-                open_timeout=timeout_s,
-                close_timeout=_CLOSING_S,
-                ping_interval=None,  # `timeout_s` is the limit, also of a policy that computes
-                max_size=MAX_ANSWER,
-                logger=quiet_logger(),
-            )
-        except ValueError as error:
-            raise ProtocolError(f"{error}.") from error
-        except AssertionError as error:  # of websockets 16, where the request comes too late
-            raise ConnectionResetError("it closes the connection at once") from error
-        with connection:
-            yield connection
+    secured: dict[str, Any] = {"ssl": ssl.create_default_context()} if parts.scheme == "wss" else {}
+    own = socket.create_connection(address, timeout_s)
+    own.setblocking(False)
+    return await connect(
+        url,
+        sock=own,  # so that neither proxies nor redirects lead observations elsewhere
+        proxy=None,
+        additional_headers=None if token is None else {"Authorization": f"{SCHEME} {token}"},
+        user_agent_header=None,
+        compression=None,
+        open_timeout=None,
+        close_timeout=_CLOSING_S,
+        ping_interval=None,  # the client has a limit, also for a policy that computes
+        max_size=MAX_ANSWER,
+        logger=quiet_logger(),
+        **secured,
+    )
 
 
 class PolicyClient:
@@ -276,8 +254,12 @@ class PolicyClient:
         self, channel: PolicyChannel, timeout_s: float | None = TIMEOUT_S, *, confined: bool = False
     ) -> None:
         self._channel, self._timeout_s, self._confined = channel, timeout_s, confined
-        self._session, self._seq = -1, -1
-        self.hello = self.ask(None, Hello)
+        self._number = -1
+        with channel.exchange():
+            first = self._receive()
+        metadata = self._required(first)
+        with channel.exchange():
+            self.hello = read_value(Hello, metadata)
 
     @classmethod
     def at(cls, url: str, timeout_s: float = TIMEOUT_S) -> "PolicyClient":
@@ -302,19 +284,16 @@ class PolicyClient:
         Raises:
             PolicyError: It cannot, or its process does not answer.
         """
-        self._session += 1
-        session = self._session
-        self.ask(Reset(session=session, seed=seed), Ready, lambda answer: answer.session == session)
+        self._ask({}, reset=True, seed=seed)
 
-    def act(self, observation: Mapping[str, np.ndarray], time_s: float) -> np.ndarray:
+    def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action.
 
         It is finite, and in the bounds if the policy keeps them; a confined policy's is any array
-        of numbers. Answers with the number of an earlier request are dropped.
+        of numbers.
 
         Args:
             observation: Arrays by name; others than those that the policy reads are not sent.
-            time_s: Time of the observation since the reset, s.
 
         Raises:
             PolicyError: The policy cannot read the observation, or raised an error; or its process
@@ -330,12 +309,13 @@ class PolicyClient:
                 raise PolicyError(
                     f"The observation is not what the policy reads: {error}."
                 ) from None
-        self._seq += 1
-        seq = self._seq
-        request = Act(seq=seq, time_s=time_s, observation=dict(sent))
-        action = self.ask(request, Acted, lambda answer: answer.seq == seq).action
-        if not self._confined:
-            with self._channel.exchange():
+        answer = self._ask(sent)
+        with self._channel.exchange():
+            actions = answer.get("actions")
+            if not isinstance(actions, np.ndarray) or actions.shape[:1] != (1,):
+                raise ProtocolError("an answer without a chunk of one action")
+            action = actions[0, ...]
+            if not self._confined:
                 require_arrays({"action": self.hello.action}, {"action": action})
         return action
 
@@ -345,10 +325,10 @@ class PolicyClient:
         Raises:
             PolicyError: Its `info` raised an error, or its process does not answer.
         """
-        informed = self.ask(Inform(), Informed)
+        informed = self._ask({}, inform=True).get("info")
         with self._channel.exchange():
             try:
-                found = loads(informed.info)
+                found = loads(informed if isinstance(informed, str) else "")
             except (ValueError, RecursionError) as error:
                 raise ProtocolError("the information is not JSON") from error
         return found if isinstance(found, dict) else {}
@@ -357,34 +337,26 @@ class PolicyClient:
         """Closes the connection."""
         self._channel.close()
 
-    def ask(
-        self,
-        request: Message | None,
-        kind: type[M],
-        is_mine: Callable[[M], bool] = lambda answer: True,
-    ) -> M:
-        """Returns the answer to a request, or the first message.
-
-        Args:
-            request: What is asked for; None for what the other side says by itself.
-            kind: Class of the answer.
-            is_mine: Whether an answer is this request's; others are dropped.
-
-        Raises:
-            PolicyError: There is another answer, or none.
-        """
-        end = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+    def _ask(self, observation: Mapping[str, Any], **control: Any) -> dict[str, Any]:
+        """Returns the answer to a request."""
+        self._number += 1
+        fields = Control(number=self._number, **control).model_dump(exclude_defaults=True)
         with self._channel.exchange():
-            if request is not None:
-                self._channel.send(request.to_bytes())
-            while True:
-                left = None if end is None else max(0.0, end - time.monotonic())
-                content = self._channel.receive(left)
-                answer: M | Failed = read_message(content, kind, Failed)
-                if isinstance(answer, Failed) or is_mine(answer):
-                    break
-        if isinstance(answer, Failed):
-            if answer.code in CLOSING:
-                self.close()
-            raise PolicyError(self._channel.told(answer))
-        return answer
+            self._channel.send(encode({**observation, CONTROL: fields}))
+            answer = self._receive()
+            number = answer.get("number") if isinstance(answer, dict) else self._number
+            if type(number) is not int or number != self._number:
+                raise ProtocolError("the answer to another request")
+        return self._required(answer)
+
+    def _receive(self) -> dict[str, Any] | tuple[FailureCode, str]:
+        """Returns the next message, or the failure that it is; in an exchange."""
+        content = self._channel.receive(self._timeout_s)
+        return decode(content) if isinstance(content, bytes) else read_failure(content)
+
+    def _required(self, answer: dict[str, Any] | tuple[FailureCode, str]) -> dict[str, Any]:
+        if isinstance(answer, dict):
+            return answer
+        if answer[0] in CLOSING:
+            self.close()
+        raise PolicyError(self._channel.told(*answer))

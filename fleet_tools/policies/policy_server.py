@@ -1,183 +1,179 @@
-"""The server of a policy: a thread for each connection, which has a policy of its own."""
+"""The server of a policy, for clients of this machine; each connection has a policy of its own.
 
-import contextlib
-import functools
+Other machines reach it through a reverse proxy, which speaks TLS, or an SSH tunnel; see
+docs/tutorials/serving.md.
+"""
+
+import asyncio
 import logging
+import queue
 import threading
-import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.policies.conversation import Conversation, Dialect, Served
-from fleet_tools.policies.server_access import Access
-from fleet_tools.utils.accept_loop import AcceptLoop, quiet_logger
+from fleet_tools.policies.conversation import Conversation, Reply, Served
+from fleet_tools.policies.server_access import admits, require_token
+from fleet_tools.policies.wire_messages import failure, largest_request
+from fleet_tools.utils.bounded_server import BoundedServer, Connections, quiet_logger
 from fleet_tools.utils.libraries import require
-from fleet_tools.utils.tls_socket import TlsSocket
 
 if TYPE_CHECKING:
+    from websockets.asyncio.server import Server, ServerConnection
     from websockets.http11 import Request, Response
-    from websockets.sync.server import ServerConnection
+
+R = TypeVar("R")
 
 _LOGGER = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
 
 HEALTH = "/healthz"
 """Path whose answer, 200, says that the server runs; openpi's servers have the same one."""
 
-_GOING_AWAY = 1001
 _FAREWELL_S = 2.0
 """Time that clients have to answer that the server closes, s."""
 
 
-class PolicyServer:
+class PolicyServer(BoundedServer):
     """A policy that listens; a context manager, which stops it at its end.
 
     Requests are bounded by the size of an observation. Pages of browsers, which send the header
-    `Origin`, are refused.
+    `Origin`, are refused. So are clients that a proxy forwards, unless there is a token.
 
     Args:
         served: The policy.
-        access: Where it listens, and for whom.
+        port: Port of this machine at which it listens; 0 takes a free one.
+        token: Token that clients must present; None asks for none.
         max_connections: Largest number of connections at the same time; each holds a policy.
-        dialect: Its protocol.
 
     Attributes:
         url: The address that clients are given.
 
     Raises:
-        ConfigError: It cannot listen there, or its certificate cannot be read.
+        ConfigError: It cannot listen there, or the token cannot be sent, or is short.
         MissingLibraryError: A library is absent.
     """
 
+    farewell_s = 2 * _FAREWELL_S
+
     def __init__(
-        self,
-        served: Served,
-        access: Access,
-        max_connections: int = 32,
-        dialect: type[Dialect] = Conversation,
+        self, served: Served, port: int = 0, token: str | None = None, max_connections: int = 32
     ) -> None:
         require("websockets", "serve policies")
-        from websockets.sync.server import serve
-
-        self._served, self._access, self._dialect = served, access, dialect
-        self._open: set[ServerConnection] = set()
-        self._closing, self._lock = False, threading.Lock()
-        tls = access.tls()
+        if token is not None:
+            require_token(token)
+        self._served, self._token = served, token
         try:
-            self._server = serve(
-                self._serve,
-                access.host,
-                access.port,
-                origins=[None],
-                compression=None,
-                process_request=self._admit,
-                server_header=None,
-                open_timeout=None,  # the loop has one, for TLS and the rest together
-                max_size=dialect.largest_request(served.hello),
-                max_queue=4,
-                logger=quiet_logger(),
-            )
-        except OSError as error:
-            raise ConfigError(f"Cannot listen on {access.host}:{access.port}: {error}.") from None
-        # The loop of websockets ends by every error of accept, and by a lack of threads.
-        self._loop = AcceptLoop(
-            self._server.socket,
-            self._server.handler,
-            max_connections,
-            tls=None if tls is None else functools.partial(TlsSocket, context=tls),
+            super().__init__(HOST, port, Connections(max_connections))
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"Cannot listen on {HOST}:{port}: {error}.") from None
+        self.url = f"ws://{HOST}:{self.address[1]}"
+
+    async def start(self) -> "Server":
+        """See `BoundedServer`."""
+        from websockets.asyncio.server import serve
+
+        return await serve(
+            self._converse,
+            sock=self._socket,
+            origins=[None],
+            compression=None,
+            process_request=self._admit,
+            server_header=None,
+            open_timeout=None,  # the strangers have one
+            close_timeout=_FAREWELL_S,
+            max_size=largest_request(self._served.hello.observation),
+            max_queue=4,
+            create_connection=self.connections.connection_class(),
+            logger=quiet_logger(),
         )
-        host, port = self._loop.address
-        scheme = "ws" if tls is None else "wss"
-        self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """Number of connections that were dropped so far, by reason."""
-        return dict(self._loop.dropped)
-
-    def serve_forever(self) -> None:
-        """Serves until `close` is called by another thread, or an exception such as Ctrl-C.
-
-        Raises:
-            OSError: It does not listen any more.
-        """
-        self._loop.serve_forever()
-
-    def close(self) -> None:
-        """Stops listening, and closes all connections, also to clients that do not answer."""
-        with self._lock:
-            self._closing, connections = True, list(self._open)
-        farewells = []
-        for each in connections:
-            thread = threading.Thread(target=each.close, args=(_GOING_AWAY,), daemon=True)
-            with contextlib.suppress(RuntimeError):  # no more threads: it ends without a farewell
-                thread.start()
-                farewells.append(thread)
-        deadline = time.monotonic() + _FAREWELL_S
-        for thread in farewells:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        self._loop.close()
-        # On its closed socket this only releases what it has made besides.
-        self._server.serve_forever()
-        self._server.shutdown()
-
-    def __enter__(self) -> "PolicyServer":
-        """Returns itself."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Closes it."""
-        self.close()
 
     def _admit(self, connection: "ServerConnection", request: "Request") -> "Response | None":
         if request.path == HEALTH:
             return connection.respond(HTTPStatus.OK, "OK\n")
-        given = request.headers.get_all("Authorization")
-        if len(given) <= 1 and self._access.admits(given[0] if given else None):
+        if self._token is None:
+            if any(name in request.headers for name in ("Forwarded", "X-Forwarded-For")):
+                text = "other machines need a token: serve with --token-file\n"
+                return connection.respond(HTTPStatus.FORBIDDEN, text)
+            return None
+        if admits(self._token, request.headers.get_all("Authorization")):
             return None
         return connection.respond(HTTPStatus.UNAUTHORIZED, "a token is needed\n")
 
-    def _serve(self, connection: "ServerConnection") -> None:
-        with self._lock:
-            if self._closing:
-                return
-            self._open.add(connection)
-        try:
-            self._converse(connection)
-        finally:
-            with self._lock:
-                self._open.discard(connection)
-
-    def _converse(self, connection: "ServerConnection") -> None:
+    async def _converse(self, connection: "ServerConnection") -> None:
         from websockets.exceptions import ConnectionClosed
 
-        if not self._loop.opened():
-            connection.send(self._dialect.refusal("full", "").content)
+        if not self.connections.opened(connection.transport):
+            return await connection.send(failure("full"))
+        try:
+            thread = _Thread()
+        except RuntimeError:
+            self.connections.dropped["no thread could be started"] += 1
             return
         try:
-            try:
-                conversation = self._dialect(self._served)
-            except PolicyError as error:
-                connection.send(self._dialect.refusal("policy", str(error)).content)
-                return
-            connection.send(conversation.greeting())
-            for content in connection:
-                reply = conversation.reply(content)
-                if _another_is_there(connection):
-                    reply = self._dialect.refusal("busy", "one request is in flight at a time")
-                connection.send(reply.content)
-                if reply.closes:
-                    return
+            with thread:
+                await self._answer(connection, thread)
         except ConnectionClosed:
             pass  # also where a request was too large, which the client is told by code 1009
         except Exception:
             _LOGGER.exception("A connection ended by an error.")
 
+    async def _answer(self, connection: "ServerConnection", thread: "_Thread") -> None:
+        try:
+            conversation = await thread.call(lambda: Conversation(self._served))
+        except PolicyError as error:
+            return await connection.send(failure("policy", error))
+        await connection.send(conversation.greeting())
+        request = asyncio.ensure_future(connection.recv())
+        try:
+            while True:
+                content = await request
+                request = asyncio.ensure_future(connection.recv())
+                reply = await thread.call(lambda content=content: conversation.reply(content))
+                if request.done() and request.exception() is None:
+                    reply = Reply(failure("busy", "one request is in flight at a time"), True)
+                await connection.send(reply.content)
+                if reply.closes:
+                    return
+        finally:
+            request.cancel()
 
-def _another_is_there(connection: "ServerConnection") -> bool:
-    """Whether a request came while the last one was answered."""
-    try:
-        connection.recv(timeout=0)
-    except TimeoutError:
-        return False
-    return True
+
+class _Thread:
+    """A thread in which one policy acts; a context manager.
+
+    It is a daemon, so that a policy that hangs keeps no server from ending.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
+            queue.SimpleQueue()
+        )
+        threading.Thread(target=self._run, name="policy", daemon=True).start()
+
+    async def call(self, function: Callable[[], R]) -> R:
+        """Returns the result of a function, called in the thread."""
+        future: Future[R] = Future()
+        self._calls.put((future, function))
+        return await asyncio.wrap_future(future)
+
+    def __enter__(self) -> "_Thread":
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends it, after its present call."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, function = call
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except BaseException as error:
+                    future.set_exception(error)
+            del call, future, function  # with the connection's policy

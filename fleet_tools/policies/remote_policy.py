@@ -53,12 +53,10 @@ class RemotePolicy(NeverCopied):
     ) -> None:
         self._url, self._timeout_s = url, timeout_s
         self._interface = interface_of(env)
-        self._period_s = 1.0 / float(env.metadata["render_fps"])
         self._content_digest = content_digest
         self._through_wrappers = ThroughWrappers(env)
         self._client = self._connect()
         require_entries(env, self._client.hello.observation)
-        self._step = 0
 
     def reset(self, seed: int = 0) -> None:
         """Asks the server's policy to forget the last episode.
@@ -69,7 +67,6 @@ class RemotePolicy(NeverCopied):
         Raises:
             PolicyError: See the class, and `PolicyClient.reset`.
         """
-        self._step = 0
         if not self._client.closed:
             try:
                 return self._client.reset(seed)
@@ -85,9 +82,7 @@ class RemotePolicy(NeverCopied):
         Raises:
             PolicyError: See `PolicyClient.act`.
         """
-        action = self._client.act(observation, self._step * self._period_s)
-        self._step += 1
-        return self._through_wrappers(action)
+        return self._through_wrappers(self._client.act(observation))
 
     def close(self) -> None:
         """Closes the connection."""
@@ -108,25 +103,17 @@ class RemotePolicy(NeverCopied):
                 f"{self._url} serves another policy than at the start: {hello.policy} "
                 f"({hello.content_digest}), not {self._content_digest}."
             )
-        require_acting(hello, self._url, self._interface)
-
-
-def require_acting(hello: Hello, url: str, env: EnvInterface) -> None:
-    """Checks that a server's policy can act in an environment.
-
-    Raises:
-        PolicyError: Observations, actions or the control period differ.
-    """
-    found = layout_differences(hello.observation, describe_observation(env))
-    action, period_s = describe_action(env), 1.0 / float(env.metadata["render_fps"])
-    found += [f"the action's {each}" for each in differences(dict(action), dict(hello.action))]
-    if not math.isclose(hello.control_period_s, period_s, rel_tol=1e-6):
-        found.append(f"the control period is {period_s:g} s, not {hello.control_period_s:g} s")
-    if found:
-        raise PolicyError(
-            f"The policy of {url} ({hello.policy}) cannot act here: {'; '.join(found)}. "
-            "Make the environment as it was in training."
-        )
+        env = self._interface
+        found = layout_differences(hello.observation, describe_observation(env))
+        action, period_s = describe_action(env), 1.0 / float(env.metadata["render_fps"])
+        found += [f"the action's {each}" for each in differences(dict(action), dict(hello.action))]
+        if not math.isclose(hello.control_period_s, period_s, rel_tol=1e-6):
+            found.append(f"the control period is {period_s:g} s, not {hello.control_period_s:g} s")
+        if found:
+            raise PolicyError(
+                f"The policy of {self._url} ({hello.policy}) cannot act here: {'; '.join(found)}. "
+                "Make the environment as it was in training."
+            )
 
 
 def read_hello(url: str) -> Hello:
@@ -211,13 +198,12 @@ class RealTimePolicy:
         self._client.reset()
         self._misses, self._stopped = 0, ""
 
-    def act(self, observation: Mapping[str, np.ndarray], time_s: float) -> RobotCommand:
+    def act(self, observation: Mapping[str, np.ndarray]) -> RobotCommand:
         """Returns the command of a control step, at the deadline at the latest.
 
         Args:
             observation: Arrays by name, as the policy's hello describes them; not changed until the
                 answer is there.
-            time_s: Time of the observation since the reset, s.
         """
         started = time.monotonic()
         if self._stopped:
@@ -225,7 +211,7 @@ class RealTimePolicy:
         end = started + self._deadline_s
         if self._pending is not None and not _done(self._pending, end):
             return self._missed("an earlier request is not answered", started)
-        self._pending = self._network.submit(self._client.act, observation, time_s)
+        self._pending = self._network.submit(self._client.act, observation)
         if not _done(self._pending, end):
             return self._missed("no answer before the deadline", started)
         answered, self._pending = self._pending, None

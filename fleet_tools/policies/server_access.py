@@ -1,10 +1,9 @@
-"""Who may reach a policy's server: this machine alone, or others with a token and by TLS."""
+"""Tokens and addresses of policy servers."""
 
 import hmac
 import ipaddress
 import os
-import ssl
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,73 +12,16 @@ from fleet_tools.errors import ConfigError
 TOKEN_VARIABLE = "FLEET_TOOLS_POLICY_TOKEN"
 """Environment variable with the token of a policy's server; command lines are seen by others."""
 
-SCHEMES = ("Bearer", "Api-Key")
-"""Ways of presenting a token; the second one is used by openpi's clients."""
+SCHEME = "Api-Key"
+"""How clients present a token, as openpi's do."""
 
 _SHORTEST_TOKEN = 16
 
 
-@dataclass(frozen=True)
-class Access:
-    """Where a server listens, and what it asks of clients.
-
-    Attributes:
-        host: Address, such as 127.0.0.1.
-        port: Port; 0 takes a free one.
-        token: Token that clients must present; None asks for none.
-        certificate, key: PEM files of the certificate and its key; None speaks without TLS.
-
-    Raises:
-        ConfigError: Others than this machine could reach the server without a token, or would send
-            it in plain text; or the token cannot be sent, or is short.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    token: str | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-
-    def __post_init__(self) -> None:
-        """Checks that strangers cannot reach the server."""
-        if not 0 <= self.port < 2**16:
-            raise ConfigError(f"A port is a number from 0 to 65535; given: {self.port}.")
-        if self.token is not None:
-            _require_token(self.token)
-        if (self.certificate is None) != (self.key is None):
-            raise ConfigError("A certificate and its key are given together.")
-        if not is_loopback(self.host) and (self.token is None or self.certificate is None):
-            raise ConfigError(
-                f"Others than this machine can reach {self.host!r}. Give a token (in a file, or in "
-                f"the environment variable {TOKEN_VARIABLE}), and a certificate with its key; or "
-                "listen on 127.0.0.1, and let clients come through an SSH tunnel."
-            )
-
-    def admits(self, authorization: str | None) -> bool:
-        """Whether a client may speak, by the header `Authorization` of its request."""
-        if self.token is None:
-            return True
-        given = (authorization or "").encode(errors="replace")
-        known = [f"{scheme} {self.token}".encode() for scheme in SCHEMES]
-        return any([hmac.compare_digest(given, each) for each in known])
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Returns the server's side of TLS; None if it speaks without.
-
-        Raises:
-            ConfigError: The certificate or its key cannot be read, or they do not fit.
-        """
-        if self.certificate is None:
-            return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"{self.certificate} and {self.key} are no certificate with its key, in PEM: "
-                f"{error}."
-            ) from None
-        return context
+def admits(token: str, authorizations: Sequence[str]) -> bool:
+    """Whether a client has the token, by the headers `Authorization` of its request."""
+    given = authorizations[0] if len(authorizations) == 1 else ""
+    return hmac.compare_digest(given.encode(errors="replace"), f"{SCHEME} {token}".encode())
 
 
 def is_loopback(host: str) -> bool:
@@ -104,11 +46,16 @@ def read_token(path: Path | None = None) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} holds no token: {error}.") from None
     if token is not None:
-        _require_token(token)
+        require_token(token)
     return token
 
 
-def _require_token(token: str) -> None:
+def require_token(token: str) -> None:
+    """Checks that a token can be sent, and not be guessed.
+
+    Raises:
+        ConfigError: It cannot, or is short.
+    """
     if len(token) < _SHORTEST_TOKEN or not (token.isascii() and token.isprintable()):
         raise ConfigError(
             f"A token has at least {_SHORTEST_TOKEN} characters of ASCII, such as those that "

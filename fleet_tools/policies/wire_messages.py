@@ -1,33 +1,30 @@
-"""What a client and the process of a policy say to each other, as values.
+"""The dialect of openpi, in which policies are served, with what episodes and deadlines need.
 
-    process of the policy           client
-    Hello                           once, after the connection is made
-                                    Reset(session, seed)
-    Ready(session)
-                                    Act(seq, time_s, observation)
-    Acted(seq, action)              or Failed(code, message)
-
-A client has one request in flight. Sequence numbers grow over the whole connection, so that an
-answer belongs to one request alone. A confined policy is also asked what it reports:
-
-                                    Inform()
-    Informed(info)
+The server begins with a map of metadata, a `Hello`. Each request is a map of an observation's
+entries, and leads to one answer: a map with `actions`, (1, action), or a text that says why not. A
+client has one request in flight. A client of openpi sends nothing else; the entry `reset`, if true,
+begins another episode. A client of this package adds a `Control` to each request: its number, which
+the answer repeats, so that no late answer is taken for another one, and whether an episode begins.
+A request without an observation only resets, so that the time of a reset is in no step's deadline.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 import pydantic
 
-from fleet_tools.config.values import Number, Positive, Value, parse
+from fleet_tools.config.values import Number, Positive, V, Value, parse
 from fleet_tools.envs.array_spec import ArraySpec, Layout, misfits
 from fleet_tools.envs.observation_modes import EnvKwargs
 from fleet_tools.errors import ConfigError
-from fleet_tools.policies.array_codec import ProtocolError, decode, encode
+from fleet_tools.policies.array_codec import ProtocolError
 
 PROTOCOL = 1
 """Version of the protocol; others are refused."""
+
+RESET, CONTROL = "reset", "fleet_tools"
+"""Names of the entries of a request that are not of its observation."""
 
 FailureCode = Literal["malformed", "busy", "full", "observation", "order", "policy"]
 """Why a request has no other answer; the first three end the connection.
@@ -44,25 +41,12 @@ CLOSING: tuple[FailureCode, ...] = ("malformed", "busy", "full")
 MAX_ANSWER = 2**20
 """Largest size of what is sent to a client, bytes."""
 
-_Number = Annotated[int, pydantic.Field(strict=True, ge=0, lt=2**63)]
+_Natural = Annotated[int, pydantic.Field(strict=True, ge=0, lt=2**63)]
 _Text = Annotated[str, pydantic.Field(strict=True, max_length=500)]
-_MAX_REASON = 4096
+_OTHER_ENTRIES = 2**16
 
 
-class Message(Value):
-    """Something that is said; its name on the wire is its class's in small letters."""
-
-    model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
-
-    def to_bytes(self) -> bytes:
-        """Returns the message as bytes."""
-        return encode({"type": type(self).__name__.lower(), **self._fields()})
-
-    def _fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in type(self).model_fields}
-
-
-class Hello(Message):
+class Hello(Value):
     """What the server's policy is, and what it reads and returns.
 
     Attributes:
@@ -87,105 +71,51 @@ class Hello(Message):
     control_period_s: Positive
     env_kwargs: EnvKwargs = {}
 
-    def _fields(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
 
-
-class Reset(Message):
-    """Asks the policy to forget the last episode; the answer is `Ready` with the same number.
+class Control(Value):
+    """What a request of this package's clients has beside the observation.
 
     Attributes:
-        session: Number of the request.
-        seed: Seed of the episode, see `policy.begin`.
+        number: Number of the request, larger than the last one's of the connection.
+        reset: Whether an episode begins.
+        seed: Its seed, see `policy.begin`.
+        inform: Whether a confined policy is asked for its `info` instead.
     """
 
-    session: _Number
-    seed: _Number = 0
+    number: _Natural
+    reset: Annotated[bool, pydantic.Field(strict=True)] = False
+    seed: _Natural = 0
+    inform: Annotated[bool, pydantic.Field(strict=True)] = False
 
 
-class Ready(Message):
-    """The policy has forgotten the last episode."""
-
-    session: _Number
-
-
-class Act(Message):
-    """Asks for an action; the answer is `Acted` with the same number.
-
-    Attributes:
-        seq: Number of the request.
-        time_s: Time of the observation since the reset, s.
-        observation: Arrays by name, exactly the hello's.
-    """
-
-    seq: _Number
-    time_s: Annotated[float, pydantic.Field(strict=True)]
-    observation: dict[str, np.ndarray]
+def failure(code: FailureCode, why: object = "", most: int = 500) -> str:
+    """Returns the text of a failure, of a reason that may be too long."""
+    return f"{code}: {why}"[:most].encode(errors="replace").decode()
 
 
-class Acted(Message):
-    """The action that an observation led to."""
-
-    seq: _Number
-    action: np.ndarray
-
-
-class Inform(Message):
-    """Asks a confined policy for its `info`; the answer is `Informed`."""
-
-
-class Informed(Message):
-    """What a policy stores with its episode.
-
-    Attributes:
-        info: A JSON object.
-    """
-
-    info: Annotated[str, pydantic.Field(strict=True)]
-
-
-class Failed(Message):
-    """Why a request has no other answer; policies' servers tell strangers at most 500 letters."""
-
-    code: FailureCode
-    message: Annotated[str, pydantic.Field(strict=True, max_length=_MAX_REASON)] = ""
-
-    @classmethod
-    def because(cls, code: FailureCode, why: object, most: int = 500) -> "Failed":
-        """Returns a failure with a reason that may be too long."""
-        return cls(code=code, message=str(why)[: min(most, _MAX_REASON)])
-
-
-M = TypeVar("M", bound=Message)
-
-
-def read_message(content: bytes | str, *kinds: type[M]) -> M:
-    """Reads a message of one of some classes.
+def read_failure(text: str) -> tuple[FailureCode, str]:
+    """Returns the code of a failure, and its reason.
 
     Raises:
-        ProtocolError: It is none of them.
+        ProtocolError: It is no failure of this package's servers.
     """
-    if isinstance(content, str):
-        raise ProtocolError("Not a message: text instead of bytes.")
-    data = decode(content)
-    name = data.pop("type", None)
-    by_name = {each.__name__.lower(): each for each in kinds}
-    kind = by_name.get(name) if isinstance(name, str) else None  # an array equals nothing
-    if kind is None:
-        raise ProtocolError(f"The message is none of: {', '.join(by_name)}.")
-    return read_fields(kind, data)
+    code, separator, why = text.partition(": ")
+    for each in get_args(FailureCode):
+        if separator and code == each:
+            return each, why
+    raise ProtocolError(f"text instead of an answer: {text[:500]}")
 
 
-def read_fields(kind: type[M], data: Mapping[str, Any]) -> M:
-    """Reads a message of one class from its fields; others are refused, but not of a `Hello`.
+def read_value(kind: type[V], data: object) -> V:
+    """Reads a value from a map of its fields; others are refused, but not of a `Hello`.
 
     Raises:
         ProtocolError: They are not its fields.
     """
-    if kind is Hello:  # openpi's metadata hold more
+    if kind is Hello and isinstance(data, dict):  # the metadata hold more
         data = {name: value for name, value in data.items() if name in kind.model_fields}
     try:
-        return parse(kind, dict(data), "The message")
+        return parse(kind, data, "The message")
     except ConfigError as error:
         raise ProtocolError(str(error)[:500]) from None
 
@@ -210,10 +140,9 @@ def require_arrays(layout: Layout, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def largest_request(layout: Layout) -> int:
-    """Returns the largest size of a request with observations of a layout, bytes."""
-    numbers = sum(
-        int(np.prod(spec.shape, dtype=object)) * np.dtype(spec.dtype).itemsize
-        for spec in layout.values()
-    )
-    around = sum(len(name.encode()) + 256 for name in layout)
-    return numbers + around + 1024
+    """Returns the largest size of a request with observations of a layout, bytes.
+
+    Clients of openpi may send numbers of 64 bits, and other entries, such as a prompt.
+    """
+    numbers = sum(8 * int(np.prod(spec.shape, dtype=object)) for spec in layout.values())
+    return numbers + sum(len(name.encode()) + 256 for name in layout) + _OTHER_ENTRIES

@@ -2,17 +2,13 @@
 
 import inspect
 import json
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import (
     Annotated,
     Any,
-    Literal,
     TypeVar,
     Union,
     get_args,
@@ -35,8 +31,6 @@ from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, describe_errors
 
 G = TypeVar("G", bound=OptionGroup)
-M = TypeVar("M")
-_ArgConfig = type(arg())
 
 
 def parse(options: type[G], arguments: Sequence[str] | None, prog: str) -> G:
@@ -98,76 +92,20 @@ def _union(described: _Description, text_of: Callable[[Any], str]) -> Any:
 
 def _as_listing(options: Any) -> Any:
     """Returns options whose help has one paragraph for each command."""
-    described = _metadata(options, _Description)
-    if not described:
+    described = _described(options)
+    if described is None:
         return options
-    return _union(described[0], lambda command: _description(command).partition("\n\n")[0])
+    return _union(described, lambda command: _description(command).partition("\n\n")[0])
 
 
 def _description(options: Any) -> str:
-    described = _metadata(options, _Description)
-    text = inspect.cleandoc(described[0].text if described else options.__doc__ or "")
-    # The exit codes, a line each for whoever reads the class, are one paragraph of the help.
-    text, heading, codes = text.partition("\nExit codes:\n")
-    if not heading:
-        return text
-    listing = f"Exit codes: {' '.join(codes.split())}"
-    width = shutil.get_terminal_size().columns
-    # tyro joins lines, except those that begin with a space.
-    return f"{text}\n{textwrap.fill(listing, width, subsequent_indent='  ')}"
+    described = _described(options)
+    return inspect.cleandoc(described.text if described else options.__doc__ or "")
 
 
-_WIDEST = 24
-"""Longest option, with its value, beside which tyro writes its help in the same line."""
-
-
-def _compact(name: str, annotation: Any, text: str) -> tuple[str | None, str]:
-    """Returns the metavar and the help of an option, so that both fit into one line.
-
-    The metavar is None where tyro's own is short.
-    """
-    if len(_metadata(annotation, object)) > len(_metadata(annotation, _ArgConfig)):
-        return None, text  # it has a notation of its own, or may be repeated
-    inner = next(
-        (each for each in _alternatives(_bare(annotation)) if each is not NoneType), annotation
-    )
-    spelled = len(f"--{name} ")
-    if get_origin(inner) is tuple and get_args(inner)[1:] == (...,):
-        item = get_args(inner)[0]
-        own = [each.metavar for each in _metadata(item, PrimitiveConstructorSpec)]
-        long, short = _TYPE_NAMES.get(_bare(item), ("VALUE", "V"))
-        fits = spelled + len(f"{long} ...") <= _WIDEST
-        return f"{own[0]} ..." if own else f"{long} ..." if fits else f"{short}...", text
-    if get_origin(inner) is Literal:
-        choices = list(map(str, get_args(inner)))
-        if spelled + len(",".join(choices)) + 2 > _WIDEST:
-            listing = f"{', '.join(choices[:-1])} or {choices[-1]}"
-            return "NAME", f"{text} One of {listing}."
-    long, short = _TYPE_NAMES.get(_bare(inner), ("", ""))
-    return short if spelled + len(long) > _WIDEST else None, text
-
-
-_TYPE_NAMES: Mapping[Any, tuple[str, str]] = {
-    Path: ("PATH", "PATH"),
-    str: ("STR", "STR"),
-    int: ("INT", "N"),
-    float: ("FLOAT", "X"),
-}
-"""By type, how its values are called, and in short."""
-
-
-def _bare(annotation: Any) -> Any:
-    """Returns a type without its metadata."""
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    is_union = get_origin(annotation) in (Union, UnionType)
-    return get_args(annotation) if is_union else (annotation,)
-
-
-def _metadata(annotation: Any, kind: type[M]) -> list[M]:
-    return [each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, kind)]
+def _described(options: Any) -> _Description | None:
+    found = (x for x in getattr(options, "__metadata__", ()) if isinstance(x, _Description))
+    return next(found, None)
 
 
 _REGISTRY = ConstructorRegistry()
@@ -188,20 +126,14 @@ def _option_group(info: StructTypeInfo) -> StructConstructorSpec | None:
             default = tyro.MISSING_NONPROP
         else:
             default = field.get_default(call_default_factory=True)
-        plain = _plain(types[name])
-        metavar, text = _compact(name, plain, " ".join((field.description or "").split()))
-        own = any(getattr(each, "metavar", None) for each in _metadata(plain, _ArgConfig))
-        configuration = arg(
-            metavar=None if own else metavar,
-            # The help says what happens without the option, if its default is one of these.
-            help_behavior_hint="" if default in (None, ()) or default is False else None,
-        )
+        # The help says what happens without the option, if its default is one of these.
+        hint = arg(help_behavior_hint="" if default in (None, ()) or default is False else None)
         fields.append(
             StructFieldSpec(
                 name=name,
-                type=Annotated[plain, configuration],  # pyright: ignore[reportArgumentType]
+                type=Annotated[_plain(types[name]), hint],  # pyright: ignore[reportArgumentType]
                 default=default,
-                helptext=text,
+                helptext=" ".join((field.description or "").split()),
             )
         )
     return StructConstructorSpec(instantiate=_constructor(group), fields=tuple(fields))

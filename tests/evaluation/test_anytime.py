@@ -10,10 +10,10 @@ from support.evaluated import OUTCOMES, SMALL, TRIALS, a_result, an_episode
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.anytime import AnytimeComparison
+from fleet_tools.evaluation.anytime_statistics import anytime_interval, anytime_verdict
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial
 from fleet_tools.evaluation.result import Evaluation, Result
-from fleet_tools.utils.anytime_statistics import anytime_interval, anytime_verdict
 
 LONG = SMALL.model_copy(
     update={

@@ -39,7 +39,6 @@ KINDS = {
         Kind("forms of the Blender server", kinds_conversations.blender_forms, 25.0, 60),
         Kind("requests to the Blender server", kinds_conversations.http_requests, 4.0, 20),
         Kind("requests to a served policy", kinds_conversations.requests, 20.0, 100),
-        Kind("requests in openpi's protocol", kinds_conversations.openpi_requests, 15.0, 100),
         Kind("answers of policy servers", kinds_conversations.server_answers, 2.0, 30),
         Kind("bytes to a served policy", kinds_conversations.served_connections, 2.0, 30),
         Kind("messages of the teleop page", kinds_conversations.page_messages, 15.0, 100),

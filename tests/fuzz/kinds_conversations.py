@@ -4,7 +4,6 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,21 +18,11 @@ from websockets.sync.server import ServerConnection, serve
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import FleetToolsError, PolicyError
-from fleet_tools.policies import openpi
 from fleet_tools.policies.array_codec import ProtocolError, decode, encode
 from fleet_tools.policies.conversation import Conversation, Served
-from fleet_tools.policies.openpi import RESET, OpenpiConversation, OpenpiPolicy
+from fleet_tools.policies.openpi import OpenpiPolicy
 from fleet_tools.policies.policy_client import PolicyClient
-from fleet_tools.policies.wire_messages import (
-    Act,
-    Acted,
-    Failed,
-    Ready,
-    Reset,
-    largest_request,
-    read_message,
-    require_arrays,
-)
+from fleet_tools.policies.wire_messages import CONTROL, RESET, largest_request, require_arrays
 from fleet_tools.studio.labelling.labels import read_draft
 from fleet_tools.studio.labelling.session import LabellingSession
 from fleet_tools.studio.labelling.subjects import MeshSubject
@@ -46,38 +35,46 @@ from fuzz.running import SECONDS, Subject, require, require_same_after_json
 
 
 def requests(folder: Path) -> Subject:
-    """Requests to a served policy: bytes, and what else msgpack can say."""
-    plain = {"type": "act", "seq": 1, "time_s": 0.5, "observation": {"state": [0.0, 1.0]}}
+    """Requests to a served policy, of our clients and openpi's: bytes, and all of msgpack."""
 
     def make(generator: np.random.Generator) -> bytes:
-        act = Act(seq=1, time_s=0.5, observation=observation(int(generator.integers(100))))
-        match int(generator.integers(4)):
+        whole = observation(int(generator.integers(100)))
+        control = pick(generator, ({}, {CONTROL: {"number": 1, "reset": True}}))
+        match int(generator.integers(5)):
             case 0:
-                return act.to_bytes()
+                return _encoded({**whole, **control, RESET: scalar(generator), "prompt": "go"})
             case 1:
-                return _encoded(changed_data(plain, generator), act)
+                return _encoded({**whole, **changed_data({**control, "a": [1.0]}, generator)})
             case 2:
-                return _encoded({**plain, "observation": changed_arrays(generator)}, act)
-        return damaged(pick(generator, (act, Reset(session=1))).to_bytes(), generator)
+                return encode({**changed_arrays(generator), **control})
+            case 3:
+                return encode(control)
+        return damaged(encode({**whole, **control}), generator)
 
-    def read(content: bytes) -> Ready | Acted:
-        conversation = Conversation(Served(hello(), Remembering))
-        conversation.answer(Reset(session=0))
-        reply = conversation.reply(content).content
-        answer: Ready | Acted | Failed = read_message(reply, Ready, Acted, Failed)
-        if isinstance(answer, Failed):
-            require(len(answer.message) <= 500, "a long message")
-            raise ProtocolError(answer.code)
-        return answer
+    def read(content: bytes) -> dict[str, Any]:
+        reply = Conversation(Served(hello(), Remembering)).reply(content)
+        if isinstance(reply.content, str):
+            require(len(reply.content) <= 500, "it tells much")
+            require(not reply.content.startswith("policy"), "the policy was given this")
+            raise ProtocolError(reply.content)
+        return decode(reply.content)
 
-    def check(content: bytes, answer: Ready | Acted) -> None:
+    def check(content: bytes, answer: dict[str, Any]) -> None:
         require(len(content) <= largest_request(LAYOUT), "a larger request than any")
-        request = read_message(content, Reset, Act)
-        if isinstance(request, Act):
-            require_arrays(LAYOUT, request.observation)
-            require(isinstance(answer, Acted) and answer.seq == request.seq, "another answer")
+        request = decode(content)
+        control = request.pop(CONTROL, {"number": None})
+        require(answer.get("number") == control["number"], "the answer to another request")
+        if "actions" not in answer:
+            require(control.get("reset") and not request, "an answer without an action")
             return
-        require(isinstance(answer, Ready) and answer.session == request.session, "another answer")
+        require(answer["actions"].shape == (1, 6), "no chunk of one action")
+        require(np.isfinite(answer["actions"]).all(), "an action is not finite")
+        if "reset" in control:
+            require_arrays(LAYOUT, request)
+        for name, spec in LAYOUT.items():
+            given = np.asarray(request[name])
+            require(given.shape == spec.shape, f"{name} has the shape {given.shape}")
+            require(np.isfinite(given).all(), f"{name} is not finite")
 
     return Subject(make, read, check)
 
@@ -102,51 +99,16 @@ def changed_arrays(generator: np.random.Generator) -> dict[str, np.ndarray]:
     return {**arrays, name: array}
 
 
-def _encoded(message: object, otherwise: Act) -> bytes:
+def _encoded(message: dict[str, Any]) -> bytes:
     """Returns a message as bytes; another one where it cannot be sent at all."""
     try:
-        return encode(message if isinstance(message, dict) else {"": message})
+        return encode(message)
     except (ProtocolError, UnicodeEncodeError, RecursionError):
-        return otherwise.to_bytes()[:-1]
-
-
-def openpi_requests(folder: Path) -> Subject:
-    """Requests in openpi's protocol."""
-
-    def make(generator: np.random.Generator) -> bytes:
-        whole = observation(int(generator.integers(100)))
-        match int(generator.integers(4)):
-            case 0:
-                return openpi.encode({**whole, RESET: True, "prompt": "drive the nail in"})
-            case 1:
-                return _packed({**whole, "prompt": scalar(generator), RESET: scalar(generator)})
-            case 2:
-                return openpi.encode(changed_arrays(generator))
-        return damaged(openpi.encode(whole), generator)
-
-    def read(content: bytes) -> dict[str, Any]:
-        conversation = OpenpiConversation(Served(hello(), Remembering))
-        reply = conversation.reply(content)
-        if isinstance(reply.content, str):
-            require(reply.closes and len(reply.content) <= 500, "it goes on, or tells much")
-            require(not reply.content.startswith("policy"), "the policy was given this")
-            raise ProtocolError(reply.content)
-        return openpi.decode(reply.content)
-
-    def check(content: bytes, answer: dict[str, Any]) -> None:
-        require(answer["actions"].shape == (1, 6), "no chunk of one action")
-        require(np.isfinite(answer["actions"]).all(), "an action is not finite")
-        request = openpi.decode(content)
-        for name, spec in LAYOUT.items():
-            given = np.asarray(request[name])
-            require(given.shape == spec.shape, f"{name} has the shape {given.shape}")
-            require(np.isfinite(given).all(), f"{name} is not finite")
-
-    return Subject(make, read, check)
+        return encode({})
 
 
 def server_answers(folder: Path) -> Subject:
-    """Answers of policy servers, in both protocols, to their clients."""
+    """Answers of policy servers, ours and openpi's, to their clients."""
     script: list[bytes] = []
 
     def converse(connection: ServerConnection) -> None:
@@ -165,8 +127,12 @@ def server_answers(folder: Path) -> Subject:
     action = np.zeros(6, np.float32)
     greeting = hello()
     zeros = {name: np.zeros(it.shape, it.dtype) for name, it in greeting.observation.items()}
-    own = [greeting.to_bytes(), Ready(session=0).to_bytes(), Acted(seq=0, action=action).to_bytes()]
-    theirs = [openpi.encode({"name": "p"}), openpi.encode({"actions": np.zeros((3, 6))})]
+    own = [
+        encode(greeting.model_dump(mode="json")),
+        encode({"number": 0}),
+        encode({"number": 1, "actions": action[None]}),
+    ]
+    theirs = [encode({"name": "p"}), encode({"actions": np.zeros((3, 6))})]
 
     def close() -> None:
         server.shutdown()
@@ -178,15 +144,13 @@ def server_answers(folder: Path) -> Subject:
         at = int(generator.integers(len(answers)))
         match int(generator.integers(3)):
             case 0:
-                decoder, encoder = (openpi.decode, openpi.encode) if is_openpi else (decode, encode)
-                answers[at] = _packed(changed_data(decoder(answers[at]), generator), encoder)
+                answers[at] = _packed(changed_data(decode(answers[at]), generator))
             case 1 if at == len(answers) - 1:
                 odd = generator.normal(size=pick(generator, ((6,), (3, 6), (0, 6), (3, 7), ())))
                 odd = odd.astype(pick(generator, ("f4", "f8", "i8", "?", "f2")))
                 if odd.size and odd.dtype.kind == "f":
                     odd.flat[0] = pick(generator, (np.nan, np.inf, 0.5, 1e38))
-                changed = {"actions": odd, "action": odd, "type": "acted", "seq": 0}
-                answers[at] = _packed(changed) if is_openpi else _packed(changed, encode)
+                answers[at] = _packed({"actions": odd, "number": 1})
             case _:
                 answers[at] = damaged(answers[at], generator)
         return is_openpi, answers
@@ -202,7 +166,7 @@ def server_answers(folder: Path) -> Subject:
         connection = PolicyClient.at(url, timeout_s=2.0)
         try:
             connection.reset()
-            return connection.hello.action, connection.act(zeros, 0.0)
+            return connection.hello.action, connection.act(zeros)
         finally:
             connection.close()
 
@@ -320,8 +284,8 @@ def label_page(folder: Path) -> Subject:
             case "place":
                 return "place", (one,)
             case "place_hand":
-                wxyz = generator.normal(size=4) * pick(generator, (1, 1, np.nan, 0, 1e100))
-                return "place_hand", (one, wxyz)
+                rotation = np.linalg.qr(generator.normal(size=(3, 3)))[0]
+                return "place_hand", (one, rotation * pick(generator, (1, 1, np.nan, 0, 1e100)))
             case "set":
                 name = pick(generator, ("scale", "up", "mass", "material"))
                 return "set", {name: scalar(generator)}
@@ -335,8 +299,6 @@ def label_page(folder: Path) -> Subject:
         before = session.labels
         act = getattr(session, name)
         try:
-            if name == "place_hand":
-                arguments = (pose_of(*arguments),)
             act(**arguments) if isinstance(arguments, dict) else act(*arguments)
         except Exception:
             require(session.labels == before, "what is refused has changed the labels")
@@ -354,12 +316,12 @@ def label_page(folder: Path) -> Subject:
     return Subject(make, read, check, (FleetToolsError, ValueError))
 
 
-def _packed(message: Any, encoder: Callable[[Any], bytes] = openpi.encode) -> bytes:
+def _packed(message: Any) -> bytes:
     """Returns a message as bytes; others where it cannot be sent at all."""
     try:
-        return encoder(message if isinstance(message, dict) else {"": message})
+        return encode(message if isinstance(message, dict) else {"": message})
     except (ProtocolError, UnicodeEncodeError, RecursionError):
-        return openpi.encode({})
+        return encode({})
 
 
 _FORM_TOKENS = (
@@ -413,7 +375,7 @@ def http_requests(folder: Path) -> Subject:
     def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
         return b"image"
 
-    running = server.make_server("127.0.0.1", 0, draw, {}, MAX_BYTES)
+    running = server.RenderServer("127.0.0.1", 0, draw, {}, MAX_BYTES)
     # What its threads raise, no client sees.
     before, threading.excepthook = threading.excepthook, lambda each: errors.append(each.exc_value)
     thread = threading.Thread(target=running.serve_forever, daemon=True)

@@ -18,13 +18,13 @@ from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import EpisodeOverError, FleetToolsError, InvalidActionError
-from fleet_tools.policies.array_codec import decode
+from fleet_tools.policies.array_codec import decode, encode
 from fleet_tools.policies.policy_client import PolicyChannel, PolicyClient
-from fleet_tools.policies.wire_messages import Acted, Failed, Informed, Message, Ready
+from fleet_tools.policies.wire_messages import FailureCode, failure
 from fleet_tools.robot.arm import DEFAULT_ROBOT, LIGHT, load_robot
 from fleet_tools.sim.scene import Scene
 from fleet_tools.studio.checking.program import load, read_model
-from fuzz.mutations import changed_data, changed_number, nudged_data, pick, scalar
+from fuzz.mutations import changed_data, changed_number, changed_text, nudged_data, pick, scalar
 from fuzz.running import Subject, require, require_same_after_json
 
 PAIR = {"tool": "claw", "object": "round_nail"}
@@ -250,14 +250,14 @@ LEGAL: dict[str, Callable[[Any], bool]] = {
 class _ScriptedChannel(PolicyChannel):
     """Gives a client what a script has."""
 
-    def __init__(self, answers: list[bytes]) -> None:
+    def __init__(self, answers: list[bytes | str]) -> None:
         super().__init__()
         self._answers = iter(answers)
 
     def send(self, content: bytes) -> None:
         decode(content)
 
-    def receive(self, timeout_s: float | None) -> bytes:
+    def receive(self, timeout_s: float | None) -> bytes | str:
         try:
             return next(self._answers)
         except StopIteration:
@@ -266,34 +266,35 @@ class _ScriptedChannel(PolicyChannel):
     def reason(self, error: Exception) -> str:
         return str(error)
 
-    def told(self, failed: Failed) -> str:
-        return failed.message
+    def told(self, code: FailureCode, why: str) -> str:
+        return why
 
 
 def answers(folder: Path) -> Subject:
     """Answers of confined policies."""
     actions = [np.zeros(6, np.float32), np.arange(6.0), np.zeros((2, 3), np.int64), np.zeros(0)]
 
-    def make(generator: np.random.Generator) -> list[bytes]:
-        script: list[Message] = [
-            hello(),
-            Ready(session=0),
-            Acted(seq=0, action=pick(generator, actions)),
-            Informed(info=json.dumps({"planning_seconds": 0.5, "words": ["a", None]})),
+    def make(generator: np.random.Generator) -> list[bytes | str]:
+        script: list[dict[str, Any]] = [
+            hello().model_dump(mode="json"),
+            {"number": 0},
+            {"number": 1, "actions": pick(generator, actions)[None]},
+            {"number": 2, "info": json.dumps({"planning_seconds": 0.5, "words": ["a", None]})},
         ]
-        if generator.random() < 0.2:
-            script.insert(int(generator.integers(5)), Failed(code="policy", message="it failed"))
-        content = [each.to_bytes() for each in script]
+        content: list[bytes | str] = [encode(each) for each in script]
         at = int(generator.integers(len(content)))
-        content[at] = damaged(content[at], generator)
+        content[at] = damaged(encode(script[at]), generator)
+        if generator.random() < 0.2:
+            text = changed_text(failure("policy", "it failed"), generator, ("full", ": ", "\0"))
+            content.insert(int(generator.integers(5)), text)
         return content
 
-    def read(content: list[bytes]) -> tuple[np.ndarray, dict]:
+    def read(content: list[bytes | str]) -> tuple[np.ndarray, dict]:
         client = PolicyClient(_ScriptedChannel(content), None, confined=True)
         client.reset()
-        return client.act({"state": np.zeros(3)}, 0.0), client.info()
+        return client.act({"state": np.zeros(3)}), client.info()
 
-    def check(content: list[bytes], found: tuple[np.ndarray, dict]) -> None:
+    def check(content: list[bytes | str], found: tuple[np.ndarray, dict]) -> None:
         action, info = found
         require(action.dtype.kind in "biuf", f"an array of {action.dtype}")
         require(json.loads(json.dumps(info, allow_nan=False)) == info, "no plain data")
@@ -340,7 +341,7 @@ LINES = (
     "new-task hammer --output out --tool-family presser --object-family button",
     "view --dataset absent --episodes 1 --output out.mp4 --size 64x48 --camera third",
     "teleop --task absent.yaml --episodes 1 --output out --port 0",
-    "serve absent.safetensors --host 127.0.0.1 --port 0 --token-file absent",
+    "serve absent.safetensors --port 0 --token-file absent",
     "label absent.obj --family hammer --output out --port 0",
     "reproduce absent --checkout absent --output out",
     "checkpoints get absent --source absent",

@@ -33,9 +33,10 @@ from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.perception.display import MESHCAT_HOST, open_meshcat
-from fleet_tools.policies.array_codec import ProtocolError, encode
+from fleet_tools.policies import array_codec, wire_messages
+from fleet_tools.policies.array_codec import ProtocolError
 from fleet_tools.policies.sources import find_policy
-from fleet_tools.policies.wire_messages import Hello, Ready, read_message
+from fleet_tools.policies.wire_messages import Control, Hello
 from fleet_tools.sim.catalog import load_model
 from fleet_tools.storage.provenance import read_task_file
 from fleet_tools.studio.importing.program import RECORD, edited_files
@@ -100,11 +101,12 @@ def test_what_no_query_has_is_not_dropped(plan, robot):
             decode(_with(message, secret=torch.ones(1)))
 
 
-@pytest.mark.parametrize("field", ["type", "protocol", "policy", "control_period_s"])
+@pytest.mark.parametrize("field", ["protocol", "policy", "control_period_s", "number", "reset"])
 def test_an_array_in_place_of_a_word_or_number_is_no_message(field):
-    words = {"type": "hello", "protocol": 1, "policy": "mine", "control_period_s": 0.1}
-    with pytest.raises(ProtocolError):
-        read_message(encode(words | {field: np.ones(2)}), Hello, Ready)
+    content = array_codec.encode({"number": 1, field: np.ones(2)})
+    for kind in (Hello, Control):
+        with pytest.raises(ProtocolError):
+            wire_messages.read_value(kind, array_codec.decode(content))
 
 
 def _lacking_dtype() -> bytes:

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.served_policies import Remembering, Scripted, constant, hello, observation
+from support.served_policies import LAYOUT, Remembering, Scripted, constant, hello, observation
 
+from fleet_tools.policies.array_codec import decode, encode
 from fleet_tools.policies.conversation import Conversation, Served
+from fleet_tools.policies.policy import episode_seed
 from fleet_tools.policies.wire_messages import (
     CLOSING,
-    Act,
-    Acted,
-    Failed,
-    Inform,
-    Ready,
-    Reset,
-    read_message,
+    CONTROL,
+    RESET,
+    FailureCode,
+    largest_request,
+    read_failure,
 )
 
 
@@ -24,35 +24,42 @@ def conversation(policy: Any = None) -> Conversation:
     return Conversation(Served(hello(), lambda: policy or Remembering()))
 
 
-def act(seq: int, **changes: Any) -> bytes:
-    given = {"seq": seq, "time_s": 0.1 * seq, "observation": observation(seq)}
-    return Act(**{**given, **changes}).to_bytes()
+def request(number: Any, arrays: Any = None, **control: Any) -> bytes:
+    return encode({**(arrays or {}), CONTROL: {"number": number, **control}})
 
 
-def told(talk: Conversation, content: bytes | str) -> Ready | Acted | Failed:
-    reply = talk.reply(content)
+def act(number: int, arrays: Any = None) -> bytes:
+    return request(number, observation(number) if arrays is None else arrays)
+
+
+def reset(talk: Conversation, number: int) -> None:
+    reply = talk.reply(request(number, reset=True))
     assert isinstance(reply.content, bytes)
-    answer: Ready | Acted | Failed = read_message(reply.content, Ready, Acted, Failed)
-    assert reply.closes == (isinstance(answer, Failed) and answer.code in CLOSING)
-    return answer
+    assert decode(reply.content) == {"number": number} and not reply.closes
 
 
 def begun(policy: Any = None) -> Conversation:
     talk = conversation(policy)
-    assert talk.answer(Reset(session=3)) == Ready(session=3)
+    reset(talk, 3)
     return talk
 
 
-def answered(talk: Conversation, seq: int) -> bytes:
-    answer = told(talk, act(seq))
-    assert isinstance(answer, Acted) and answer.seq == seq
-    return answer.action.tobytes()
+def answered(talk: Conversation, content: bytes) -> bytes:
+    """Returns the action of a request."""
+    reply = talk.reply(content)
+    assert isinstance(reply.content, bytes), reply.content
+    answer, given = decode(reply.content), decode(content)
+    assert not reply.closes and answer["actions"].shape == (1, 6)
+    assert answer.get("number") == given.get(CONTROL, {}).get("number")
+    return answer["actions"][0].tobytes()
 
 
-def refused(talk: Conversation, content: bytes | str) -> Failed:
-    answer = told(talk, content)
-    assert isinstance(answer, Failed) and len(answer.message) <= 500
-    return answer
+def refused(talk: Conversation, content: bytes | str) -> tuple[FailureCode, str]:
+    reply = talk.reply(content)
+    assert isinstance(reply.content, str) and len(reply.content) <= 500
+    code, why = read_failure(reply.content)
+    assert reply.closes == (code in CLOSING)
+    return code, why
 
 
 def changed(name: str, value: Any) -> dict[str, Any]:
@@ -76,56 +83,90 @@ MISFITS = {
 def test_a_refused_observation_leaves_the_state_as_it_is(name):
     arrays, message = MISFITS[name]
     talk, other = begun(), begun()
-    assert answered(talk, 0) == answered(other, 0)
-    failure = refused(talk, act(1, observation=arrays))
-    assert failure.code == "observation"
-    assert re.search(message, failure.message)
-    assert answered(talk, 1) == answered(other, 1)
+    assert answered(talk, act(4)) == answered(other, act(4))
+    content = act(5, arrays) if arrays else request(5)
+    code, why = refused(talk, content)
+    assert code == "observation" and re.search(message, why)
+    assert answered(talk, act(5)) == answered(other, act(5))
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"\x80",
-        "text",
-        b"\x81\xa4type\xa3act",
-        Failed(code="full").to_bytes(),
-        hello().to_bytes(),
-        Inform().to_bytes(),  # which is for confined policies
-        Acted(seq=0, action=np.zeros(6)).to_bytes(),
-        Act.model_construct(seq=-1, time_s=0.0, observation={}).to_bytes(),
-        Act.model_construct(seq=True, time_s=0.0, observation={}).to_bytes(),
-        Act.model_construct(seq="1", time_s=0.0, observation={}).to_bytes(),
-        Act.model_construct(seq=1, time_s=float("nan"), observation={}).to_bytes(),
-        Act.model_construct(seq=1, time_s=0.0, observation={"state": [1.0, 2.0]}).to_bytes(),
-        Act.model_construct(seq=1, time_s=0.0, observation=[]).to_bytes(),
-        Reset.model_construct(session=2**63).to_bytes(),
+        b"", b"\x80\x80", "text", act(4)[:-7],
+        *(request(number) for number in (-1, True, "1", 1.0, 2**63, None, np.ones(2))),
+        request(4, reset=1), request(4, seed=-1), request(4, inform="x"), request(4, other=1),
+        encode({**observation(), CONTROL: 4}), encode({**observation(), CONTROL: {}}),
     ],
-    ids=range(15),
-)
+    ids=range(17),
+)  # fmt: skip
 def test_what_is_no_request_is_malformed(content):
-    assert refused(begun(), content).code == "malformed"
+    assert refused(begun(), content)[0] == "malformed"
 
 
 def test_requests_come_in_order():
     talk = conversation()
-    assert refused(talk, act(0)).code == "order"  # before a reset
-    talk.answer(Reset(session=0))
-    answered(talk, 5)
-    assert [refused(talk, act(seq)).code for seq in (5, 4, 0)] == ["order"] * 3
-    talk.answer(Reset(session=1))
-    assert refused(talk, act(5)).code == "order"  # numbers belong to the connection
-    answered(talk, 6)
+    assert refused(talk, act(0))[0] == "order"  # before a reset
+    reset(talk, 0)
+    answered(talk, act(5))
+    assert [refused(talk, act(number))[0] for number in (5, 4, 0)] == ["order"] * 3
+    reset(talk, 6)
+    assert refused(talk, act(5))[0] == "order"  # numbers belong to the connection
+    answered(talk, act(7))
+    assert refused(talk, request(8, inform=True))[0] == "observation"  # for confined policies
 
 
-def test_a_reset_forgets():
+def test_a_reset_forgets_alone_or_with_the_first_observation():
     talk = begun()
-    first = answered(talk, 0)
-    answered(talk, 1)
-    talk.answer(Reset(session=4))
-    again = told(talk, act(7, observation=observation(0)))
-    assert isinstance(again, Acted) and again.action.tobytes() == first
+    first = answered(talk, act(4))
+    answered(talk, act(5))
+    reset(talk, 6)
+    assert answered(talk, act(7, observation(4))) == first
+    assert answered(talk, request(8, observation(4), reset=True)) == first
+
+
+class Seeds:
+    """Acts by the seed of the episode."""
+
+    def reset(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def act(self, observation: Any) -> np.ndarray:
+        return np.full(6, self.seed / 2**63, np.float32)
+
+
+def test_an_episode_of_a_client_of_openpi_is_the_one_of_ours():
+    """It begins with the first request, whose observation has the seed."""
+    for policy in (Remembering, Seeds):
+        talk, ours = conversation(policy()), conversation(policy())
+        for number, seed in enumerate((0, 1, 2, 0, 1)):
+            seen = observation(seed)
+            wider = {**seen, "state": seen["state"].astype(np.float64), "prompt": "hit the pin"}
+            if seed == 0 and number:
+                wider[RESET] = True
+            control = {"reset": True, "seed": episode_seed(seen)} if seed == 0 else {}
+            expected = answered(ours, request(number, seen, **control))
+            assert answered(talk, encode(wider)) == expected
+
+
+REFUSED = {
+    "a missing entry": ({"state": None}, "'tool_cloud' is missing"),
+    "another shape": ({**observation(), "state": np.zeros(4)}, "'state' is float32"),
+    "numbers for pixels": ({**observation(), "wrist_rgb": np.zeros((2, 3, 3))}, "'wrist_rgb' is"),
+    "a number that overflows": ({**observation(), "state": np.full(3, 1e300)}, "not finite"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_failure_ends_the_connection_of_a_client_of_openpi(name):
+    reply = conversation().reply(encode(REFUSED[name][0]))
+    assert isinstance(reply.content, str) and REFUSED[name][1] in reply.content and reply.closes
+
+
+def test_the_largest_request_is_large_enough_and_not_much_larger():
+    wide = {name: np.zeros(array.shape) for name, array in observation().items()}
+    size = len(request(2**63 - 1, wide, seed=2**63 - 1))
+    assert size <= largest_request(LAYOUT) <= size + 2**17
 
 
 SECRET = RuntimeError("/home/somebody/secret.py is absent")
@@ -141,9 +182,9 @@ def test_an_error_of_the_policy_ends_its_episode_and_tells_nothing(value, caplog
         return value if step == 0 else constant(step)
 
     talk = begun(Scripted(fail_once))
-    failure = refused(talk, act(0))
-    assert failure.code == "policy" and "secret" not in failure.message
-    assert "Traceback" not in failure.message and "Traceback" in caplog.text
-    assert refused(talk, act(1)).code == "order"
-    talk.answer(Reset(session=1))
-    answered(talk, 2)
+    code, why = refused(talk, act(4))
+    assert code == "policy" and "secret" not in why
+    assert "Traceback" not in why and "Traceback" in caplog.text
+    assert refused(talk, act(5))[0] == "order"
+    reset(talk, 6)
+    answered(talk, act(7))

@@ -1,8 +1,9 @@
-"""Both ends of openpi's protocol: our server for its clients, and our client for its servers."""
+"""Our client for openpi's servers, and our server for openpi's client."""
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,21 +13,17 @@ import pytest
 
 pytest.importorskip("websockets")
 
-from support.served_policies import Remembering, Scripted, constant, observation, serving
-from websockets.sync.client import connect
+from support.served_policies import Remembering, observation, serving
+from websockets.sync.server import serve
 
 import fleet_tools  # noqa: F401  (registers the environments)
 from fleet_tools.envs.array_spec import describe_observation
-from fleet_tools.envs.observation_modes import OBS_MODES
-from fleet_tools.envs.recorded_env import EnvInterface, interface_of
+from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.errors import ConfigError, PolicyError
-from fleet_tools.policies import openpi
-from fleet_tools.policies.conversation import Reply, Served
+from fleet_tools.policies.array_codec import decode, encode
 from fleet_tools.policies.lerobot_features import FeatureNames
-from fleet_tools.policies.openpi import OpenpiConversation, OpenpiPolicy
-from fleet_tools.policies.policy import episode_seed
-from fleet_tools.policies.server_access import TOKEN_VARIABLE, Access
-from fleet_tools.policies.wire_messages import FailureCode, Hello
+from fleet_tools.policies.openpi import OpenpiPolicy
+from fleet_tools.policies.server_access import TOKEN_VARIABLE
 
 OPENPI_PYTHON = os.environ.get("FLEET_TOOLS_OPENPI_PYTHON")
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -36,56 +33,6 @@ def expected(seeds: range) -> list[bytes]:
     policy = Remembering()
     policy.reset()
     return [policy.act(observation(seed)).tobytes() for seed in seeds]
-
-
-@contextmanager
-def answering(make: Callable[[], Any]) -> Iterator[Any]:
-    """Serves a policy, and connects as a client of openpi does."""
-    with (
-        serving(make, dialect=OpenpiConversation) as server,
-        connect(server.url, compression=None) as client,
-    ):
-        yield client
-
-
-def asked(connection: Any, request: dict[str, Any]) -> dict[str, Any] | str:
-    connection.send(openpi.encode(request))
-    answer = connection.recv(timeout=10)
-    return answer if isinstance(answer, str) else openpi.decode(answer)
-
-
-def test_our_server_answers_with_the_policy_s_actions():
-    with answering(Remembering) as client:
-        metadata = openpi.decode(client.recv(timeout=10))
-        assert metadata["action"]["shape"] == [6] and metadata["reset_entry"] == "reset"
-        found = []
-        for seed in range(4):
-            wider = observation(seed)
-            wider["state"] = wider["state"].astype(np.float64)
-            answer = asked(client, {**wider, "prompt": "hit the pin", "reset": seed == 0})
-            assert isinstance(answer, dict) and answer["server_timing"]["infer_ms"] >= 0
-            found.append(answer["actions"][0].tobytes())
-        assert found == expected(range(4))
-        answer = asked(client, {**observation(0), "reset": True})  # begins anew
-        assert isinstance(answer, dict)
-        assert answer["actions"][0].tobytes() == found[0]
-
-
-REFUSED = {
-    "a missing entry": ({"state": None}, "'tool_cloud' is missing"),
-    "another shape": ({**observation(), "state": np.zeros(4)}, "'state' is float32"),
-    "numbers for pixels": ({**observation(), "wrist_rgb": np.zeros((2, 3, 3))}, "'wrist_rgb' is"),
-    "a number that overflows": ({**observation(), "state": np.full(3, 1e300)}, "not finite"),
-}
-
-
-def test_what_the_policy_cannot_read_is_refused_in_words():
-    with serving(Remembering, dialect=OpenpiConversation) as server:
-        for name, (request, message) in REFUSED.items():
-            with connect(server.url, compression=None) as client:
-                client.recv(timeout=10)
-                answer = asked(client, request)
-                assert isinstance(answer, str) and message in answer, name
 
 
 @pytest.mark.skipif(
@@ -106,7 +53,7 @@ np.save(f"{sys.argv[2]}/actions.npy", np.concatenate(actions))
 """
     for seed in range(4):
         np.savez(tmp_path / f"{seed}.npz", **observation(seed))  # type: ignore[arg-type]
-    with serving(Remembering, Access(token=TOKEN), dialect=OpenpiConversation) as server:
+    with serving(Remembering, token=TOKEN) as server:
         command = [str(OPENPI_PYTHON), "-c", script, server.url, str(tmp_path), TOKEN]
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         subprocess.run(command, check=True, timeout=60, env=environment)
@@ -114,36 +61,26 @@ np.save(f"{sys.argv[2]}/actions.npy", np.concatenate(actions))
     assert [action.tobytes() for action in actions] == expected(range(4))
 
 
-class Chunks:
-    """A foreign server: any metadata, and chunks of actions by a function of the request."""
-
-    act: Callable[[dict[str, Any]], Any]
-
-    def __init__(self, served: Served) -> None:
-        pass
-
-    @staticmethod
-    def largest_request(hello: Hello) -> int:
-        return 2**24
-
-    @staticmethod
-    def refusal(code: FailureCode, why: str) -> Reply:
-        return Reply(why, closes=True)
-
-    def greeting(self) -> bytes:
-        return openpi.encode({"name": "foreign"})
-
-    def reply(self, content: bytes | str) -> Reply:
-        assert isinstance(content, bytes)
-        answer = type(self).act(openpi.decode(content))
-        return Reply(answer if isinstance(answer, str | bytes) else openpi.encode(answer))
-
-
 @contextmanager
-def foreign(act: Callable[[dict[str, Any]], Any], access: Access | None = None) -> Iterator[str]:
-    dialect = type("Foreign", (Chunks,), {"act": staticmethod(act)})
-    with serving(lambda: Scripted(constant), access, dialect=dialect) as server:
-        yield server.url
+def foreign(act: Callable[[dict[str, Any]], Any], token: str | None = None) -> Iterator[str]:
+    """Serves chunks of actions by a function of the request, as another package would."""
+
+    def admit(connection: Any, request: Any) -> Any:
+        given = request.headers.get("Authorization")
+        return connection.respond(401, "") if token and given != f"Api-Key {token}" else None
+
+    def handle(connection: Any) -> None:
+        connection.send(encode({"name": "foreign"}))
+        for content in connection:
+            answer = act(decode(content))
+            connection.send(answer if isinstance(answer, str) else encode(answer))
+
+    with serve(handle, "127.0.0.1", 0, compression=None, process_request=admit) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+        server.shutdown()
+    thread.join()
 
 
 @pytest.fixture(name="env", scope="module")
@@ -212,55 +149,10 @@ def test_what_cannot_be_asked_for_is_refused(env):
 
 
 def test_the_token_is_sent_as_an_api_key(env, monkeypatch):
-    with foreign(lambda _: {"actions": np.ones((1, 6))}, Access(token=TOKEN)) as url:
+    with foreign(lambda _: {"actions": np.ones((1, 6))}, TOKEN) as url:
         with pytest.raises(PolicyError, match="asks for a token"):
             OpenpiPolicy(env, url)
         monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
         policy = OpenpiPolicy(env, url)
         assert policy.act(seen(env)).tolist() == [1] * 6
         policy.close()
-
-
-def interface(**env_kwargs: Any) -> EnvInterface:
-    env = gymnasium.make("FleetTools/Hammer-v0", **env_kwargs)
-    env.close()
-    return interface_of(env)
-
-
-class Summing:
-    """Acts on all numbers since its reset, and the episode's seed."""
-
-    def reset(self, seed: int = 0) -> None:
-        self.sum = seed / 2**63
-
-    def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        for name in sorted(observation):
-            finite = np.nan_to_num(observation[name], posinf=-1.0)
-            self.sum += float(finite.mean(dtype=np.float64))
-        return np.full(6, np.sin(self.sum), np.float32)
-
-
-@pytest.mark.parametrize("mode", OBS_MODES)
-def test_our_client_acts_as_the_policy_of_our_server(mode):
-    env = interface(obs_mode=mode, camera_size=(32, 24))
-    described = {
-        "observation": describe_observation(env),
-        "action": env.action_spec,
-        "control_period_s": 1.0 / env.metadata["render_fps"],
-    }
-    observations = [env.observation_space.sample() for _ in range(4)]
-    for each in observations:
-        for name, spec in env.features.items():
-            if spec.kind == "depth":
-                each[name][0, 0] = np.inf  # nothing is in range there
-    with serving(Summing, dialect=OpenpiConversation, **described) as server:
-        policy, here = OpenpiPolicy(env, server.url), Summing()
-        for _ in range(2):
-            policy.reset()
-            here.reset(episode_seed(observations[0]))
-            for each in observations:
-                assert policy.act(each).tobytes() == here.act(each).tobytes()
-        policy.close()
-        other = interface(obs_mode="state" if mode != "state" else "multitask_state")
-        with pytest.raises(PolicyError, match="cannot act here"):
-            OpenpiPolicy(other, server.url)

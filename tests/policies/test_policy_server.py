@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 import urllib.request
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,18 +27,14 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from fleet_tools.errors import ConfigError, PolicyError
+from fleet_tools.policies.array_codec import encode
 from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.policy_server import PolicyServer
-from fleet_tools.policies.server_access import Access
-from fleet_tools.policies.wire_messages import (
-    Act,
-    Acted,
-    Failed,
-    Hello,
-    Reset,
-    largest_request,
-    read_message,
-)
+from fleet_tools.policies.wire_messages import CONTROL, largest_request, read_failure
+
+
+def request(number: int, **control: Any) -> bytes:
+    return encode({**observation(), CONTROL: {"number": number, **control}})
 
 
 def test_the_actions_are_those_of_the_policy_bit_for_bit(server):
@@ -66,7 +63,7 @@ def test_connections_do_not_share_state(server):
     together: list[list[bytes]] = [[], []]
     for step in range(5):
         for number, connection in enumerate(both):
-            action = connection.act(observation(50 * number + step), 0.0)
+            action = connection.act(observation(50 * number + step))
             together[number].append(action.tobytes())
     assert together == apart and apart[0] != apart[1]
     for connection in both:
@@ -81,17 +78,17 @@ def test_what_the_policy_cannot_read_is_not_sent(given, server):
     connection.reset()
     wrong = {**observation(), **given} if given else {}
     with pytest.raises(PolicyError, match="not what the policy reads: 'state' is"):
-        connection.act(wrong, 0.0)
+        connection.act(wrong)
     assert not connection.closed and len(actions(connection, range(2))) == 2
     more = {**observation(0), "secret": np.array([object()])}  # is not sent
     connection.reset()
-    assert connection.act(more, 0.0).tobytes() == episode(server.url, range(1))[0]
+    assert connection.act(more).tobytes() == episode(server.url, range(1))[0]
     connection.close()
 
 
 MALFORMED = {
     "text": "reset",
-    "truncated": Act(seq=0, time_s=0.0, observation=observation()).to_bytes()[:-7],
+    "truncated": request(0)[:-7],
 }
 """More of it is fuzzed: the kind "bytes to a served policy"."""
 
@@ -101,15 +98,15 @@ def test_what_is_no_request_ends_its_own_connection(name, server):
     other = PolicyClient.at(server.url)
     expected = actions(other, range(4))
     other.reset()
-    found = [other.act(observation(seed), 0.0).tobytes() for seed in range(2)]
+    found = [other.act(observation(seed)).tobytes() for seed in range(2)]
     with opened(server) as stranger:
-        read_message(stranger.recv(), Hello)
+        stranger.recv()
         stranger.send(MALFORMED[name])
-        failure = read_message(stranger.recv(), Failed)
-        assert failure.code == "malformed" and "Traceback" not in failure.message
+        code, why = read_failure(stranger.recv())
+        assert code == "malformed" and "Traceback" not in why
         with pytest.raises(ConnectionClosed):
             stranger.recv(timeout=5)
-    found += [other.act(observation(seed), 0.0).tobytes() for seed in range(2, 4)]
+    found += [other.act(observation(seed)).tobytes() for seed in range(2, 4)]
     assert found == expected
     other.close()
 
@@ -127,13 +124,9 @@ def test_a_request_that_is_too_large_ends_its_own_connection(server):
 def test_one_request_is_in_flight():
     with serving(lambda: Scripted(slow_at_first)) as server, opened(server) as client:
         client.recv()
-        client.send(Reset(session=0).to_bytes())
-        client.recv()
-        for seq in range(2):
-            client.send(Act(seq=seq, time_s=0.0, observation=observation()).to_bytes())
-        assert read_message(client.recv(), Failed, Acted) == Failed(
-            code="busy", message="one request is in flight at a time"
-        )
+        for number in range(2):
+            client.send(request(number, reset=True))
+        assert client.recv() == "busy: one request is in flight at a time"
         with pytest.raises(ConnectionClosed):
             client.recv(timeout=5)
 
@@ -205,7 +198,7 @@ def test_an_occupied_port_is_refused(server):
     port = int(server.url.rpartition(":")[2])
     with (
         pytest.raises(ConfigError, match=f"Cannot listen on 127.0.0.1:{port}"),
-        serving(Remembering, Access(port=port)),
+        serving(Remembering, port=port),
     ):
         pass
 
@@ -232,3 +225,25 @@ def test_it_says_that_it_runs(server):
         f"{server.url.replace('ws', 'http')}/healthz", timeout=10
     ) as answer:
         assert (answer.status, answer.read()) == (200, b"OK\n")
+
+
+class Hanging:
+    """Never answers."""
+
+    def reset(self) -> None:
+        pass
+
+    def act(self, observation: Any) -> np.ndarray:
+        threading.Event().wait()
+        raise AssertionError
+
+
+def test_a_policy_that_hangs_does_not_hold_up_the_end(monkeypatch):
+    monkeypatch.setattr(PolicyServer, "farewell_s", 0.5)
+    with serving(Hanging) as server, opened(server) as client:
+        client.recv()
+        client.send(request(0, reset=True))
+        time.sleep(0.2)
+        started = time.monotonic()
+        server.close()
+        assert time.monotonic() - started < 5

@@ -30,7 +30,7 @@ def robot(act: Callable[[int], Any], max_misses: int = 3) -> Iterator[RealTimePo
 
 
 def act(policy: RealTimePolicy) -> RobotCommand:
-    command = policy.act(observation(), 0.0)
+    command = policy.act(observation())
     assert np.isfinite(command.action).all() and command.action.dtype == np.float32
     assert command.status == "answered" or not command.action.any()
     assert (command.status == "answered") == (command.reason == "")
@@ -102,7 +102,7 @@ def test_actions_are_clipped():
 @pytest.mark.parametrize("given", [{}, {"state": np.full(3, np.nan, np.float32)}, None])
 def test_an_observation_that_is_none_stops(given):
     with robot(constant) as policy:
-        assert policy.act(given, 0.0).status == "stopped"
+        assert policy.act(given).status == "stopped"
         policy.reset()
         assert act(policy).status == "answered"
 

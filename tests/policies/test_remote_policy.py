@@ -45,7 +45,6 @@ from fleet_tools.evaluation.trial import make_trials
 from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.remote_policy import RemotePolicy
-from fleet_tools.policies.server_access import Access
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.storage.provenance import installed_packages
@@ -176,10 +175,10 @@ def test_a_server_that_ends_costs_the_episode_and_not_the_evaluation(checkpoints
     second = run(trials[1])  # there is nothing to connect to
     assert (second.outcome, second.steps) == (POLICY_ERROR, 0)
     port = int(policy.source.rpartition(":")[2])
-    with serving_as(served, Access(port=port)):
+    with serving_as(served, port=port):
         third = run(trials[2])
     assert (third.outcome, third.steps) == (TIME_LIMIT, STEPS)
-    with serving_as(served_checkpoint(checkpoints["elman"]), Access(port=port)):
+    with serving_as(served_checkpoint(checkpoints["elman"]), port=port):
         other = run(trials[0])
     assert other.outcome == POLICY_ERROR and "another policy than at the start" in str(other.error)
 
@@ -241,7 +240,7 @@ sys.exit(serve.main([sys.argv[1], "--port", "0"]))
 """
 
 
-@pytest.mark.slow  # of the loop that ends: tests/utils/test_accept_loop.py
+@pytest.mark.slow  # of the server that ends: tests/policies/test_policy_server.py
 def test_the_program_says_why_it_ends(checkpoints):
     done = run_command(sys.executable, "-c", BROKEN, str(checkpoints["mlp"]))
     assert done.returncode == 1
@@ -251,7 +250,6 @@ def test_the_program_says_why_it_ends(checkpoints):
 def test_the_program_refuses_before_it_listens(checkpoints, tmp_path, capsys):
     given = str(checkpoints["mlp"])
     for arguments, message in (
-        ([given, "--host", "0.0.0.0"], "Others than this machine"),
         ([given, "--token-file", "absent"], "holds no token"),
         ([str(tmp_path / "absent.safetensors")], "is not a checkpoint"),
     ):

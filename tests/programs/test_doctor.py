@@ -11,7 +11,7 @@ from support.hidden_modules import hide_modules
 from support.rendering import needs_gl
 
 from fleet_tools import doctor
-from fleet_tools.utils.diagnostics import check_drake, function_probe, run_probes
+from fleet_tools.doctor import check_drake, function_probe, run_probes
 from fleet_tools.utils.drake_release import ANY_RELEASE, INSTALL_COMMAND, installed_release
 from fleet_tools.utils.libraries import GL_COMMAND, OPTIONAL, install_command
 
@@ -67,7 +67,7 @@ def test_a_crash_of_the_simulation_is_told_with_the_versions_that_work(tmp_path,
     drake, simulation, images, meshcat, *_ = doctor.check_programs()
     assert drake.status == meshcat.status == "ok"
     assert (simulation.status, simulation.needed) == ("broken", True)
-    assert "signal 6" in simulation.detail and installed_release() in simulation.detail
+    assert "SIGABRT" in simulation.detail and installed_release() in simulation.detail
     assert simulation.remedy == install_command()
     assert (images.status, images.remedy) == ("broken", None)
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from fleet_tools.envs.array_spec import ArraySpec
-from fleet_tools.policies.conversation import Conversation, Dialect, Served
+from fleet_tools.policies.conversation import Served
 from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.policy_client import PolicyClient
 from fleet_tools.policies.policy_server import PolicyServer
-from fleet_tools.policies.server_access import Access
 from fleet_tools.policies.wire_messages import Hello
 
 LAYOUT = {
@@ -100,28 +99,20 @@ def held(steps: Collection[int], release: threading.Event) -> Callable[[int], np
 
 
 @contextlib.contextmanager
-def serving(
-    make: Callable[[], Policy],
-    access: Access | None = None,
-    max_connections: int = 8,
-    dialect: type[Dialect] = Conversation,
-    **changes: Any,
-) -> Iterator[PolicyServer]:
-    """Serves a policy on this machine while the context is open."""
-    served = Served(hello(**changes), make)
-    with serving_as(served, access, max_connections, dialect) as server:
+def serving(make: Callable[[], Policy], **options: Any) -> Iterator[PolicyServer]:
+    """Serves a policy while the context is open; options are the server's, or of the hello."""
+    own = {name: options.pop(name) for name in _OPTIONS & options.keys()}
+    with serving_as(Served(hello(**options), make), **own) as server:
         yield server
 
 
+_OPTIONS = {"port", "token", "max_connections"}
+
+
 @contextlib.contextmanager
-def serving_as(
-    served: Served,
-    access: Access | None = None,
-    max_connections: int = 8,
-    dialect: type[Dialect] = Conversation,
-) -> Iterator[PolicyServer]:
-    """Serves on this machine while the context is open."""
-    with PolicyServer(served, access or Access(), max_connections, dialect) as server:
+def serving_as(served: Served, **options: Any) -> Iterator[PolicyServer]:
+    """Serves while the context is open."""
+    with PolicyServer(served, **options) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
@@ -131,7 +122,7 @@ def serving_as(
 def actions(connection: PolicyClient, seeds: range) -> list[bytes]:
     """Returns a connection's actions at random observations, after a reset."""
     connection.reset()
-    return [connection.act(observation(seed), 0.0).tobytes() for seed in seeds]
+    return [connection.act(observation(seed)).tobytes() for seed in seeds]
 
 
 def episode(url: str, seeds: range) -> list[bytes]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 from support.processes import run_python
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional
 
 from fleet_tools.config.options import OptionGroup
 from fleet_tools.config.values import Count, Positive, Seed
@@ -131,32 +131,6 @@ def test_the_help_describes_options_and_states_each_default_once(capsys):
     assert "Number of steps. (default: 70)" in text  # of the program, in its place
     assert text.count("(default: ") == 3
     assert "None" not in text and "False" not in text
-
-
-class WideOptions(cli.Options):
-    """Has wide options."""
-
-    precision: Literal["float32", "float64", "bfloat16"] = "float32"
-    """Precision."""
-    largest_change_rate: Positive = 1.0
-    """Change."""
-    averaging_weights: tuple[Positive, ...] = ()
-    """Weights."""
-    env: Annotated[UseAppendAction[tuple[KeyValue, ...]], arg(metavar="A=B")] = ()
-    """May be repeated."""
-
-
-def test_wide_options_stand_beside_their_help(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    with pytest.raises(SystemExit):
-        cli.Program("trial", cli.Command(WideOptions, lambda options: cli.OK)).main(["--help"])
-    printed = capsys.readouterr().out.replace("│", "")
-    assert {
-        "--precision NAME Precision. One of float32, float64 or bfloat16. (default: float32)",
-        "--largest-change-rate X Change. (default: 1.0)",
-        "--averaging-weights X... Weights.",
-        "--env A=B May be repeated.",
-    } <= {" ".join(line.split()) for line in printed.splitlines()}
 
 
 # --- Invalid arguments ----------------------------------------------------------------------

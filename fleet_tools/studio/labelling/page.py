@@ -22,8 +22,8 @@ from fleet_tools.studio.labelling.scene_view import (
 )
 from fleet_tools.studio.labelling.session import HAND_ITEM, LabellingSession
 from fleet_tools.studio.labelling.subjects import find_example
+from fleet_tools.studio.page_gate import open_viser, stop_viser
 from fleet_tools.studio.viser_links import pose_of
-from fleet_tools.utils.page_gate import open_viser, stop_viser
 
 if TYPE_CHECKING:
     import viser

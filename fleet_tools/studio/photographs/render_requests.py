@@ -3,25 +3,22 @@
 `POST /render` answers Drake's form with a PNG, `GET /health` with version and settings. An invalid
 request is answered by a status of 4xx and the reason as plain text; 500 means that the drawing
 failed, and 503 that there are too many connections. See "glTF Render Client-Server API" in Drake's
-documentation for the protocol. It needs only the standard library.
+documentation for the protocol.
 """
 
+import asyncio
 import contextlib
 import email
 import email.policy
 import hashlib
 import json
 import math
-import socket
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-if __package__:
-    from fleet_tools.utils.accept_loop import AcceptLoop
-else:  # in Blender's environment, where `serve.py` has put its folder on the path
-    from accept_loop import AcceptLoop  # pyright: ignore[reportMissingImports]
+from fleet_tools.utils.bounded_server import BoundedServer, Connections
 
 MAX_PIXELS = 4096
 """Largest width and height of an image."""
@@ -39,7 +36,7 @@ _MAX_BOUNDARY, _MAX_HEADERS = 70, 4096  # bytes; RFC 2046 allows 70
 _CHUNK, _MAX_DIGITS = 2**16, 18
 
 Draw = Callable[[dict[str, Any], dict[str, float]], bytes]
-"""Function that returns a scene's image as PNG, see `serve.BlenderPool.draw`."""
+"""Function that returns a scene's image as PNG, see `blender_pool.BlenderPool.draw`."""
 
 
 class RequestError(Exception):
@@ -171,10 +168,8 @@ def _bad(message: str) -> RequestError:
 # --- Answers --------------------------------------------------------------------------------
 
 
-def make_server(
-    host: str, port: int, draw: Draw, health: Mapping[str, Any], max_bytes: int
-) -> AcceptLoop:
-    """Makes the server; `serve_forever()` runs it.
+class RenderServer(BoundedServer):
+    """The server; `serve_forever()` runs it.
 
     Args:
         host: Address at which it listens.
@@ -187,98 +182,94 @@ def make_server(
         OSError: It cannot listen there.
     """
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"  # so that "Expect: 100-continue" is answered
-        timeout = _REQUEST_S
+    def __init__(
+        self, host: str, port: int, draw: Draw, health: Mapping[str, Any], max_bytes: int
+    ) -> None:
+        super().__init__(host, port, Connections(MAX_REQUESTS, opening_s=_REQUEST_S))
+        self._draw, self._health, self._max_bytes = draw, health, max_bytes
+        self._threads = ThreadPoolExecutor(MAX_REQUESTS)
 
-        def do_POST(self) -> None:
-            try:
-                body = self._body()
-                if self.path != "/render":
-                    raise self._not_found()
-                self._take_place()
-                image = draw(*parse_request(self.headers.get("Content-Type", ""), body))
-            except RequestError as error:
-                self._refuse(error.status, str(error))
-            except Exception as error:
-                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
-            else:
-                self._reply(HTTPStatus.OK, "image/png", image)
+    async def start(self) -> asyncio.Server:
+        """See `BoundedServer`."""
+        return await asyncio.start_server(self._converse, sock=self._socket)
 
-        def do_GET(self) -> None:
-            try:
-                if self.path != "/health":
-                    raise self._not_found()
-                self._take_place()
-            except RequestError as error:
-                self._refuse(error.status, str(error))
-            else:
-                self._reply(HTTPStatus.OK, "application/json", json.dumps(health).encode())
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self.connections.admit(writer.transport):
+            return
+        try:
+            with contextlib.suppress(OSError, EOFError):  # the client has left, or is too slow
+                await self._respond(reader, writer)
+        finally:
+            self.connections.lost(writer.transport)
+            writer.transport.abort()
 
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            if code in (HTTPStatus.OK, HTTPStatus.INTERNAL_SERVER_ERROR):
-                super().log_request(code, size)  # strangers write no lines: the loop counts them
+    async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            status, kind, content = await self._answer(reader, writer)
+        except RequestError as error:
+            status, kind, content = _text(error.status, str(error))
+        except asyncio.LimitOverrunError:
+            status, kind, content = _text(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large."
+            )
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
+            f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+        )
+        writer.write(head.encode() + content)
+        writer.close()
+        await asyncio.wait_for(writer.wait_closed(), _REQUEST_S)
 
-        def log_error(self, format: str, *args: Any) -> None:
-            pass
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[HTTPStatus, str, bytes]:
+        """Returns status, type and content of the answer to a request."""
+        line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = email.message_from_string("\r\n".join(lines), policy=email.policy.compat32)
+        method, _, path = line.rpartition(" ")[0].partition(" ")
+        content = b""
+        if method == "POST":
+            if headers.get("Expect", "").lower() == "100-continue":
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            content = await self._body(reader, headers.get("Content-Length", ""))
+        if (method, path) not in (("POST", "/render"), ("GET", "/health")):
+            message = f"This server has POST /render and GET /health; given: {path[:80]!r}."
+            raise RequestError(HTTPStatus.NOT_FOUND, message)
+        if not self.connections.opened(writer.transport):
+            raise RequestError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{MAX_REQUESTS} requests are being answered; ask again later.",
+            )
+        if method == "GET":
+            return HTTPStatus.OK, "application/json", json.dumps(self._health).encode()
+        request = parse_request(headers.get("Content-Type", ""), content)
+        loop = asyncio.get_running_loop()
+        try:
+            image = await loop.run_in_executor(self._threads, self._draw, *request)
+        except Exception as error:
+            return _text(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+        return HTTPStatus.OK, "image/png", image
 
-        def _not_found(self) -> RequestError:
-            message = f"This server has POST /render and GET /health; given: {self.path[:80]!r}."
-            return RequestError(HTTPStatus.NOT_FOUND, message)
-
-        def _take_place(self) -> None:
-            if not loop.opened():
-                raise RequestError(
-                    HTTPStatus.SERVICE_UNAVAILABLE,
-                    f"{MAX_REQUESTS} requests are being answered; ask again later.",
-                )
-
-        def _body(self) -> bytes:
-            text = self.headers.get("Content-Length", "")
-            if not (text.isascii() and text.isdecimal()):
-                raise RequestError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing.")
-            if len(text) > _MAX_DIGITS:
-                raise _bad(f"Content-Length has {len(text)} digits.")
-            length = int(text)
-            if length <= max_bytes:
-                return self._read(length)
-            self._discard(min(length, 4 * max_bytes))  # a client reads no answer while it sends
+    async def _body(self, reader: asyncio.StreamReader, text: str) -> bytes:
+        if not (text.isascii() and text.isdecimal()):
+            raise RequestError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing.")
+        if len(text) > _MAX_DIGITS:
+            raise _bad(f"Content-Length has {len(text)} digits.")
+        length = int(text)
+        if length > self._max_bytes:
+            left = min(length, 4 * self._max_bytes)  # a client reads no answer while it sends
+            while left > 0 and (chunk := await reader.read(min(left, _CHUNK))):
+                left -= len(chunk)
             raise RequestError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"A request has at most {max_bytes} bytes (--max-megabytes); this has {length}.",
+                f"A request has at most {self._max_bytes} bytes (--max-megabytes); this has "
+                f"{length}.",
             )
+        try:
+            return await reader.readexactly(length)
+        except asyncio.IncompleteReadError as error:
+            raise _bad(f"The request ends after {len(error.partial)} of {length} bytes.") from None
 
-        def _read(self, length: int) -> bytes:
-            try:
-                body = self.rfile.read(length)
-            except TimeoutError:
-                raise RequestError(
-                    HTTPStatus.REQUEST_TIMEOUT, f"Nothing arrived for {self.timeout} s."
-                ) from None
-            if len(body) < length:
-                raise _bad(f"The request ends after {len(body)} of {length} bytes.")
-            return body
 
-        def _discard(self, length: int) -> None:
-            with contextlib.suppress(OSError):
-                while length > 0 and (chunk := self.rfile.read(min(length, _CHUNK))):
-                    length -= len(chunk)
-
-        def _refuse(self, status: HTTPStatus, message: str) -> None:
-            self._reply(status, "text/plain; charset=utf-8", f"{message}\n".encode())
-
-        def _reply(self, status: HTTPStatus, content_type: str, content: bytes) -> None:
-            with contextlib.suppress(ConnectionError):  # the client has left
-                self.send_response(status)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(content)))
-                self.send_header("Connection", "close")
-                self.end_headers()
-                self.wfile.write(content)
-
-    def serve(client: socket.socket, address: Any) -> None:
-        Handler(client, address, None)  # pyright: ignore[reportArgumentType]  # it has no server
-
-    listening = socket.create_server((host, port))
-    loop = AcceptLoop(listening, serve, MAX_REQUESTS, opening_s=_REQUEST_S)
-    return loop
+def _text(status: HTTPStatus, message: str) -> tuple[HTTPStatus, str, bytes]:
+    return status, "text/plain; charset=utf-8", f"{message}\n".encode(errors="replace")

@@ -11,12 +11,12 @@ from pydrake.math import RigidTransform
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.sim.simulation import Simulation
+from fleet_tools.studio.page_gate import open_viser, stop_viser
 from fleet_tools.studio.predicate_sentences import sentences
 from fleet_tools.studio.teleoperation.camera_process import CameraProcess
 from fleet_tools.studio.teleoperation.devices import Inputs
 from fleet_tools.studio.teleoperation.page_server import PageServer
 from fleet_tools.studio.viser_links import LinkPoses, ViserLinks, link_meshes, link_poses, pose_of
-from fleet_tools.utils.page_gate import open_viser, stop_viser
 
 EYE, TARGET = (-0.15, -0.85, 0.75), (0.42, 0.0, 0.2)
 """Position of the first camera, over the arm's right shoulder, and what it looks at, in W, m."""

@@ -16,6 +16,7 @@ import pydantic
 
 from fleet_tools.config.values import Number, Value, parse
 from fleet_tools.errors import ConfigError
+from fleet_tools.studio.page_gate import PageGate
 from fleet_tools.studio.teleoperation.devices import (
     DeviceCommand,
     Frame,
@@ -27,7 +28,6 @@ from fleet_tools.studio.teleoperation.devices import (
     requests_of_keys,
 )
 from fleet_tools.utils.libraries import require
-from fleet_tools.utils.page_gate import PageGate
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection

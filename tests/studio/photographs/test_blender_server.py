@@ -22,21 +22,25 @@ from fleet_tools.blender import main
 from fleet_tools.studio.photographs import blender_pool
 from fleet_tools.studio.photographs import render_requests as server
 from fleet_tools.studio.photographs.blender_pool import proper_gltf
-from fleet_tools.utils import accept_loop
 
 
-@pytest.fixture(name="url", scope="module")
-def _url() -> Iterator[str]:
-    """URL of a server that fails to draw every scene."""
+@pytest.fixture(name="running", scope="module")
+def _running() -> Iterator[server.RenderServer]:
+    """A server that fails to draw every scene."""
 
     def draw(scene: dict[str, Any], camera: dict[str, float]) -> bytes:
         raise ValueError("no scene of this module can be drawn")
 
-    with server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
+    with server.RenderServer("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{running.address[1]}"
+        yield running
     thread.join()
+
+
+@pytest.fixture(name="url", scope="module")
+def _url(running: server.RenderServer) -> str:
+    return f"http://127.0.0.1:{running.address[1]}"
 
 
 def post(url: str, body: bytes, path: str = "/render", content_type: str = FORM) -> tuple[int, str]:
@@ -197,7 +201,7 @@ def test_further_requests_are_answered_by_503_until_there_is_a_place():
         return b"image"
 
     request = REQUEST.encode() + form()
-    running = server.make_server("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES)
+    running = server.RenderServer("127.0.0.1", 0, draw, {"blender": "none"}, MAX_BYTES)
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
     with running, contextlib.ExitStack() as stack:
@@ -220,8 +224,8 @@ def test_further_requests_are_answered_by_503_until_there_is_a_place():
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /hea", REQUEST.encode() + form()[:100]])
-def test_slow_clients_give_way(url, sent, monkeypatch):
-    monkeypatch.setattr(accept_loop, "_PATIENCE_S", 0.0)
+def test_slow_clients_give_way(running, url, sent, monkeypatch):
+    monkeypatch.setattr(running.connections, "_patience_s", 0.0)
     with contextlib.ExitStack() as stack:
         for _ in range(40):
             stack.enter_context(connected(url, sent))
@@ -234,14 +238,14 @@ def test_a_server_that_listens_no_more_says_why(capsys, monkeypatch):
         health: dict[str, str] = {}
         draw = close = staticmethod(lambda *_: b"")
 
-    def deaf(*given: Any) -> accept_loop.AcceptLoop:
-        loop = make(*given)
-        threading.Timer(0.5, loop._listening.shutdown, (socket.SHUT_RDWR,)).start()
-        return loop
+    def deaf(*given: Any) -> server.RenderServer:
+        made = make(*given)
+        threading.Timer(0.5, made._socket.shutdown, (socket.SHUT_RDWR,)).start()
+        return made
 
-    make = server.make_server
+    make = server.RenderServer
     monkeypatch.setattr(blender_pool, "BlenderPool", lambda *_, **settings: Pool())
-    monkeypatch.setattr(server, "make_server", deaf)
+    monkeypatch.setattr(server, "RenderServer", deaf)
     handlers = {ending: signal.getsignal(ending) for ending in (signal.SIGINT, signal.SIGTERM)}
     try:
         assert main(["--port", "0"]) == 1

@@ -24,9 +24,9 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.connection import Connection
 
 from fleet_tools.errors import ConfigError, MissingLibraryError
+from fleet_tools.studio.page_gate import MAX_UNOPENED, PageGate, open_viser, stop_viser
 from fleet_tools.studio.teleoperation.devices import Inputs
 from fleet_tools.studio.teleoperation.page_server import Controls, PageServer
-from fleet_tools.utils.page_gate import MAX_UNOPENED, PageGate, open_viser, stop_viser
 
 UPGRADE = {
     "Connection": "Upgrade",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import beta, betabinom
 
-from fleet_tools.utils.anytime_statistics import (
+from fleet_tools.evaluation.anytime_statistics import (
     LOG_THRESHOLD,
     PRIOR,
     anytime_interval,

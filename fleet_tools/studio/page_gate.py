@@ -20,7 +20,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from fleet_tools.errors import ConfigError, MissingLibraryError
-from fleet_tools.utils.accept_loop import quiet_logger
+from fleet_tools.utils.bounded_server import Connections, quiet_logger
 from fleet_tools.utils.libraries import install_command, require
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class PageGate:
         self._token = secrets.token_urlsafe(_TOKEN_BYTES)
         self.path = f"/{self._token}/"
         self.url = f"http://{HOST}:{self.port}{self.path}"
-        self._unopened: dict[ServerConnection, None] = {}  # in the order of their arrival
+        self._connections = Connections(max_opening=MAX_UNOPENED, patience_s=0.0)
         self._opened: ServerConnection | None = None
 
     def serve(self, handler: Handler, answer: Answer, **options: Any) -> "serve":
@@ -82,24 +82,9 @@ class PageGate:
             answer: Answers requests, whose paths are those below the gate.
             options: Further ones of `websockets.asyncio.server.serve`.
         """
-        from websockets.asyncio.server import ServerConnection, serve
+        from websockets.asyncio.server import serve
 
-        unopened = self._unopened
-
-        class Connection(ServerConnection):
-            def connection_made(self, transport: Any) -> None:
-                super().connection_made(transport)
-                unopened[self] = None
-                if len(unopened) > MAX_UNOPENED:
-                    oldest = next(iter(unopened))
-                    del unopened[oldest]
-                    oldest.transport.abort()
-
-            def connection_lost(self, exc: Exception | None) -> None:
-                unopened.pop(self, None)
-                super().connection_lost(exc)
-
-        async def converse(connection: ServerConnection) -> None:
+        async def converse(connection: "ServerConnection") -> None:
             if self._opened is None:  # another one may have come during the handshake
                 self._opened = connection
                 try:
@@ -111,7 +96,7 @@ class PageGate:
             "process_request": functools.partial(self._admit, answer),
             "process_response": _hide_address,
             "server_header": None,
-            "create_connection": Connection,
+            "create_connection": self._connections.connection_class(),
             "logger": quiet_logger(),
         }
         return serve(converse, sock=self._socket, **(options | protected))
@@ -122,8 +107,7 @@ class PageGate:
 
     def abort_unopened(self) -> None:
         """Drops the connections that are no socket; in the event loop, before its server ends."""
-        for connection in list(self._unopened):
-            connection.transport.abort()
+        self._connections.end_strangers()
 
     def _admit(
         self, answer: Answer, connection: "ServerConnection", request: "Request"
@@ -141,7 +125,7 @@ class PageGate:
                 return connection.respond(HTTPStatus.FORBIDDEN, "the socket is for the page\n")
             if self._opened is not None:
                 return connection.respond(HTTPStatus.CONFLICT, "another page is open\n")
-            self._unopened.pop(connection, None)
+            self._connections.opened(connection.transport)
             return None
         if not rest and self._opened is not None:
             answered = connection.respond(HTTPStatus.CONFLICT, _ELSEWHERE)
