@@ -205,7 +205,6 @@ class PoisonedFleet:
                 assignment.training,
                 TrainingState(base, epoch=0),
                 epochs=assignment.training.epochs,
-                proximal=0.0,
             )
             return state.policy_weights
 

@@ -32,9 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _ALL = "all"
 
 
-def main_of(
-    file: str, options: type, work: Callable[[Any], int]
-) -> Callable[[Sequence[str] | None], int]:
+def main_of(file: str, options: type, work: Callable[[Any], int]) -> Callable[..., int]:
     """Returns the main function of a script of this folder.
 
     Args:

@@ -153,7 +153,7 @@ def _ends(
     ends = []
     for episode in episodes:
         actions = decode_actions(episode.actions)
-        rest = np.zeros((env.task.max_episode_steps, *actions.shape[1:]), actions.dtype)
+        rest = np.zeros((unwrap(env).task.max_episode_steps, *actions.shape[1:]), actions.dtype)
         policy = StoredActions(np.concatenate([actions, rest]))  # then it holds still
         ends.append(run_trial(env, policy, protocol, episode))
     env.close()

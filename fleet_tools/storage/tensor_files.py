@@ -47,7 +47,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: dict[str, st
 @contextlib.contextmanager
 def opened(
     path: str | Path,
-    error: type[FleetToolsError],
+    error: type[Exception],
     remedy: str,
     what: str = "safetensors file",
     framework: Literal["pt", "numpy"] = "pt",
@@ -77,7 +77,7 @@ def opened(
 
 
 def read_tensors(
-    path: str | Path, error: type[FleetToolsError], remedy: str, what: str = "safetensors file"
+    path: str | Path, error: type[Exception], remedy: str, what: str = "safetensors file"
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns the tensors of a file, in memory of their own, and its metadata; see `opened`."""
     with opened(path, error, remedy, what) as file:
@@ -105,7 +105,7 @@ def read_checked(
     path: Path,
     key: str,
     make: Callable[[dict[str, Any], str], T],
-    error: type[FleetToolsError],
+    error: type[Exception],
     remedy: str = "",
 ) -> T:
     """Reads what `write_checked` stored.

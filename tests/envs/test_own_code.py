@@ -1,5 +1,6 @@
 """Observation modes, renderers and arenas of a user's own, in every program and in its workers."""
 
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -96,7 +97,7 @@ def test_episodes_of_an_arena_of_ones_own_are_collected_by_workers(tmp_path, mon
     assert exit_code(done) == 0
     episodes = list(Dataset(tmp_path))
     assert [len(each) for each in episodes] == [STEPS] * 2
-    assert all(read_scene(each.scene.model_dump()) == each.scene for each in episodes)
+    assert all(read_scene(json.loads(each.scene.to_json())) == each.scene for each in episodes)
     assert replay.main([str(tmp_path), "--workers", "1", "--quiet"]) == 0
 
 

@@ -72,7 +72,7 @@ def turn_of_a_step(w: np.ndarray) -> Rotation:
     return Rotation.from_quat(np.r_[H / 2 * w, 1.0])
 
 
-def of_speed(axis: Sequence[float], speed: float) -> np.ndarray:
+def of_speed(axis: Sequence[float] | np.ndarray, speed: float) -> np.ndarray:
     return speed * np.array(axis) / np.linalg.norm(axis)
 
 

@@ -12,8 +12,9 @@ from support.processes import run_python
 
 from fleet_tools.config.values import Value
 from fleet_tools.errors import DatasetError, PolicyError
+from fleet_tools.registration import TOOL_USE
 from fleet_tools.storage.locked_folder import AppendLog, Document, read_version
-from fleet_tools.storage.provenance import PACKAGES, UNKNOWN, installed_packages, other_versions
+from fleet_tools.storage.provenance import UNKNOWN, installed_packages, other_versions
 from fleet_tools.storage.record_folder import RecordKind, RecordWriter, read_records
 from fleet_tools.storage.run_folder import RunKind, RunWriter
 from fleet_tools.storage.strict_json import MAX_CHARACTERS, MAX_DEPTH, loads
@@ -406,8 +407,9 @@ def test_what_has_no_reading_or_exceeds_the_bounds_is_refused_at_once(text, mess
 
 
 def test_what_is_installed_does_not_differ_from_itself_and_all_else_does():
-    here = installed_packages([*PACKAGES, "not-installed-by-pip"])
-    assert here["not-installed-by-pip"] == UNKNOWN and UNKNOWN not in {here[p] for p in PACKAGES}
+    packages = TOOL_USE.packages
+    here = installed_packages([*packages, "not-installed-by-pip"])
+    assert here["not-installed-by-pip"] == UNKNOWN and UNKNOWN not in {here[p] for p in packages}
     assert other_versions(here) == {}
     assert other_versions(here | {"drake": "1.0"}) == {"drake": ("1.0", here["drake"])}
     assert other_versions({"not-installed-by-pip": "1.0"}) == {

@@ -117,8 +117,8 @@ class ExpertWishes(RealTime):
         wishes: Actions (6,) that the devices are to ask for, as they come.
     """
 
-    fraction, remaining_s = 1.0, 0.005
-    real_time_factor = None
+    fraction, remaining_s = 1.0, 0.005  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
+    real_time_factor = None  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
 
     def __init__(self, env: ToolUseEnv, inputs: Inputs) -> None:
         self._expert = ExpertPolicy(env)

@@ -197,7 +197,7 @@ def test_a_derivation_says_where_it_knows_no_rule_and_when_it_finds_nothing():
 
 
 def test_a_compiled_model_is_derived_without_a_word(capfd):
-    model = torch.compile(mlp(), backend="eager")
+    model: Any = torch.compile(mlp(), backend="eager")
     table = derive(model, ZOO["compiled"].example, draws=1).table()
     assert table["_orig_mod.2.bias"] == "layerorig_mod.2"
     assert capfd.readouterr() == ("", "")

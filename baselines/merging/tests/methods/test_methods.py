@@ -1,6 +1,7 @@
 """Laws that every method obeys."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_one_model_is_merged_into_itself(method):
     problem = copies("mlp", 1)
     merged = merge(method, problem, **options(method))
     if method != "fleet_merge_soft":  # whose permutation may stay soft
-        tolerance = {"rtol": 1e-4, "atol": 1e-5} if method in FITTED else {}  # of messages
+        tolerance: Any = {"rtol": 1e-4, "atol": 1e-5} if method in FITTED else {}  # of messages
         torch.testing.assert_close(
             outputs("mlp", merged.state), outputs("mlp", problem.models[0]), **tolerance
         )
