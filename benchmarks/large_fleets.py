@@ -71,7 +71,7 @@ def settings(options: LargeFleetsOptions, robots: int) -> dict[str, Any]:
     return {
         "data": [str(folder) for folder in options.data],
         "policy": {"body": {"type": "mlp", "layers": 3, "width": 128}},
-        "method": "common_init",
+        "method": "naive_average",
         "initialization": "common",
         "robots": robots,
         "participation": options.participation,

@@ -4,7 +4,7 @@
 """
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fleet_merging.problem import MergeProblem
 
-LEFT_OUT = ("fleet_merge", "sinkhorn", "git_rebasin_", "naive", "partition", "distillation", "lora")
+LEFT_OUT = ("fleet_merge", "sinkhorn", "partition", "distillation", "lora")
 """Beginnings of names that are not in the table: what asks for hundreds of gradients, variants of
 others, a student (whose teacher is there), and adapters."""
 
@@ -71,12 +71,12 @@ class Digits:
 def _measure(options: MergingMethodsOptions) -> int:
     import torch
 
-    from fleet_merging.methods.registry import FACTS
+    from fleet_merging.methods.registry import METHODS
     from fleet_merging.robust import RULES
 
     torch.set_num_threads(1)
     names = options.method or [
-        name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES
+        name for name in METHODS if not name.startswith(LEFT_OUT) and name not in RULES
     ]
     data = _digits()
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
@@ -84,18 +84,18 @@ def _measure(options: MergingMethodsOptions) -> int:
         for start in ("common", "own"):
             problem = _problem(data, seed, start == "common", options.epochs)
             for name in names:
-                if start == "common" or "base" not in FACTS[name].needs:
+                if start == "common" or "base" not in METHODS[name].needs:
                     merged = _merged(name, problem, start, data)
                     found.setdefault((name, start), []).append(merged)
             found.setdefault(("", start), []).append(_references(data, problem, seed, options))
     rows = []
     print_now(options, table_head(COLUMNS))
     for name in names:
-        facts = FACTS[name]
+        facts = METHODS[name]
         cells = {start: found.get((name, start), []) for start in ("common", "own")}
         sent = np.mean([each["kilobytes"] for each in cells["common"]])
         given = {start: [each["accuracy"] for each in of] for start, of in cells.items()}
-        rows.append({"method": name, **asdict(facts), "kilobytes": float(sent), **given})
+        rows.append({"method": name, "kilobytes": float(sent), **given})
         texts = (f"`{name}`", facts.source, facts.start, facts.asks, facts.returns, f"{sent:.0f}")
         print_now(options, table_row([*texts, *map(_range, given.values())]))
     for key, title in (("joint", "joint training"), ("single", "the best single robot")):
@@ -210,9 +210,9 @@ def _problem(data: Digits, seed: int, common: bool, epochs: int) -> "MergeProble
 
 
 def _merged(name: str, problem: "MergeProblem", start: str, data: Digits) -> dict[str, float]:
-    from fleet_merging.methods.registry import describe, merge
+    from fleet_merging.methods.registry import METHODS, merge
 
-    aligned = start == "own" and "alignment" in describe(name).options
+    aligned = start == "own" and "alignment" in METHODS[name].options
     result = merge(name, problem, **({"alignment": "activations"} if aligned else {}))
     return {
         "accuracy": _accuracy(result.model, data),

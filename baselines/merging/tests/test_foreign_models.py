@@ -28,7 +28,7 @@ QUICK = {
 }
 """Options with which methods are quick, or leave the convex hull of the models."""
 
-VARIANTS = {"common_init", "sinkhorn_rebasin_midpoint", "sinkhorn_data"}
+VARIANTS = {"sinkhorn_rebasin_midpoint", "sinkhorn_rebasin_l2"}
 VARIANTS |= {name for name in METHODS if name.startswith("fleet_merge_") and "soft" not in name}
 CASES = [
     pytest.param(name, kind, marks=[pytest.mark.slow] if name in VARIANTS or (k + n) % 6 else [])

@@ -52,7 +52,7 @@ def problem_of(data_holders, **fields):
 METHODS = [
     ("fleet_merge", {"descent": DESCENT}),
     ("fleet_merge_soft", {"descent": DESCENT}),
-    ("sinkhorn_rebasin", {"descent": DESCENT}),
+    ("sinkhorn_data", {"descent": DESCENT}),
     ("fisher", {"samples": 2}),
     ("fed_sgd", {"steps": 2}),
     ("regmean", {}),

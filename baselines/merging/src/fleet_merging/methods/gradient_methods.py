@@ -10,6 +10,7 @@ from fleet_merging.average import average, flatten, floating_tensors
 from fleet_merging.buffers import learned_tensors
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.compression import compress
+from fleet_merging.methods.facts import method
 from fleet_merging.methods.rebasin import match_models
 from fleet_merging.methods.seeded_draws import (
     DrawnGradients,
@@ -24,6 +25,14 @@ ALIGNMENTS = ("none", "weights")
 STARTS = ("average", "compress")
 
 
+@method(
+    "fisher",
+    "Fisher merging",
+    source="Matena and Raffel 2022",
+    needs=("data_holders",),
+    start="common",
+    asks="gradients, samples",
+)
 def fisher(
     problem: MergeProblem, *, samples: int = 100, floor: float = 1e-6, align: str = "none"
 ) -> MergeResult:
@@ -112,6 +121,13 @@ def _weighted_average(
     return state
 
 
+@method(
+    "fed_sgd",
+    "FedSGD from the average",
+    source="McMahan et al. 2017",
+    needs=("data_holders",),
+    asks="gradients, steps",
+)
 def fed_sgd(
     problem: MergeProblem,
     *,
