@@ -107,8 +107,13 @@ def problem(layer: str) -> MergeProblem:
 def test_what_the_table_says_of_a_method_and_a_layer_is_true(name, layer):
     given = problem(layer)
     if layer in METHODS[name].layers:
-        outputs = merge(name, given, **options_of(name)).model(*given.example)
+        result = merge(name, given, **options_of(name))
+        outputs = result.model(*given.example)
         assert bool(torch.isfinite(outputs).all()) and outputs.shape[-1] == 2
+        assert result.is_ensemble == (METHODS[name].returns == ENSEMBLE)
+        assert given.module is not None
+        size = sum(each.numel() for each in given.module.parameters())
+        assert result.parameters == size * (3 if result.is_ensemble else 1)
         return
     # What one method cannot merge others can, by the table and in fact.
     with pytest.raises(MergeError, match=rf"`{name}` cannot merge .*; these can: ") as caught:

@@ -176,8 +176,12 @@ def fed_sgd(
         compressed = compress(replace(problem, resized=None))
         state, traffic = {**compressed.state}, compressed.traffic
     identities = tuple(problem.group.identity() for _ in problem.models)
-    # In float64: small steps would be lost in half precision.
-    parameters = {name: tensor.detach().double() for name, tensor in learned_tensors(state).items()}
+    # Copies, as what `compress` leaves alone is a model's own; in float64, since small steps would
+    # be lost in half precision.
+    parameters = {
+        name: tensor.detach().to(torch.float64, copy=True)
+        for name, tensor in learned_tensors(state).items()
+    }
     optimizer = torch.optim.Adam(parameters.values(), rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
     for step in range(steps):
