@@ -126,7 +126,7 @@ def test_what_the_table_says_of_a_method_and_a_layer_is_true(name, layer):
 def test_a_refusal_names_the_layer_and_the_methods_that_the_problem_has_data_for():
     torch.manual_seed(0)
     models = [MODELS["BatchNorm"][0]().eval() for _ in range(2)]
-    without = problem_of(models, example=torch.randn(4, 3))
+    without = problem_of(models, example=torch.randn(4, 3), method="compress")
     with pytest.raises(MergeError) as caught:
         merge("compress", without)
     able = [n for n, each in METHODS.items() if "BatchNorm" in each.layers and not each.needs]
@@ -197,7 +197,7 @@ def test_the_readme_has_the_tables(table):
 
 def test_the_code_of_the_readme_runs():
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(code.splitlines()) <= 15
+    assert len([line for line in code.splitlines() if line]) <= 15
     found: dict[str, object] = {}
     exec(compile(code, str(README), "exec"), found)
     losses = found["losses"]

@@ -5,9 +5,10 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from fleet_merging import robust
 from fleet_merging.buffers import with_singular_vectors
 from fleet_merging.errors import MergeError, UnknownNameError, UnsoundMergeError
-from fleet_merging.methods import (  # noqa: F401
+from fleet_merging.methods import (
     compression,
     distillation,
     ensembles,
@@ -25,6 +26,15 @@ from fleet_merging.methods.needs import needs_of, require
 from fleet_merging.modules import tensors_of
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.soundness import require_sound, require_usable
+
+# The modules have added their methods to `METHODS` when they were imported, in any order.
+_MODULES = (
+    *(rebasin, fleet_merge, regression, compression, gradient_methods, ensembles, partition),
+    *(distillation, task_vectors, spectra, lora, robust),
+)
+for _module in _MODULES:
+    for _name in [n for n, each in METHODS.items() if each.plain.__module__ == _module.__name__]:
+        METHODS[_name] = METHODS.pop(_name)
 
 
 def find(name: str) -> Method:
