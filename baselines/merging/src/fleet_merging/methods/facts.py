@@ -201,7 +201,10 @@ def refusal(
         and set(layers) <= set(each.layers)
         and not any(is_missing(problem, need) for need in each.needs)
     ]
-    return MergeError(f"`{name}` cannot merge {found}; these can: {', '.join(able)}.")
+    return MergeError(
+        f"`{name}` cannot merge {found}; these can: {', '.join(able) or 'none'}. It keeps layers "
+        "that all models share, as of a frozen encoder."
+    )
 
 
 def layers_of(problem: MergeProblem) -> dict[str, list[str]]:
