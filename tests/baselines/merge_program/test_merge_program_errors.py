@@ -10,10 +10,10 @@ pytest.importorskip("safetensors")
 
 from support.merge_runs import run, write_two
 
+from fleet_merging.errors import MergingError
 from fleet_merging.methods.options import read_options
 from fleet_merging.methods.registry import find
 from fleet_tools.baselines.model_files import read_model, read_notes, write_model
-from fleet_tools.errors import FleetToolsError
 
 
 @pytest.fixture(name="paths")
@@ -138,7 +138,7 @@ def test_lines_have_an_odd_number_of_points(points, paths, capsys):
     ],
 )
 def test_options_are_checked(texts, message):
-    with pytest.raises(FleetToolsError, match=message):
+    with pytest.raises(MergingError, match=message):
         read_options(find("fleet_merge"), texts)
 
 
