@@ -67,7 +67,7 @@ def _own_method(name: str) -> Method:
             f"({type(error).__name__}: {error}). Modules are searched in the working directory "
             "and on PYTHONPATH."
         ) from error
-    function = getattr(module, function_name, None)
+    function: Method | None = getattr(module, function_name, None)
     if not callable(function):
         known = [key for key, each in vars(module).items() if inspect.isfunction(each)]
         raise UnknownNameError.of(f"function in {module_name}", function_name, known)
