@@ -3,6 +3,7 @@
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,19 +31,19 @@ class Net(nn.Module):
         return self.read(self, x)
 
 
-def recurrent_conv(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def recurrent_conv(net: Any, x: torch.Tensor) -> torch.Tensor:
     hidden = torch.zeros(len(x), 5, 4, 4)
     for step in range(x.shape[1]):
         hidden = torch.tanh(net.inputs(x[:, step]) + net.hidden(hidden))
     return net.out(hidden.flatten(1))
 
 
-def attention(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def attention(net: Any, x: torch.Tensor) -> torch.Tensor:
     x = net.into(x)
     return net.out(x + net.layer(x, x, x, need_weights=False)[0])
 
 
-def normed(layer: nn.Module) -> nn.Module:
+def normed(layer: nn.Module) -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 8), layer, nn.ReLU(), nn.Linear(8, 2))
 
 
@@ -156,7 +157,8 @@ def test_layers_of_ones_own_and_groups_are_refused_by_name():
             "'0', whose matrix has groups or heads; these can: ",
         ),
     ):
-        models, x = [build().eval() for _ in range(2)], torch.randn(shape)
+        models: list[Any] = [build().eval() for _ in range(2)]
+        x = torch.randn(shape)
         for model in models:
             model[0].weight.data += torch.rand_like(model[0].weight)
         given = problem_of(models, data=[[(x, torch.rand(4, 2))]] * 2, method="compress")
