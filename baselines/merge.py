@@ -118,7 +118,7 @@ def _merge(options: MergeOptions) -> int:
     with _cautions_on_stderr():
         problem = _problem(options, models, None if options.base is None else states[-1], blueprint)
         checked = _checked(problem)
-    if checked is None and options.method not in registry.UNALIGNED:
+    if checked is None and registry.permutes(options.method):
         print(
             "Warning: The table was not checked. Give the merge problem a module and an example.",
             file=sys.stderr,
@@ -246,7 +246,7 @@ def _problem(
             "--dataset is for checkpoints of policies. Give --model MODULE:FACTORY and --data "
             "MODULE:FUNCTION for other models."
         )
-    if options.model is None and options.method not in registry.UNALIGNED:
+    if options.model is None and registry.permutes(options.method):
         raise MergeError(
             "These models are no checkpoints, and have no table of axes. Name a function that "
             "returns a model, --model MODULE:FACTORY, or the problem, --problem MODULE:FUNCTION."

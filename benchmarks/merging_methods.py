@@ -13,7 +13,7 @@ from scaffold import main_of, report_rows
 from sklearn.datasets import load_digits
 from torch import nn
 
-from fleet_merging.methods.registry import FACTS, describe, merge
+from fleet_merging.methods.registry import METHODS, merge
 from fleet_merging.modules import load_tensors
 from fleet_merging.moments.measurement import LabelledBatch
 from fleet_merging.moments.rows import applied_maps
@@ -25,7 +25,7 @@ from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.config.values import Count
 from fleet_tools.utils import cli
 
-LEFT_OUT = ("fleet_merge", "sinkhorn", "git_rebasin_", "naive", "partition", "distillation", "lora")
+LEFT_OUT = ("fleet_merge", "sinkhorn", "partition", "distillation", "lora")
 """Beginnings of names that are not in the table: what asks for hundreds of gradients, variants of
 others, a student (whose teacher is there), and adapters."""
 
@@ -68,20 +68,20 @@ class Digits:
 
 def _measure(options: MergingMethodsOptions) -> int:
     torch.set_num_threads(1)
-    names = [name for name in FACTS if not name.startswith(LEFT_OUT) and name not in RULES]
+    names = [name for name in METHODS if not name.startswith(LEFT_OUT) and name not in RULES]
     data = _digits()
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     for seed in range(options.seeds):
         for start in ("common", "own"):
             problem = _problem(data, seed, start == "common", options.epochs)
             for name in names:
-                if start == "common" or "base" not in FACTS[name].needs:
+                if start == "common" or "base" not in METHODS[name].needs:
                     merged = _merged(name, problem, start, data)
                     found.setdefault((name, start), []).append(merged)
             found.setdefault(("", start), []).append(_references(data, problem, seed, options))
     rows: list[dict[str, Any]] = []
     for name in names:
-        facts = FACTS[name]
+        facts = METHODS[name]
         cells = {start: found.get((name, start), []) for start in ("common", "own")}
         row = [f"`{name}`", facts.source, facts.start, facts.asks, facts.returns]
         row.append(f"{np.mean([each['kilobytes'] for each in cells['common']]):.0f}")
@@ -176,7 +176,7 @@ def _problem(data: Digits, seed: int, common: bool, epochs: int) -> MergeProblem
 
 
 def _merged(name: str, problem: MergeProblem, start: str, data: Digits) -> dict[str, float]:
-    aligned = start == "own" and "alignment" in describe(name).options
+    aligned = start == "own" and "alignment" in METHODS[name].options
     result = merge(name, problem, **({"alignment": "activations"} if aligned else {}))
     return {
         "accuracy": _accuracy(result.model, data),

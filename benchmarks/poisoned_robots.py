@@ -83,7 +83,6 @@ def cells() -> list[AttackedMerge]:
     return [
         AttackedMerge(method, rule, attack)
         for method in METHODS
-        if method in registry.METHODS
         for rule in (RULES if method != "density_gate" else RULES[:1])
         for attack in ATTACKS
     ]
@@ -246,7 +245,7 @@ def _call(cell: AttackedMerge) -> tuple[str, Mapping[str, Any]]:
     if cell.method in ("head_refit", "least_squares", "regmean"):
         return cell.method, {"rule": cell.rule}
     if cell.rule == "mean":
-        return cell.method, {}
+        return "naive_average" if cell.method == "common_init" else cell.method, {}
     return cell.rule, {"alignment": "weights"} if cell.method == "git_rebasin" else {}
 
 

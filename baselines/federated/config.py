@@ -25,8 +25,6 @@ from fleet_tools.config.values import (
 )
 from fleet_tools.errors import ConfigError
 
-_ACTIVATION_MATCHING = "git_rebasin_activations"
-
 
 class PartitionConfig(Value):
     """Partition of episodes among robots.
@@ -127,8 +125,8 @@ class FleetConfig(Value):
             tasks, or with "own_tasks" in the tasks of their episodes.
         streaming: Lets robots align at home and send changes, which the server adds up as they
             come. So fleets of any size need the memory of one policy. None merges all
-            policies of a round at once. Of the methods, naive_average, common_init, git_rebasin
-            and fleet_merge can stream.
+            policies of a round at once. Of the methods, naive_average, git_rebasin and
+            fleet_merge can stream.
         closing: When a round closes.
     """
 
@@ -160,14 +158,12 @@ class FleetConfig(Value):
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
         asked = {self.options.get(name) for name in ("by", "start")}
-        if self.method == _ACTIVATION_MATCHING or "activations" in asked:
+        if "activations" in asked:
             raise ConfigError(
                 "the activations of every unit on common data are not sent; `method: git_rebasin` "
                 "matches by weights, and head_refit, regmean and least_squares with `alignment: "
                 "activations` by moments that robots measure"
             )
-        if self.method == "common_init" and self.initialization != "common":
-            raise ConfigError("`method: common_init` requires `initialization: common`")
         if "base" in registry.needs(self.method) and self.initialization != "common":
             raise ConfigError(
                 f"`method: {self.method}` needs weights from which all robots begin, and in the "

@@ -69,7 +69,7 @@ def _first(reasons: Mapping[int, str | None]) -> Iterator[tuple[int, str]]:
     return islice(given, _REASONS_SHOWN)
 
 
-STREAMED_METHODS = ("naive_average", "common_init", "git_rebasin", "fleet_merge")
+STREAMED_METHODS = ("naive_average", "git_rebasin", "fleet_merge")
 """Methods by which a robot can align its policy with a reference on its own."""
 
 STREAMED_OPTIONS = ("descent", "trust")

@@ -10,30 +10,17 @@ import torch
 
 from fleet_merging.errors import MergeError
 from fleet_merging.methods import registry
+from fleet_merging.methods.facts import NETWORK
 from fleet_merging.problem import MergeProblem
 from fleet_merging.symmetry.layers import mlp
 from fleet_merging.symmetry.table import State, Symmetry
 from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 
-ASK_NOTHING = (
-    "naive_average",
-    "common_init",
-    "git_rebasin",
-    "sinkhorn_rebasin_l1",
-    "sinkhorn_rebasin_l2",
-    "task_arithmetic",
-    "ties",
-    "dare",
-    "iso_c",
-    "iso_cts",
-    "tsv_m",
-    "wudi",
-    "norm_bound",
-    "coordinate_median",
-    "trimmed_mean",
-    "krum",
-    "multi_krum",
+ASK_NOTHING = tuple(
+    name
+    for name, facts in registry.METHODS.items()
+    if facts.layers and facts.returns == NETWORK and set(facts.needs) <= {"base"}
 )
 """Names of the methods that work on weights alone."""
 

@@ -26,7 +26,7 @@ def content_of(data: Path, **changes: Any) -> dict[str, Any]:
         },
         "arms": {
             "naive": {"method": "naive_average"},
-            "common": {"method": "common_init", "initialization": "common"},
+            "common": {"method": "naive_average", "initialization": "common"},
         },
         "references": ["single", "joint"],
     }

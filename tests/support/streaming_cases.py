@@ -7,7 +7,7 @@ from fleet_tools.baselines.federated.messages import Message
 from fleet_tools.baselines.federated.transport import Answers, Transport
 from fleet_tools.baselines.training.state import Tensors
 
-COMMON: dict[str, Any] = {"initialization": "common", "method": "common_init"}
+COMMON: dict[str, Any] = {"initialization": "common", "method": "naive_average"}
 """Settings of a fleet whose robots begin with the same weights."""
 
 

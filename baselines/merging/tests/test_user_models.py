@@ -28,8 +28,6 @@ from fleet_merging.errors import (
     UnknownNameError,
 )
 
-OF_MODELS = [name for name in METHODS if name != "lora"]  # which merges adapters
-
 
 @cache
 def table() -> Symmetry:
@@ -39,15 +37,13 @@ def table() -> Symmetry:
 
 @pytest.mark.parametrize(
     ("name", "labels"),
-    [(name, "classes") for name in OF_MODELS]
-    + [("fed_sgd", "targets"), ("gated_refit", "targets")],
+    [("git_rebasin", "classes"), ("fed_sgd", "classes"), ("gated_refit", "targets")],
 )
-def test_every_method_merges_modules_with_loaders(name, labels):
+def test_modules_are_merged_with_loaders(name, labels):
     models = [network(seed) for seed in range(3)]
     before = [copy.deepcopy(model.state_dict()) for model in models]
-    base = {"base": network(9)} if "base" in METHODS[name].needs else {}
     data = [loader(seed, labels) for seed in range(3)]
-    result = merge(name, models, data=data, symmetry=table(), **base, **options_of(name))
+    result = merge(name, models, data=data, symmetry=table(), **options_of(name))
     inputs = torch.randn(7, 5)
     outputs = result.model(inputs)
     assert outputs.shape == (7, 3) and bool(torch.isfinite(outputs).all())
@@ -189,13 +185,6 @@ def test_extra_state_and_counts_of_foreign_models_do_not_matter():
         assert bool((merged.state["1.running_var"] > 0).all())
     median = "examples.own_method.matched_median:matched_median"
     assert merge(median, models, data=[loader(0), loader(1)]).state["1.num_batches_tracked"] >= 1
-
-
-def test_the_methods_are_listed_with_what_they_need():
-    assert METHODS["fleet_merge"].needs == ("data_holders",)
-    assert METHODS["naive_average"].needs == () and METHODS["ties"].needs == ("base",)
-    for name, method in METHODS.items():
-        assert method.name == name and method.summary.count("\n") == 0 and method.summary
 
 
 @pytest.mark.parametrize(

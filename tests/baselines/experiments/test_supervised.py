@@ -68,7 +68,7 @@ def test_lines_join_the_networks_and_only_merges_on_them_have_a_barrier(tmp_path
     """Independently: the ends are the networks before alignment, the middle is the average."""
     data, test = some_digits(), some_digits(50)
     arms: dict[str, Any] = {name: {"method": name} for name in ("naive_average", "git_rebasin")}
-    arms["common_init"] = {"method": "common_init", "initialization": "common"}
+    arms["common_init"] = {"method": "naive_average", "initialization": "common"}
     arms["least_squares"] = {"method": "least_squares", "options": {"alignment": "activations"}}
     found = measured(tmp_path, data, test, arms=arms, lines={}, references=["single"])
     network = networks.network("mlp-1x8", EIGHT)

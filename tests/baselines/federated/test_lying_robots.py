@@ -112,7 +112,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "regmean_pp": {},
     "least_squares": {"alignment": "activations"},
     "head_refit": {},
-    "repair": {},
     "compress": {},
     "density_gate": {},
     "gated_refit": {},
@@ -300,7 +299,6 @@ OF_METHOD = {
     "fleet_merge_monotone": ("loss",),
     "regmean": ("moments",),
     "regmean_pp": ("moments",),
-    "repair": ("moments",),
     "density_gate": ("moments",),
     "distillation": ("moments", "mixture"),
 }

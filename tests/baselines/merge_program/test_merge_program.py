@@ -14,13 +14,18 @@ from support.merge_runs import run, write_two
 from support.processes import run_python
 
 from fleet_merging.errors import UnknownNameError
+from fleet_merging.methods.facts import METHODS, NETWORK
 from fleet_merging.methods.options import read_options
-from fleet_merging.methods.registry import METHODS, NETWORKS
+from fleet_merging.methods.registry import find
 from fleet_merging.methods.registry import merge as merge_models
 from fleet_tools.baselines.model_files import read_model, read_notes, write_model
 
 QUICK = ("steps=2", "epochs=1", "rounds=1", "samples=2", "byzantine=0")
-OF_TWO = [name for name in NETWORKS if "krum" not in name and name != "lora"]
+OF_TWO = [
+    name
+    for name, facts in METHODS.items()
+    if facts.returns == NETWORK and "krum" not in name and name != "lora"
+]
 """Not of those which need three models at least, or adapters."""
 
 
@@ -33,7 +38,7 @@ def options_of(method):
     arguments = []
     for text in QUICK:
         with contextlib.suppress(UnknownNameError):  # not every method has every option
-            read_options(METHODS[method], [text])
+            read_options(find(method), [text])
             arguments += ["--option", text]
     return arguments
 
@@ -165,13 +170,13 @@ def test_names_with_a_wrappers_prefix_are_recognized(prefix, paths, capsys):
 
 
 def test_options_reach_the_method_and_its_descent():
-    options = read_options(METHODS["fleet_merge"], ["epochs=5", "steps=7", "soft=true", "tau=0.5"])
+    options = read_options(find("fleet_merge"), ["epochs=5", "steps=7", "soft=true", "tau=0.5"])
     assert options["epochs"] == 5 and options["soft"] is True
     assert (options["descent"].steps, options["descent"].tau) == (7, 0.5)
-    options = read_options(METHODS["fleet_merge_listing"], ["steps=7", "trust=0.5"])
+    options = read_options(find("fleet_merge_listing"), ["steps=7", "trust=0.5"])
     assert (options["descent"].steps, options["descent"].projection) == (7, "after")
     assert options["trust"] == 0.5
-    assert read_options(METHODS["fleet_merge"], ["trust=none", "participants=null"]) == {
+    assert read_options(find("fleet_merge"), ["trust=none", "participants=null"]) == {
         "trust": None,
         "participants": None,
     }

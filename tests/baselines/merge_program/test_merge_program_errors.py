@@ -12,7 +12,7 @@ from support.merge_runs import run, write_two
 
 from fleet_merging.errors import MergingError
 from fleet_merging.methods.options import read_options
-from fleet_merging.methods.registry import METHODS
+from fleet_merging.methods.registry import find
 from fleet_tools.baselines.model_files import read_model, read_notes, write_model
 
 
@@ -25,9 +25,8 @@ def _paths(tmp_path):
     ("more", "message"),
     [
         ({"method": "git_rebasim"}, "Did you mean 'git_rebasin'"),
-        ({"method": "sinkhorn_rebasin", "problem": "table"}, "no data common to all models"),
+        ({"method": "sinkhorn_data", "problem": "table"}, "no data common to all models"),
         ({"method": "fleet_merge", "problem": "table"}, "no data holders to answer"),
-        ({"method": "git_rebasin_activations", "problem": "table"}, "no activations"),
         ({"problem": "tabel"}, "Did you mean 'table'"),
         ({"problem": "broken"}, "ZeroDivisionError"),
         ({"problem": "number"}, "returned a int"),
@@ -140,7 +139,7 @@ def test_lines_have_an_odd_number_of_points(points, paths, capsys):
 )
 def test_options_are_checked(texts, message):
     with pytest.raises(MergingError, match=message):
-        read_options(METHODS["fleet_merge"], texts)
+        read_options(find("fleet_merge"), texts)
 
 
 @pytest.mark.parametrize(

@@ -346,5 +346,5 @@ def test_it_is_merged_by_blocks_by_choice_and_by_averages():
 
 
 def test_decays_that_belong_to_nothing_are_refused():
-    with pytest.raises(MergeError, match=r"body\.decays\.0.*belong to none"):
+    with pytest.raises(MergeError, match=r"body\.decays\.0.*belong to no affine map"):
         merge("compress", replace(problem_of_seeds((1, 2)), unitwise=()))

@@ -21,7 +21,7 @@ if (
 
 if TYPE_CHECKING:
     from fleet_merging.ensembles import Ensemble
-    from fleet_merging.methods.registry import MethodDescription
+    from fleet_merging.methods.facts import MethodFacts
     from fleet_merging.problem import MergeProblem, MergeResult
     from fleet_merging.queries.data_holder import LocalDataHolder
     from fleet_merging.symmetry.check import check
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fleet_merging.symmetry.table import Symmetry
     from fleet_merging.user_models import merge, problem_of
 
-    METHODS: dict[str, MethodDescription]
+    METHODS: dict[str, MethodFacts]
 
 __version__ = "0.1.0"
 
@@ -64,7 +64,7 @@ def __getattr__(name: str) -> Any:
     if name == "METHODS":
         from fleet_merging.methods import registry
 
-        return {each: registry.describe(each) for each in registry.METHODS}
+        return registry.METHODS
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"fleet_merging.{_MODULES[name]}"), name)

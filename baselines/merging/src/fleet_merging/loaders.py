@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn import functional
 
 from fleet_merging.errors import MergeError, MergingError
-from fleet_merging.matching.activations import record
 from fleet_merging.modules import (
     copied,
     load_tensors,
@@ -20,7 +19,7 @@ from fleet_merging.modules import (
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.moments.measurement import LabelledBatch
 from fleet_merging.queries.data_holder import LocalDataHolder, Policy
-from fleet_merging.symmetry.table import State, Symmetry
+from fleet_merging.symmetry.table import State
 
 BatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """loss(outputs, labels): a differentiable scalar, the mean over a batch."""
@@ -256,45 +255,3 @@ def require_usable_data(
         ) from error
     if not bool(torch.isfinite(value)):
         raise MergeError(f"The loss of a model on the first batch of its data is {float(value)}.")
-
-
-def record_units(
-    symmetry: Symmetry,
-    module: nn.Module,
-    models: Sequence[State],
-    batches: Sequence[LabelledInputs],
-) -> list[dict[str, torch.Tensor]]:
-    """Records for each model the outputs of modules whose units a table calls free.
-
-    Args:
-        symmetry: The table.
-        module: The architecture.
-        models: The models.
-        batches: Inputs, the same for all models.
-
-    Returns:
-        Activations by free name, as `matching.activations.record` returns them.
-
-    Raises:
-        MergeError: No linear or convolutional module returns some units.
-    """
-    found: dict[str, str] = {}
-    dims: dict[str, int] = {}
-    for name, child in module.named_modules():
-        weight = f"{name}.weight" if name else "weight"  # missing if it is computed from others
-        if isinstance(child, nn.Linear | nn.modules.conv._ConvNd) and weight in symmetry.axes:
-            first, *_ = symmetry.axes[weight]
-            if len(first) == len(first[0]) == 1 and not first[0][0].fixed:
-                found.setdefault(first[0][0].name, name)
-                dims[first[0][0].name] = -1 - len(getattr(child, "kernel_size", ()))
-    if missing := [name for name in symmetry.group(models[0]).sizes if name not in found]:
-        raise MergeError(
-            f"No linear or convolutional module returns the units {', '.join(missing)} of the "
-            "table, so that their activations are not found. Match by weights (git_rebasin), or "
-            "give a merge problem's `activations` yourself, see `matching.activations.record`."
-        )
-    recorded = []
-    for model in models:
-        parts = [record(module, model, each.arguments, found, dims) for each in batches]
-        recorded.append({name: torch.cat([part[name] for part in parts]) for name in found})
-    return recorded

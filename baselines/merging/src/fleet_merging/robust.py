@@ -29,12 +29,15 @@ import torch
 
 from fleet_merging.buffers import learned_tensors, with_singular_vectors
 from fleet_merging.errors import MergeError, UnknownNameError
+from fleet_merging.methods.facts import method, variant
 from fleet_merging.methods.rebasin import align
 from fleet_merging.moments.measurement import Moments, combine
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.traffic import TrafficMeter
 from fleet_merging.symmetry.group import Permutation
 from fleet_merging.symmetry.table import State
+
+_YIN = "Yin et al. 2018"
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """rule(vectors, weights): one vector (k,) of the vectors of n robots, (n, k), and of their
@@ -145,6 +148,11 @@ def rule_of(name: str, byzantine: int = 1) -> Rule:
     return checked
 
 
+@variant("norm_bound", "Mean of bounded changes", source="Sun et al. 2019", rule="norm_bound")
+@variant("trimmed_mean", "Trimmed mean", source=_YIN, rule="trimmed_mean")
+@variant("coordinate_median", "Median of each coordinate", source=_YIN, rule="coordinate_median")
+@variant("multi_krum", "Multi-Krum", rule="multi_krum")
+@method("krum", "Krum", source="Blanchard et al. 2017", start="common", rule="krum")
 def robust_average(
     problem: MergeProblem,
     *,

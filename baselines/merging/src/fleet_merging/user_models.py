@@ -20,12 +20,11 @@ from fleet_merging.loaders import (
     BatchLoss,
     make_holder,
     read_data,
-    record_units,
     require_usable_data,
 )
 from fleet_merging.matching.soft_descent import Descent
 from fleet_merging.methods import registry
-from fleet_merging.methods.registry import Method
+from fleet_merging.methods.facts import Method
 from fleet_merging.modules import (
     as_arguments,
     copied,
@@ -197,10 +196,6 @@ def problem_of(
     if any(map(keeps_statistics, module.modules())):
         arguments = [batch.arguments for batch in batches]
         problem = replace(problem, finish=partial(_with_statistics, module, arguments))
-    if "activations" in registry.needs(method):
-        problem = replace(
-            problem, activations=record_units(problem.symmetry, module, states, batches)
-        )
     return problem
 
 
@@ -319,7 +314,7 @@ def _table(
         if module is not None and example is not None:
             check(table, module, example, output=output)
         return table
-    if isinstance(method, str) and method in registry.UNALIGNED:
+    if not registry.permutes(method):
         # Nothing is permuted, so that no axis has to be known.
         return Symmetry.of({name: " ".join("_" * each.dim()) for name, each in state.items()})
     if module is None or example is None:

@@ -212,8 +212,7 @@ def seen_by(kind: str, robot: int) -> list[torch.Tensor]:
     return list(inputs.reshape(-1, 5, inputs.shape[-1]) if inputs.dim() == 2 else inputs)
 
 
-@pytest.mark.parametrize("start", ["average", "compress"])
-@pytest.mark.parametrize("kind", ["mlp", "gru"])
+@pytest.mark.parametrize(("kind", "start"), [("mlp", "average"), ("gru", "compress")])
 def test_a_student_learns_from_mixtures_what_its_teacher_does_whatever_the_order(kind, start):
     """It reads no state of the data: each robot sends Gaussians alone, in one message."""
     problem = problem_of(kind, with_memory=kind == "gru")

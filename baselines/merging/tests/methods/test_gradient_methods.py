@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("safetensors")
 
-from merging_support.problems import WIDE, make_data_holder
+from merging_support.problems import WIDE, make_data_holder, make_problem
 from merging_support.vector_models import gaussian, holder, vectors
 
 from fleet_merging.errors import MergeError
@@ -207,6 +207,18 @@ def test_small_steps_are_not_lost_in_half_precision():
     merged = fed_sgd(problem, steps=200, rate=2e-4)
     assert merged.state["weight"].dtype == torch.bfloat16
     assert abs(float(merged.state["weight"]) - 0.98) < 0.005
+
+
+@pytest.mark.parametrize("start", ["average", "compress"])
+def test_fed_sgd_changes_no_model_that_it_begins_with(start):
+    """Of a recurrent layer, `compress` keeps a bias as it is in the first model."""
+    elman = WIDE["elman"]
+    models = [elman.build(seed).state_dict() for seed in range(2)]
+    before = [{name: tensor.clone() for name, tensor in model.items()} for model in models]
+    holders = [make_data_holder(elman, elman.outputs(elman.build(5))) for _ in range(2)]
+    fed_sgd(make_problem(elman, models, holders), steps=1, start=start)
+    for model, kept in zip(models, before, strict=True):
+        assert all(torch.equal(model[name], kept[name]) for name in kept)
 
 
 @pytest.mark.parametrize(

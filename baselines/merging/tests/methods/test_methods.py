@@ -6,23 +6,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from merging_support.permuted_copies import MODULES, SHORT, copies, different_models, outputs
+from merging_support.permuted_copies import SHORT, copies, different_models, outputs
 from merging_support.problems import WIDE, noisy
 
 from fleet_merging.average import average, flatten
 from fleet_merging.errors import MergeError, ModelMismatchError, UnknownNameError
-from fleet_merging.matching.activations import record
 from fleet_merging.matching.soft_descent import Descent
+from fleet_merging.methods.facts import METHODS, NETWORK
 from fleet_merging.methods.fleet_merge import fleet_merge
 from fleet_merging.methods.needs import needs_of
 from fleet_merging.methods.rebasin import git_rebasin, sinkhorn_rebasin
-from fleet_merging.methods.registry import FACTS, METHODS, NETWORKS, merge
+from fleet_merging.methods.registry import merge
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.robust import RULES
 
-MERGES = [name for name in NETWORKS if name not in {"distillation", "lora", *RULES}]
+MERGES = [
+    name
+    for name, facts in METHODS.items()
+    if facts.returns == NETWORK and name not in {"distillation", "lora", *RULES}
+]
 """Methods of one network, but a student, adapters and rules, whose laws are in their own tests."""
-FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "repair", "compress"}
+FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "compress"}
 """Methods that solve for the merged model with messages in single precision."""
 CHANGED = {"ties", "dare", "iso_c", "iso_cts", "fed_sgd"}
 """Methods that make another model of one."""
@@ -35,13 +39,6 @@ STEPPED = {name for name in MERGES if "sinkhorn" in name or "fleet" in name}
 def options(method):
     few = {"fisher": {"samples": 2}, "fed_sgd": {"steps": 2}}
     return few.get(method, {"descent": SHORT} if method in STEPPED else {})
-
-
-def activations_of(count):
-    """Returns the activations of the models of `different_models`."""
-    states = [WIDE["mlp"].build(seed).state_dict() for seed in range(count)]
-    example = WIDE["mlp"].example()
-    return [record(WIDE["mlp"].build(), state, example, MODULES["mlp"]) for state in states]
 
 
 @pytest.mark.parametrize("kind", WIDE)
@@ -127,7 +124,7 @@ def test_one_model_is_merged_into_itself(method):
     "method", sorted(set(AVERAGING) - {"fleet_merge_soft", "fleet_merge_listing"})
 )
 def test_a_model_without_weight_does_not_matter_in_the_mean(method):
-    problem = different_models(3, averaging_weights=[1, 0, 1], activations=activations_of(3))
+    problem = different_models(3, averaging_weights=[1, 0, 1])
     merged = merge(method, problem, **options(method))
     first, _, third = problem.permuted(merged.permutations)
     mean = average([first, third])
@@ -187,7 +184,7 @@ def test_what_a_method_needs_is_known_before_it_runs(method):
             asked.append(query)
             raise AssertionError
 
-    for need in FACTS[method].needs:
+    for need in METHODS[method].needs:
         empty = replace(problem, data_holders=[Asked()] * 2, shared_data_holder=Asked())
         empty = replace(
             empty, **{need: () if isinstance(getattr(problem, need), list | tuple) else None}
@@ -196,7 +193,7 @@ def test_what_a_method_needs_is_known_before_it_runs(method):
             merge(method, empty)
     assert not asked
     nothing = MergeProblem(problem.symmetry, problem.models)
-    if not FACTS[method].needs and method in MERGES:
+    if not METHODS[method].needs and method in MERGES:
         merge(method, nothing)
 
 

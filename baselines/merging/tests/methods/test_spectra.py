@@ -113,24 +113,16 @@ def interference(change, changes):
 
 @settings(max_examples=20, deadline=None)
 @given(SEEDS, SHAPES, st.integers(1, 4))
-def test_wudi_solves_for_the_least_interference_or_descends_towards_it(seed, shape, count):
+def test_wudi_solves_for_the_least_interference(seed, shape, count):
     drawing = drawn(seed, shape, count)
     exact, _ = change_of("wudi", drawing, ridge=1e-9)
     # Independently: the normal equations as one system, by numpy's least squares.
     rows = np.vstack([each @ each.T / np.linalg.norm(each) for each in drawing[1]])
     stacked = np.hstack([each.T / np.linalg.norm(each) for each in drawing[1]])
     fitted = np.linalg.lstsq(stacked.T, rows)[0].T
-    np.testing.assert_allclose(
-        interference(exact, drawing[1]), interference(fitted, drawing[1]), rtol=1e-4, atol=1e-6
-    )
-    begin = interference(drawing[1].sum(0), drawing[1])
-    short, _ = change_of("wudi", drawing, ridge=None)
-    long, _ = change_of("wudi", drawing, ridge=None, steps=1000, rate=1e-2)
     least = interference(exact, drawing[1])
-    assert least - 1e-6 <= interference(long, drawing[1]) <= interference(short, drawing[1]) + 1e-6
-    assert interference(short, drawing[1]) <= begin + 1e-9
-    still, _ = change_of("wudi", drawing, ridge=None, steps=0)
-    np.testing.assert_allclose(still, drawing[1].sum(0), atol=1e-12)
+    np.testing.assert_allclose(least, interference(fitted, drawing[1]), rtol=1e-4, atol=1e-6)
+    assert least <= interference(drawing[1].sum(0), drawing[1]) + 1e-9
 
 
 @settings(max_examples=10, deadline=None)
@@ -192,8 +184,7 @@ def test_a_combination_has_the_defaults_of_its_method(by):
     [
         ("iso_c", {"scale": float("inf")}, "scale is inf"),
         ("iso_cts", {"common": 1.5}, "fraction is 1.5"),
-        ("wudi", {"steps": -1}, "-1 steps"),
-        ("wudi", {"ridge": 0.0}, "ridge 0.0"),
+        ("wudi", {"ridge": 0.0}, "WUDI is 0.0"),
     ],
 )
 def test_invalid_options_are_explained(method, options, words):

@@ -9,7 +9,8 @@ from merging_support.problems import WIDE
 from merging_support.vector_models import vectors
 
 from fleet_merging.errors import MergeError, ModelMismatchError
-from fleet_merging.methods.registry import FACTS, merge
+from fleet_merging.methods.facts import METHODS
+from fleet_merging.methods.registry import merge
 from fleet_merging.methods.task_vectors import dare, task_arithmetic, ties
 from fleet_merging.problem import MergeProblem
 from fleet_merging.symmetry.table import Symmetry
@@ -134,7 +135,7 @@ def test_dare_leaves_tied_weights_tied():
     assert 0 < (merged.state["a"] != 0).sum() < 25
 
 
-@pytest.mark.parametrize("method", [name for name in FACTS if "base" in FACTS[name].needs])
+@pytest.mark.parametrize("method", [name for name in METHODS if "base" in METHODS[name].needs])
 def test_without_a_base_they_say_what_to_give(method):
     with pytest.raises(MergeError, match="Give its `base`"):
         merge(method, vectors([[1.0], [2.0]]))

@@ -13,7 +13,8 @@ pytest.importorskip("safetensors")
 from merging_support.problems import WIDE, make_data_holder
 
 from fleet_merging.errors import MergeError, ModelMismatchError
-from fleet_merging.methods.registry import FACTS, merge
+from fleet_merging.methods.facts import METHODS
+from fleet_merging.methods.registry import merge
 from fleet_merging.methods.seeded_draws import reordered
 from fleet_merging.problem import MergeProblem
 from fleet_merging.queries.data_holder import LocalDataHolder
@@ -126,7 +127,7 @@ def test_integers_and_masks_are_treated_as_in_averages(method):
     problem = replace(problem, models=models)
     counted = merge(method, problem, **ALL[method]).state["1.num_batches_tracked"]
     assert counted.dtype == torch.int64 and int(counted) == 31  # (10 + 2 * 41) / 3
-    if "base" in FACTS[method].needs:
+    if "base" in METHODS[method].needs:
         table = Symmetry.of({"x": "_", "mask": "_"})
         base = {"x": torch.zeros(2), "mask": torch.tensor([True, False])}
         one = base | {"x": torch.ones(2)}

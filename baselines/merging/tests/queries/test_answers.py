@@ -101,7 +101,7 @@ def rows_of_data(draw: st.DrawFn, size: int) -> Any:
     return rows[:, copied] if draw(st.booleans()) else rows
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 @given(
     rows=rows_of_data(24),
     extreme=st.booleans(),
@@ -123,7 +123,7 @@ def test_moments_of_any_data_are_taken(rows, extreme, noise, seed):
     assert all(map(math.isfinite, sizes.values()))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=20)
 @given(
     rows=rows_of_data(4),
     steps=st.lists(st.integers(2, 9), min_size=5, max_size=20),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from merging_support.architectures import numbers
 from merging_support.problems import WIDE, make_data_holder, maps_of
@@ -52,7 +52,7 @@ def problem_of(data_holders, **fields):
 METHODS = [
     ("fleet_merge", {"descent": DESCENT}),
     ("fleet_merge_soft", {"descent": DESCENT}),
-    ("sinkhorn_rebasin", {"descent": DESCENT}),
+    ("sinkhorn_data", {"descent": DESCENT}),
     ("fisher", {"samples": 2}),
     ("fed_sgd", {"steps": 2}),
     ("regmean", {}),
@@ -270,6 +270,7 @@ WORDS = "float16 bfloat16 float32 float64 int64 int16 bool uint8 int32 complex64
 DTYPES = [getattr(torch, name) for name in WORDS.split()]
 
 
+@settings(max_examples=20)
 @given(
     st.one_of(st.none(), st.integers(0, 2**31 - 1)),
     st.booleans(),

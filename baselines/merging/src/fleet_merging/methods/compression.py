@@ -14,16 +14,15 @@ so that errors do not feed back while it is fitted. Units are chosen by forward 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
 import torch
 
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.ensembles import require_head
+from fleet_merging.methods.facts import MOMENTS, method, refusal, shared
 from fleet_merging.methods.needs import require_moments
 from fleet_merging.methods.unit_selection import (
     Candidates,
-    by_variance,
     candidates_of,
     greedy,
 )
@@ -36,17 +35,22 @@ from fleet_merging.queries.traffic import TrafficMeter
 from fleet_merging.symmetry.axes import Axis
 from fleet_merging.symmetry.table import State
 
-Choice = Literal["greedy", "variance"]
-
 Chosen = dict[str, list[tuple[int, int]]]
 """Chosen units by free name: number of the model, and of the unit in it."""
 
 
+@method(
+    "compress",
+    "Structured compression",
+    source="this project",
+    needs=MOMENTS,
+    asks="moments of all networks; with labels, twice",
+    layers=("Linear", "Conv", "RNN", "recurrent Conv"),
+)
 def compress(
     problem: MergeProblem,
     *,
     ridge: float = 1e-3,
-    choice: str = "greedy",
     width: int | None = None,
 ) -> MergeResult:
     """Compresses all models into one network; each data holder is asked three times.
@@ -60,7 +64,6 @@ def compress(
             parameter.
         ridge: Weight of the united network's own matrices in each fit, relative to the mean square
             of what is read.
-        choice: "greedy"; or "variance", the units of largest variance, as a control.
         width: Number of units of hidden layers, where the problem says what has a width, see
             `MergeProblem.at_width`; None for the models' own.
 
@@ -70,11 +73,8 @@ def compress(
             or has more units than all models together, or an option has no such value.
         MessageError: A data holder's answer is invalid.
     """
-    if choice not in get_args(Choice) or not 0 < ridge < float("inf"):
-        raise MergeError(
-            f"Units are chosen by {choice!r} with the ridge {ridge}. Known are "
-            f"{', '.join(get_args(Choice))}, and a ridge is above 0, such as 0.001."
-        )
+    if not 0 < ridge < float("inf"):
+        raise MergeError(f"The ridge is {ridge}. Give a number above 0, such as 0.001.")
     require_moments(problem)
     require_head(problem)
     models, form = problem.models, ResultForm.of(problem, width)
@@ -85,7 +85,7 @@ def compress(
     united = {each.name: union.matrix(each) for each in maps[:-1]}
     mean = union.mean(last)
     united[last.name] = solve(moments[last.name], mean[None], ridge)[0]
-    chosen = _choose(union, maps, moments, united, choice)
+    chosen = _choose(union, maps, moments, united)
     merged = {**form.state, **union.shared}
     for each in maps:
         rows, wanted = union.inputs(each, chosen), united[each.name]
@@ -133,27 +133,21 @@ class _Union:
     @classmethod
     def of(cls, problem: MergeProblem, form: ResultForm) -> "_Union":
         axes, last = problem.symmetry.sized_axes(problem.models[0]), problem.affine_maps[-1]
-        shared = _shared(problem)
+        kept = shared(problem)
         maps = [
             each
             for each in problem.affine_maps
-            if each is last or not shared.keys() >= set(each.parameters)
+            if each is last or not kept.keys() >= set(each.parameters)
         ]
-        held = {name for each in maps for name in each.parameters}.union(shared, problem.unitwise)
+        held = {name for each in maps for name in each.parameters}.union(kept, problem.unitwise)
         if left := sorted(set(axes) - held):
             more = f" and {len(left) - 6} more" if len(left) > 6 else ""
-            raise MergeError(
-                "Units are chosen by what affine maps read, and "
-                f"{', '.join(left[:6])}{more} belong to none. Use a method that averages norms and "
-                "embeddings, such as git_rebasin, or an ensemble. What all models share, as a "
-                "frozen encoder, may have norms."
-            )
+            found = f"{', '.join(left[:6])}{more}, which belong to no affine map"
+            raise refusal(problem, "compress", found)
         for each in maps:
             if each.groups > 1 or any(block.start or block.stop for block in each.weights):
-                raise MergeError(
-                    f"Units of {each.name!r} cannot be chosen: its matrix has groups or heads. Use "
-                    "a method that aligns these, such as git_rebasin, or an ensemble."
-                )
+                found = f"{each.name!r}, whose matrix has groups or heads"
+                raise refusal(problem, "compress", found)
         reads, writes = _places_of(problem, maps, axes)
         for name, outputs in writes.items():
             if name != last.name and any(free is None for free, *_ in outputs):
@@ -168,7 +162,7 @@ class _Union:
                     f"have {given}. Give a network with at most as many, or use partition."
                 )
         small = _places_of(problem, maps, form.axes)
-        return cls(problem.models, shared, maps, form.counts, reads, writes, *small)
+        return cls(problem.models, kept, maps, form.counts, reads, writes, *small)
 
     def matrix(self, each: AffineMap) -> torch.Tensor:
         """Returns the map of all models as one matrix, (models * in + 1, models * out).
@@ -211,17 +205,6 @@ class _Union:
         return found
 
 
-def _shared(problem: MergeProblem) -> State:
-    """Returns the tensors without units that are the same in all models."""
-    first, *others = problem.models
-    return {
-        name: tensor
-        for name, tensor in first.items()
-        if not problem.symmetry.free(name)
-        and all(torch.equal(tensor, each[name]) for each in others)
-    }
-
-
 def _places_of(
     problem: MergeProblem, maps: Sequence[AffineMap], axes: Mapping[str, tuple[Axis, ...]]
 ) -> tuple[_Places, _Places]:
@@ -256,7 +239,6 @@ def _choose(
     maps: Sequence[AffineMap],
     moments: Mapping[str, Moments],
     united: Mapping[str, torch.Tensor],
-    choice: str,
 ) -> Chosen:
     """Returns the chosen units of every free name, from the last map down.
 
@@ -286,8 +268,8 @@ def _choose(
                 for part in zip(*times.values(), strict=True)
             ]
             candidates += candidates_of(moments[each.name].inputs[0], parts, wanted)
-        pick, count = greedy if choice == "greedy" else by_variance, union.counts[name]
-        chosen[name] = sorted(divmod(number, units) for number in pick(candidates, count))
+        picked = greedy(candidates, union.counts[name])
+        chosen[name] = sorted(divmod(number, units) for number in picked)
     return chosen
 
 

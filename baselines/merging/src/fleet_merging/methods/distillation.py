@@ -19,6 +19,7 @@ from fleet_merging.methods.ensembles import (
     gated_refit,
     require_head,
 )
+from fleet_merging.methods.facts import MOMENTS, method
 from fleet_merging.methods.needs import required
 from fleet_merging.methods.rebasin import match_models
 from fleet_merging.methods.regression import fitted
@@ -56,6 +57,13 @@ _GRADIENT_NORM = 1.0
 """Norm to which longer gradients are shortened, as where policies are trained."""
 
 
+@method(
+    "distillation",
+    "Ensemble distillation",
+    source="Lin et al. 2020",
+    needs=(*MOMENTS, "module"),
+    asks="what its teacher asks",
+)
 def distillation(
     problem: MergeProblem,
     *,

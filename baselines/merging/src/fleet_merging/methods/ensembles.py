@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from fleet_merging.errors import MergeError
+from fleet_merging.methods.facts import ENSEMBLE, MOMENTS, method
 from fleet_merging.methods.needs import require_moments
 from fleet_merging.modules import copied
 from fleet_merging.moments.affine_maps import RECURRENT, AffineMap
@@ -32,6 +33,13 @@ _RIDGE = 1e-3
 """Weight of the mean of the last layers in their fit, as in the other methods."""
 
 
+@method(
+    "ensemble",
+    "Deep ensemble",
+    source="Lakshminarayanan et al. 2017",
+    returns=ENSEMBLE,
+    permutes=False,
+)
 def ensemble(problem: MergeProblem) -> MergeResult:
     """Averages the models' outputs, with equal weights.
 
@@ -44,6 +52,14 @@ def ensemble(problem: MergeProblem) -> MergeResult:
     return MergeResult(tuple(problem.models))
 
 
+@method(
+    "density_gate",
+    "Density-gated ensemble",
+    source="Xu et al. 1995",
+    needs=MOMENTS,
+    returns=ENSEMBLE,
+    asks="moments of states, once",
+)
 def density_gate(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
     """Weighs the models' outputs by the densities of the inputs that each has learned from.
 
@@ -64,6 +80,14 @@ def density_gate(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> Merg
     return MergeResult(tuple(problem.models), traffic=meter.traffic, gate=gate)
 
 
+@method(
+    "gated_refit",
+    "Density-gated ensemble with fitted last layers",
+    source="this project",
+    needs=MOMENTS,
+    returns=ENSEMBLE,
+    asks="moments of states; then with labels, of all networks",
+)
 def gated_refit(
     problem: MergeProblem, *, sharpness: float = SHARPNESS, ridge: float = _RIDGE
 ) -> MergeResult:
@@ -95,6 +119,14 @@ def gated_refit(
     return MergeResult(_with_matrices(problem, parts), traffic=meter.traffic, gate=gate)
 
 
+@method(
+    "concatenation",
+    "Ensemble with one fitted last layer",
+    source="this project",
+    needs=MOMENTS,
+    returns=ENSEMBLE,
+    asks="moments with labels, of all networks",
+)
 def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
     """Fits one last layer to the last hidden units of all models side by side.
 

@@ -30,6 +30,7 @@ from fleet_merging.matching.soft_descent import (
     descend_together,
     descent_steps,
 )
+from fleet_merging.methods.facts import method, variant
 from fleet_merging.methods.needs import require
 from fleet_merging.methods.rebasin import match_models, require_start
 from fleet_merging.methods.seeded_draws import content_order, reordered
@@ -52,6 +53,31 @@ LISTING = Descent(noise=0.0, projection="after")
 """The descent of Algorithm 1, but for numbers that the paper does not give."""
 
 
+@variant("fleet_merge_average", "Fleet-Merge at the average", source="the paper", point="average")
+@variant("fleet_merge_simplex", "Fleet-Merge in the simplex", source="the paper", point="simplex")
+@variant("fleet_merge_soft", "Fleet-Merge, soft", source="the paper", soft=True)
+@variant(
+    "fleet_merge_monotone",
+    "Fleet-Merge, monotone",
+    source="this project",
+    asks="gradients and losses",
+    monotone=True,
+)
+@variant(
+    "fleet_merge_listing",
+    "Fleet-Merge word by word",
+    start="identity",
+    trust=None,
+    descent=LISTING,
+    equal_weights=True,
+)
+@method(
+    "fleet_merge",
+    "Fleet-Merge",
+    source="the paper, Algorithm 1",
+    needs=("data_holders",),
+    asks="gradients, epochs x steps",
+)
 def fleet_merge(
     problem: MergeProblem,
     *,

@@ -10,6 +10,7 @@ from fleet_merging.average import average, flatten, floating_tensors
 from fleet_merging.buffers import learned_tensors
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.compression import compress
+from fleet_merging.methods.facts import method
 from fleet_merging.methods.rebasin import match_models
 from fleet_merging.methods.seeded_draws import (
     DrawnGradients,
@@ -24,6 +25,14 @@ ALIGNMENTS = ("none", "weights")
 STARTS = ("average", "compress")
 
 
+@method(
+    "fisher",
+    "Fisher merging",
+    source="Matena and Raffel 2022",
+    needs=("data_holders",),
+    start="common",
+    asks="gradients, samples",
+)
 def fisher(
     problem: MergeProblem, *, samples: int = 100, floor: float = 1e-6, align: str = "none"
 ) -> MergeResult:
@@ -112,6 +121,13 @@ def _weighted_average(
     return state
 
 
+@method(
+    "fed_sgd",
+    "FedSGD from the average",
+    source="McMahan et al. 2017",
+    needs=("data_holders",),
+    asks="gradients, steps",
+)
 def fed_sgd(
     problem: MergeProblem,
     *,
@@ -160,8 +176,12 @@ def fed_sgd(
         compressed = compress(replace(problem, resized=None))
         state, traffic = {**compressed.state}, compressed.traffic
     identities = tuple(problem.group.identity() for _ in problem.models)
-    # In float64: small steps would be lost in half precision.
-    parameters = {name: tensor.detach().double() for name, tensor in learned_tensors(state).items()}
+    # Copies, as what `compress` leaves alone is a model's own; in float64, since small steps would
+    # be lost in half precision.
+    parameters = {
+        name: tensor.detach().to(torch.float64, copy=True)
+        for name, tensor in learned_tensors(state).items()
+    }
     optimizer = torch.optim.Adam(parameters.values(), rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
     for step in range(steps):

@@ -26,6 +26,7 @@ from fleet_merging.adapters import (
 )
 from fleet_merging.average import AveragingWeights, normalize, weighted_sum
 from fleet_merging.errors import MergeError
+from fleet_merging.methods.facts import method
 from fleet_merging.methods.spectra import combined
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.symmetry.table import State
@@ -35,6 +36,14 @@ FACTORED = ("average", "ties", "tsv_m", "wudi")
 which none is to be left out."""
 
 
+@method(
+    "lora",
+    "Adapters of low rank",
+    source="Hu et al. 2021; products",
+    start="common",
+    layers=(),
+    permutes=False,
+)
 def lora(
     problem: MergeProblem, *, by: str = "average", density: float = 0.2, scale: float = 1.0
 ) -> MergeResult:

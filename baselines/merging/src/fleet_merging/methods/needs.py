@@ -70,11 +70,16 @@ def required(problem: MergeProblem, need: str) -> Any:
     Raises:
         MergeError: It is missing; see `require`.
     """
-    value = getattr(problem, need)
-    if value is None or (isinstance(value, tuple | list) and not value):
+    if is_missing(problem, need):
         what, remedy = NEEDS[need]
         raise MergeError(f"The merge problem has no {what} ({need}). {remedy}")
-    return value
+    return getattr(problem, need)
+
+
+def is_missing(problem: MergeProblem, need: str) -> bool:
+    """Says whether a problem lacks what is needed."""
+    value = getattr(problem, need)
+    return value is None or (isinstance(value, tuple | list) and not value)
 
 
 def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = None) -> None:

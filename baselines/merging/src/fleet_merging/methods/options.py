@@ -9,7 +9,7 @@ from typing import Any, get_args
 from fleet_merging.errors import MergeError, UnknownNameError
 from fleet_merging.matching.soft_descent import Descent
 from fleet_merging.methods import registry
-from fleet_merging.methods.registry import Method
+from fleet_merging.methods.facts import Method
 
 MethodOptions = dict[str, bool | int | float | str | None]
 """Options of a method by name, as a YAML file has them."""

@@ -8,12 +8,21 @@ import torch
 from fleet_merging.ensembles import Ensemble
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.ensembles import concatenation
+from fleet_merging.methods.facts import ENSEMBLE, MOMENTS, method
 from fleet_merging.modules import form_of, tensors_of, uncompiled
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.symmetry.axes import Axis
 from fleet_merging.symmetry.table import State, Symmetry
 
 
+@method(
+    "partition",
+    "Narrow networks as blocks of a wide one",
+    source="this project",
+    needs=MOMENTS,
+    returns=ENSEMBLE,
+    asks="moments with labels, of all networks",
+)
 def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
     """Puts narrow models side by side in one network, with one last layer fitted by moments.
 

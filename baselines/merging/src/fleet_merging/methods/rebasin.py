@@ -27,6 +27,7 @@ from fleet_merging.matching.activations import (
 from fleet_merging.matching.sinkhorn import harden
 from fleet_merging.matching.soft_descent import Descent, Gradient, descend
 from fleet_merging.matching.weights import match_weights
+from fleet_merging.methods.facts import method, variant
 from fleet_merging.methods.needs import require, require_moments
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import DataHolder
@@ -48,21 +49,20 @@ Align = Callable[[int, State, Permutation], Permutation]
 """align(i, reference, permutation): a new permutation of model i, close to a reference."""
 
 
+@method(
+    "naive_average",
+    "Federated averaging",
+    source="McMahan et al. 2017",
+    start="common",
+    permutes=False,
+)
 def naive_average(problem: MergeProblem) -> MergeResult:
     """Returns the weighted mean of models whose units need not correspond."""
     identities = tuple(problem.group.identity() for _ in problem.models)
     return MergeResult.network(problem.mean(), identities)
 
 
-def common_init(problem: MergeProblem) -> MergeResult:
-    """Returns the weighted mean of models that the caller trained from one initialization.
-
-    A control experiment: the arithmetic is `naive_average`'s, only the models differ. Where
-    it performs as well as a method, that method's permutations are not needed.
-    """
-    return naive_average(problem)
-
-
+@method("git_rebasin", "Git Re-Basin, weight matching", source="Ainsworth et al. 2023")
 def git_rebasin(problem: MergeProblem, *, by: str = "weights", rounds: int = 20) -> MergeResult:
     """Aligns models by matching, then averages them.
 
@@ -109,6 +109,20 @@ def match_models(
     return alternate(problem, permuted_activations, align_activations, generator, rounds)
 
 
+@variant(
+    "sinkhorn_rebasin_l1", "Sinkhorn Re-Basin, L1 distance", needs=(), asks="nothing", loss="l1"
+)
+@variant(
+    "sinkhorn_rebasin_l2", "Sinkhorn Re-Basin, L2 distance", needs=(), asks="nothing", loss="l2"
+)
+@variant("sinkhorn_rebasin_midpoint", "Sinkhorn Re-Basin, loss of the midpoint", loss="midpoint")
+@method(
+    "sinkhorn_data",
+    "Sinkhorn Re-Basin on data",
+    source="Peña et al. 2023",
+    needs=("shared_data_holder",),
+    asks="shared data only: gradients, steps",
+)
 def sinkhorn_rebasin(
     problem: MergeProblem,
     *,

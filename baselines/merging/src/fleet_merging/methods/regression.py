@@ -12,6 +12,7 @@ from functools import partial
 import torch
 
 from fleet_merging.errors import MergeError
+from fleet_merging.methods.facts import MOMENTS, method
 from fleet_merging.methods.needs import require_moments, required
 from fleet_merging.methods.rebasin import align
 from fleet_merging.moments.affine_maps import AffineMap
@@ -26,12 +27,19 @@ Pool = Callable[[Iterable[Moments], Sequence[float]], Moments]
 """pool(moments, weights): moments of all robots together."""
 
 
+@method(
+    "regmean",
+    "RegMean",
+    source="Jin et al. 2023",
+    needs=MOMENTS,
+    start="common",
+    asks="moments, once",
+)
 def regmean(
     problem: MergeProblem,
     *,
     alignment: str = "none",
     ridge: float = 1e-3,
-    off_diagonal: float = 1.0,
     rule: str = "mean",
     byzantine: int = 1,
 ) -> MergeResult:
@@ -47,8 +55,6 @@ def regmean(
         alignment: "none", "weights" or "activations", see `rebasin.align`.
         ridge: Weight of the average of the matrices, which determines M in directions without
             inputs; relative to the mean square of the inputs.
-        off_diagonal: Factor of the entries of G_i off the diagonal; the source has 0.9 for language
-            models.
         rule: How one is made of all robots' moments, and of their other weights; see `robust`.
         byzantine: Largest number of robots that may send anything.
 
@@ -67,7 +73,7 @@ def regmean(
     answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
     for measured, model, weight in zip(answers, models, weights, strict=True):
         for each in problem.affine_maps:
-            own = _own_outputs(measured.pop(each.name).inputs, each, model, off_diagonal)
+            own = _own_outputs(measured.pop(each.name).inputs, each, model)
             parts[each.name].append((own, weight))
             if rule == "mean":  # the sum alone is in memory
                 parts[each.name] = [(combine(*zip(*parts[each.name], strict=True)), 1.0)]
@@ -78,12 +84,19 @@ def regmean(
     return MergeResult.network(merged, permutations, meter.traffic)
 
 
+@method(
+    "regmean_pp",
+    "RegMean++",
+    source="Nguyen et al. 2025",
+    needs=MOMENTS,
+    start="common",
+    asks="moments, once for each map",
+)
 def regmean_pp(
     problem: MergeProblem,
     *,
     alignment: str = "none",
     ridge: float = 1e-3,
-    off_diagonal: float = 1.0,
     rule: str = "mean",
     byzantine: int = 1,
 ) -> MergeResult:
@@ -99,7 +112,6 @@ def regmean_pp(
         problem: The models, their data holders and affine maps.
         alignment: See `regmean`.
         ridge: See `regmean`.
-        off_diagonal: See `regmean`.
         rule: See `regmean`.
         byzantine: See `regmean`.
 
@@ -116,7 +128,7 @@ def regmean_pp(
         queries = [MomentQuery(merged, (each.name,))] * len(models)
         answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
         own = (
-            _own_outputs(measured[each.name].inputs, each, model, off_diagonal)
+            _own_outputs(measured[each.name].inputs, each, model)
             for measured, model in zip(answers, models, strict=True)
         )
         weights = problem.normalized_weights.tolist()
@@ -125,6 +137,13 @@ def regmean_pp(
     return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
+@method(
+    "least_squares",
+    "Least squares layer by layer",
+    source="this project",
+    needs=MOMENTS,
+    asks="moments with labels, once for each map",
+)
 def least_squares(
     problem: MergeProblem,
     *,
@@ -166,6 +185,14 @@ def least_squares(
     return MergeResult.network(dict(merged), permutations, meter.traffic)
 
 
+@method(
+    "head_refit",
+    "Average with a fitted last layer",
+    source="this project",
+    needs=MOMENTS,
+    start="common",
+    asks="moments with labels of the last map",
+)
 def head_refit(
     problem: MergeProblem,
     *,
@@ -204,9 +231,8 @@ def head_refit(
     return MergeResult.network(merged, permutations, meter.traffic)
 
 
-def _own_outputs(G: torch.Tensor, each: AffineMap, model: State, off_diagonal: float) -> Moments:
+def _own_outputs(G: torch.Tensor, each: AffineMap, model: State) -> Moments:
     """Returns moments of inputs with what the model's own map returns on them as targets."""
-    G = off_diagonal * G + (1 - off_diagonal) * G.diagonal(dim1=1, dim2=2).diag_embed()
     return Moments(G, G @ each.matrix(model))
 
 

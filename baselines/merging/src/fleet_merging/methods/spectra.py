@@ -11,6 +11,7 @@ import torch
 
 from fleet_merging.average import weighted_sum
 from fleet_merging.errors import MergeError
+from fleet_merging.methods.facts import BASE, method
 from fleet_merging.methods.task_vectors import (
     TaskVector,
     add_to_base,
@@ -30,6 +31,7 @@ _ISOTROPIC_SCALE, _RIDGE = 3.0, 0.1
 """Chosen on validation images of digits, see `benchmarks/merging_methods.py`."""
 
 
+@method("iso_c", "Iso-C", source="Marczak et al. 2025", needs=BASE)
 def iso_c(problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE) -> MergeResult:
     """Adds the sum of the task vectors to the base, each matrix with equal singular values.
 
@@ -49,6 +51,7 @@ def iso_c(problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE) -> MergeRes
     return _merged(problem, _isotropic_sum, scale / len(problem.models))
 
 
+@method("iso_cts", "Iso-CTS", source="Marczak et al. 2025", needs=BASE)
 def iso_cts(
     problem: MergeProblem, *, scale: float = _ISOTROPIC_SCALE, common: float = 0.8
 ) -> MergeResult:
@@ -72,6 +75,7 @@ def iso_cts(
     return _merged(problem, partial(_isotropic_subspaces, common), scale / len(problem.models))
 
 
+@method("tsv_m", "TSV-Merge", source="Gargiulo et al. 2025", needs=BASE)
 def tsv_m(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult:
     """Adds low-rank parts of the task vectors to the base, after making them orthogonal.
 
@@ -91,16 +95,15 @@ def tsv_m(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult:
     return _merged(problem, _orthogonal_sum, scale)
 
 
-def wudi(
-    problem: MergeProblem, *, ridge: float | None = _RIDGE, steps: int = 300, rate: float = 1e-5
-) -> MergeResult:
+@method("wudi", "WUDI", source="Cheng et al. 2025", needs=BASE)
+def wudi(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
     """Adds the change to the base that disturbs the models least, judged by their task vectors.
 
     WUDI: Cheng et al., "Whoever Started the Interference Should End It: Guiding Data-Free Model
     Merging via Task Vectors", 2025 (arXiv 2503.08099). Rows of a difference D_i are combinations of
     the inputs that model i was trained on, and stand for them: the change D minimizes
     the sum of `norm((D - D_i) D_i^T)**2 / norm(D_i)**2` over all i. The source descends by Adam
-    from the sum of all D_i (`ridge=None`). The minimum has a closed form, D sum_i G_i = sum_i D_i
+    from the sum of all D_i. The minimum has a closed form, D sum_i G_i = sum_i D_i
     G_i with `G_i = D_i^T D_i / norm(D_i)**2`: RegMean with the second moments of the rows of D_i in
     place of the inputs'. It is solved for with a ridge, as directions that hardly occur are
     otherwise determined by noise; a descent hardly moves along them.
@@ -108,25 +111,14 @@ def wudi(
     Args:
         problem: The models and their base.
         ridge: Weight of the distance from the sum, relative to the mean of the diagonal of
-            sum_i G_i; None descends.
-        steps: Number of steps of Adam; 300 in the source.
-        rate: Learning rate of Adam; 1e-5 in the source, for fine-tuned models, whose differences
-            are small.
+            sum_i G_i.
 
     Raises:
-        MergeError: There is no base, `steps` is negative, or `rate` or `ridge` is not above 0.
+        MergeError: There is no base, or `ridge` is not above 0.
     """
-    if steps < 0 or not 0 < rate < float("inf") or (ridge is not None and not ridge > 0):
-        raise MergeError(
-            f"WUDI has {steps} steps, the rate {rate} and the ridge {ridge}. Give no negative "
-            "number of steps, and a rate and a ridge above 0."
-        )
-    combine = (
-        partial(_undisturbed_by_descent, steps, rate)
-        if ridge is None
-        else partial(_undisturbed, ridge)
-    )
-    return _merged(problem, combine, 1.0)
+    if not 0 < ridge < float("inf"):
+        raise MergeError(f"The ridge of WUDI is {ridge}. Give a number above 0, such as {_RIDGE}.")
+    return _merged(problem, partial(_undisturbed, ridge), 1.0)
 
 
 COMBINATIONS = ("average", "ties", "iso_c", "iso_cts", "tsv_m", "wudi")
@@ -251,26 +243,11 @@ def _mean(values: torch.Tensor) -> torch.Tensor:
 
 
 def _undisturbed(ridge: float, D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    G, begin = _grams(D, shares), _sum(D, shares)
+    """Returns the least disturbing change; a difference of 0 does not count."""
+    squares, begin = D.square().sum((1, 2)), _sum(D, shares)
+    factors = shares / squares.where(squares > 0, torch.ones_like(squares))
+    G = factors[:, None, None] * (D.transpose(1, 2) @ D)
     if not bool(G.any()):
         return begin
     moments = Moments(G.sum(0)[None], (G @ D.transpose(1, 2)).sum(0)[None])
     return solve(moments, begin.T[None], ridge)[0].T
-
-
-def _undisturbed_by_descent(
-    steps: int, rate: float, D: torch.Tensor, shares: torch.Tensor
-) -> torch.Tensor:
-    G, change = _grams(D, shares), _sum(D, shares)
-    optimizer = torch.optim.Adam([change], rate)
-    for _ in range(steps):
-        change.grad = 2 * ((change - D) @ G).sum(0)
-        optimizer.step()
-    return change
-
-
-def _grams(D: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    """Returns D_i^T D_i / |D_i|^2 by the shares of the models, zeros for a difference of 0."""
-    squares = D.square().sum((1, 2))
-    factors = shares / squares.where(squares > 0, torch.ones_like(squares))
-    return factors[:, None, None] * (D.transpose(1, 2) @ D)

@@ -12,6 +12,7 @@ import torch
 from fleet_merging.average import weighted_sum
 from fleet_merging.buffers import learned_tensors, with_singular_vectors
 from fleet_merging.errors import MergeError
+from fleet_merging.methods.facts import BASE, method
 from fleet_merging.methods.needs import required
 from fleet_merging.methods.seeded_draws import content_seed, digest
 from fleet_merging.problem import MergeProblem, MergeResult
@@ -24,6 +25,7 @@ THEN = ("average", "ties")
 """What may follow `dare`."""
 
 
+@method("task_arithmetic", "Task arithmetic", source="Ilharco et al. 2023", needs=BASE)
 def task_arithmetic(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult:
     """Adds a multiple of the weighted mean of the task vectors to the base.
 
@@ -43,6 +45,7 @@ def task_arithmetic(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult
     return add_to_base(problem, mean.terms, scale)
 
 
+@method("ties", "TIES-Merging", source="Yadav et al. 2023", needs=BASE)
 def ties(problem: MergeProblem, *, density: float = 0.2, scale: float = 1.0) -> MergeResult:
     """Trims task vectors, elects the sign of each entry, and averages those that agree with it.
 
@@ -63,6 +66,7 @@ def ties(problem: MergeProblem, *, density: float = 0.2, scale: float = 1.0) -> 
     return add_to_base(problem, mean, scale)
 
 
+@method("dare", "DARE", source="Yu et al. 2024", needs=BASE)
 def dare(
     problem: MergeProblem,
     *,

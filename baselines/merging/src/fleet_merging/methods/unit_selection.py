@@ -56,9 +56,3 @@ def greedy(candidates: Sequence[Candidates], count: int) -> list[int]:
             C -= np.outer(explained, C[best])
             G -= np.outer(explained, G[best])
     return order
-
-
-def by_variance(candidates: Sequence[Candidates], count: int) -> list[int]:
-    """Returns the units of largest variance, a control."""
-    variance = sum(np.diagonal(G) for G, _ in candidates)
-    return np.argsort(-np.asarray(variance), kind="stable")[:count].tolist()

@@ -1,0 +1,232 @@
+"""Facts that each method tells beside its function, by one decorator: `method`.
+
+    @method("regmean", "RegMean", source="Jin et al. 2023", needs=MOMENTS, start="common",
+            asks="moments, once")
+    def regmean(problem, *, ridge=1e-3): ...
+
+The list of methods, the tables of the documentation and refusals are made from them.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from fleet_merging.errors import MergeError
+from fleet_merging.methods.needs import is_missing
+from fleet_merging.problem import MergeProblem, MergeResult
+
+Method = Callable[..., MergeResult]
+"""method(problem, **options): a pure function."""
+
+LAYERS: Mapping[str, tuple[type[nn.Module], ...]] = {
+    "Linear": (nn.Linear,),
+    "Conv": (nn.modules.conv._ConvNd,),
+    "BatchNorm": (nn.modules.batchnorm._BatchNorm,),
+    "LayerNorm": (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.instancenorm._InstanceNorm),
+    "Embedding": (nn.Embedding, nn.EmbeddingBag),
+    "RNN": (nn.RNNBase, nn.RNNCellBase),
+    "attention": (nn.MultiheadAttention,),
+    "recurrent Conv": (),
+}
+"""Kinds of layers, and PyTorch's classes of each. A convolutional recurrence has no class of its
+own: its convolutions read their own outputs of the step before."""
+
+BASE = ("base",)
+"""Needs of methods on task vectors."""
+
+MOMENTS = ("data_holders", "affine_maps")
+"""Needs of methods that ask for moments."""
+
+NETWORK, ENSEMBLE = "a network", "an ensemble"
+"""Results: a network of the models' size, or the parameters of all models."""
+
+
+@dataclass(frozen=True)
+class MethodFacts:
+    """What is known of a method beside its code.
+
+    Attributes:
+        name: Its name, or module:function of a user's own.
+        title: The name that readers of the field know.
+        source: Where it is from.
+        needs: Fields of `MergeProblem` that it needs with its default options, see `needs.NEEDS`.
+        start: The start of training that it assumes: "any", since it aligns or does not average
+            units; or "common", the same weights (or, as a control, without alignment).
+        asks: What each data holder is asked, and how often.
+        layers: Kinds of `LAYERS` with learned parameters that it merges.
+        returns: `NETWORK` or `ENSEMBLE`.
+        permutes: Whether it needs to know which units may be permuted; else no table of axes.
+        function: The function; of a variant, with its options.
+    """
+
+    name: str
+    title: str
+    source: str
+    needs: tuple[str, ...]
+    start: str
+    asks: str
+    layers: tuple[str, ...]
+    returns: str
+    permutes: bool
+    function: Method
+
+    @property
+    def plain(self) -> Method:
+        """The function without the options of a variant."""
+        return self.function.func if isinstance(self.function, partial) else self.function
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.plain) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its options with their defaults."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
+METHODS: dict[str, MethodFacts] = {}
+"""All methods by name, in the order in which their modules are imported."""
+
+_Function = TypeVar("_Function", bound=Method)
+
+
+def method(
+    name: str,
+    title: str,
+    *,
+    source: str,
+    needs: tuple[str, ...] = (),
+    start: str = "any",
+    asks: str = "nothing",
+    layers: Iterable[str] = LAYERS,
+    returns: str = NETWORK,
+    permutes: bool = True,
+    **fixed: Any,
+) -> Callable[[_Function], _Function]:
+    """Returns a decorator that adds a function to `METHODS`.
+
+    Args:
+        name: See `MethodFacts`, as for all others but the last.
+        title: A title.
+        source: A source.
+        needs: Methods that need a base, on task vectors, have a common start and permute nothing.
+        start: A start.
+        asks: Questions.
+        layers: Kinds of layers.
+        returns: A result.
+        permutes: Whether it needs a table.
+        fixed: Options that this method fixes, if the function has further variants.
+    """
+    if "base" in needs:
+        start, permutes = "common", False
+
+    def register(function: _Function) -> _Function:
+        chosen = partial(function, **fixed) if fixed else function
+        METHODS[name] = MethodFacts(
+            name, title, source, needs, start, asks, tuple(layers), returns, permutes, chosen
+        )
+        return function
+
+    return register
+
+
+def variant(
+    name: str,
+    title: str,
+    *,
+    source: str | None = None,
+    needs: tuple[str, ...] | None = None,
+    asks: str | None = None,
+    **fixed: Any,
+) -> Callable[[_Function], _Function]:
+    """Returns a decorator that adds a variant of the method whose decorator is below it.
+
+    Args:
+        name: Its name.
+        title: Its title.
+        source: Where it is from, if not from where the method is.
+        needs: What it needs, if not what the method does.
+        asks: What data holders are asked, if not what the method asks.
+        fixed: The options that make the variant.
+    """
+
+    def register(function: _Function) -> _Function:
+        own = next(each for each in METHODS.values() if each.plain is function)
+        given = {"source": source, "needs": needs, "asks": asks}
+        changes = {key: value for key, value in given.items() if value is not None}
+        chosen = partial(function, **fixed) if fixed else function
+        METHODS[name] = replace(own, name=name, title=title, function=chosen, **changes)
+        return function
+
+    return register
+
+
+def require_layers(problem: MergeProblem, facts: MethodFacts) -> None:
+    """Raises an error if a method cannot merge a layer of the models.
+
+    Layers whose tensors all models share, as of a frozen encoder, are kept as they are.
+
+    Raises:
+        MergeError: The message names the layers, and the methods that can merge these models.
+    """
+    layers = layers_of(problem)
+    if refused := [kind for kind in layers if kind not in facts.layers]:
+        found = ", ".join(f"{kind} (`{layers[kind][0]}`)" for kind in refused)
+        raise refusal(problem, facts.name, found, layers)
+
+
+def refusal(
+    problem: MergeProblem, name: str, found: str, layers: Iterable[str] = LAYERS
+) -> MergeError:
+    """Returns the error of a method that cannot merge something.
+
+    Args:
+        problem: The problem.
+        name: The method.
+        found: What it cannot merge.
+        layers: Kinds of layers that another method has to take.
+    """
+    able = [
+        each.name
+        for each in METHODS.values()
+        if each.name != name
+        and set(layers) <= set(each.layers)
+        and not any(is_missing(problem, need) for need in each.needs)
+    ]
+    return MergeError(
+        f"`{name}` cannot merge {found}; these can: {', '.join(able) or 'none'}. It keeps layers "
+        "that all models share, as of a frozen encoder."
+    )
+
+
+def layers_of(problem: MergeProblem) -> dict[str, list[str]]:
+    """Returns names of layers by kind, as far as the module is known; without shared ones."""
+    found: dict[str, list[str]] = {}
+    if problem.module is None:
+        return found
+    kept = shared(problem)
+    for name, module in problem.module.named_modules():
+        own = [each for each in problem.models[0] if each.startswith(f"{name}." if name else "")]
+        kind = next((kind for kind, types in LAYERS.items() if isinstance(module, types)), None)
+        if kind is not None and not kept.keys() >= set(own):
+            found.setdefault(kind, []).append(name)
+    return found
+
+
+def shared(problem: MergeProblem) -> dict[str, torch.Tensor]:
+    """Returns the tensors without units that are the same in all models."""
+    first, *others = problem.models
+    return {
+        name: tensor
+        for name, tensor in first.items()
+        if not problem.symmetry.free(name)
+        and all(torch.equal(tensor, each[name]) for each in others)
+    }
