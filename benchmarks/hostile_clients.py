@@ -119,7 +119,9 @@ class Resources(NamedTuple):
 
     def largest(self, other: "Resources") -> "Resources":
         """Returns the larger one of each."""
-        return Resources(*map(max, self, other))
+        memory_mb = max(self.memory_mb, other.memory_mb)
+        descriptors = max(self.descriptors, other.descriptors)
+        return Resources(memory_mb, descriptors, max(self.threads, other.threads))
 
 
 @dataclass(frozen=True)
