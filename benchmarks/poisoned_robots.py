@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from scaffold import main_of, print_now, table_head, table_row
 
+from fleet_merging.errors import MergingError
 from fleet_merging.methods import registry
 from fleet_merging.moments.measurement import Moments
 from fleet_merging.problem import MergeProblem, MergeResult
@@ -308,7 +309,7 @@ def _merged(fleet: PoisonedFleet, cell: AttackedMerge) -> tuple[dict[str, Any], 
     entry: dict[str, Any] = cell._asdict()
     try:
         checkpoint = merged_checkpoint(fleet.plan.blueprint, fleet.merge(cell))
-    except FleetToolsError as error:
+    except (FleetToolsError, MergingError) as error:
         return entry | {"loss": None, "error": str(error).splitlines()[0]}, None
     digest = hashlib.sha256()
     for name in sorted(checkpoint.weights):
