@@ -88,7 +88,7 @@ def _fleet(options: FleetOptions) -> int:
             config.rollouts,
             plan.blueprint,
             options.workers.workers,
-            reader=config.reader,
+            detector=config.detector,
         )
         if options.restart and (former := restart(options.output)):
             print(f"The former fleet is kept in {former}.", file=sys.stderr)

@@ -56,8 +56,8 @@ class MergeOptions(cli.Options):
     Policies with different statistics of inputs get pooled ones, and act as before. The method
     lora reads the adapter_config.json beside each PEFT adapter, and stores one."""
     method: str
-    """Merging method: naive_average, git_rebasin, fleet_merge, density_gate or another one of
-    fleet_merging.METHODS, or module:function for your own, whose code is run."""
+    """Merging method: naive_average, git_rebasin, fleet_merge, density_gated_ensemble or another
+    one of fleet_merging.METHODS, or module:function for your own, whose code is run."""
     output: Path
     """File of the merged model."""
     option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
@@ -342,8 +342,8 @@ def _traffic_text(traffic: "Traffic") -> str:
     if not traffic.calls:
         return ""
     return (
-        f"\nData holders answered {traffic.calls} queries: {traffic.bytes_to_robots / 1e6:.1f} MB "
-        f"to them, {traffic.bytes_from_robots / 1e6:.1f} MB back."
+        f"\nData holders answered {traffic.calls} queries: {traffic.downloaded_bytes / 1e6:.1f} MB "
+        f"to them, {traffic.uploaded_bytes / 1e6:.1f} MB back."
     )
 
 

@@ -14,8 +14,8 @@ import pydantic
 from fleet_tools.baselines.training.config import (
     Criterion,
     CurveOptions,
+    DetectorOptions,
     PolicyOptions,
-    ReaderOptions,
     TrainingConfig,
 )
 from fleet_tools.config.values import Count, CountOrZero, Number, Positive
@@ -25,12 +25,12 @@ from fleet_tools.utils import cli
 
 # PyTorch is imported once the arguments are known to be valid.
 if TYPE_CHECKING:
-    from fleet_tools.baselines.training.lessons import Lesson
     from fleet_tools.baselines.training.run import TrainingRunSpec
+    from fleet_tools.baselines.training.targets import TrainingTarget
 
 
 class TrainOptions(cli.Options):
-    """Trains a policy to imitate demonstrations, or a reader of keypoints, or resumes such a run.
+    """Trains a policy to imitate demonstrations, or a keypoint detector, or resumes such a run.
 
     Exit codes:
     0: all epochs are done.
@@ -45,7 +45,7 @@ class TrainOptions(cli.Options):
     """Checkpoint of a policy whose actions are imitated instead of the episodes', in all of
     these that are stored, also those that failed (distillation)."""
     policy: PolicyOptions
-    reader: ReaderOptions = ReaderOptions()
+    detector: DetectorOptions = DetectorOptions()
     output: Path
     """Folder of the run."""
     training: TrainingConfig = TrainingConfig()
@@ -87,9 +87,10 @@ class TrainOptions(cli.Options):
         if self.dagger and self.teacher:
             raise ValueError("--dagger asks the expert; leave out --teacher")
         acts = self.teacher or self.dagger or self.rollouts or self.policy.observations
-        if self.reader.keypoints and (acts or self.policy.like):
+        if self.detector.keypoints and (acts or self.policy.like):
             raise ValueError(
-                "a reader of --keypoints reads clouds and does not act; leave out --teacher, "
+                "a keypoint detector of --keypoints reads clouds and does not act; leave out "
+                "--teacher, "
                 "--dagger, --rollouts, --observations and --like"
             )
         return self
@@ -159,16 +160,16 @@ def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     from fleet_tools.baselines.training.state import DivergedError, TrainingProgress
 
     options.curves.require_libraries()
-    lesson = _lesson(options)
-    spec = _spec(options, lesson)
+    target = _target(options)
+    spec = _spec(options, target)
     measure_success = make_success_measure(
         options.dataset, options.rollouts, spec.blueprint, options.rollout_workers
     )
     _make_deterministic(spec)
-    trajectories = lesson.trajectories(lesson.training, spec.device)
+    trajectories = target.trajectories(target.training, spec.device)
     held_out = None
-    if lesson.validation is not None:
-        held_out = lesson.trajectories(lesson.validation, spec.device)
+    if target.validation is not None:
+        held_out = target.trajectories(target.validation, spec.device)
     failure = None
     if not options.quiet:
         print(plan_text(spec, trajectories, held_out), file=sys.stderr)
@@ -218,8 +219,8 @@ def _as_text(summary: dict[str, Any]) -> str:
     return as_text(summary)
 
 
-def _lesson(options: TrainOptions) -> "Lesson":
-    from fleet_tools.baselines.training import lessons
+def _target(options: TrainOptions) -> "TrainingTarget":
+    from fleet_tools.baselines.training import targets
 
     config, model = options.policy.read()
     how: dict[str, Any] = {
@@ -227,20 +228,20 @@ def _lesson(options: TrainOptions) -> "Lesson":
         "seed": options.training.seed,
         "check": not options.no_check,
     }
-    if options.reader.keypoints:
-        return lessons.keypoint_reading(options.dataset, config, options.reader.symmetry, **how)
-    return lessons.imitation(options.dataset, config, model, options.teacher, **how)
+    if options.detector.keypoints:
+        return targets.keypoint_reading(options.dataset, config, options.detector.symmetry, **how)
+    return targets.imitation(options.dataset, config, model, options.teacher, **how)
 
 
-def _spec(options: TrainOptions, lesson: "Lesson") -> "TrainingRunSpec":
+def _spec(options: TrainOptions, target: "TrainingTarget") -> "TrainingRunSpec":
     from fleet_tools.baselines.training.demonstrations import content_digest
     from fleet_tools.baselines.training.run import TrainingRunSpec, packages
 
     return TrainingRunSpec(
         datasets=tuple(str(folder) for folder in options.dataset),
-        episodes=len(lesson.samples.episodes),
-        content_digest=content_digest(lesson.samples),
-        blueprint=lesson.blueprint,
+        episodes=len(target.samples.episodes),
+        content_digest=content_digest(target.samples),
+        blueprint=target.blueprint,
         training=options.training,
         teacher=None if options.teacher is None else _digest(options.teacher),
         validation_fraction=options.validation_fraction,

@@ -118,14 +118,14 @@ def _rows(options: GentleLimitsOptions) -> Iterator[dict[str, Any]]:
 def _episodes(
     task: str, seeds: Sequence[int], options: GentleLimitsOptions
 ) -> Iterator[dict[str, float] | None]:
-    """Yields the handling of each episode of the expert; None without success."""
+    """Yields the contact metrics of each episode of the expert; None without success."""
     world.CONTACT_APPROXIMATION = options.approximation or world.CONTACT_APPROXIMATION
     env = EnvSpec.of(task=task, split="all").make_tool_use()
-    env._stage.substeps = options.substeps  # a benchmark looks inside
+    env._viewed.substeps = options.substeps  # a benchmark looks inside
     for seed in seeds:
         for _, action in expert_steps(env, [seed]):
             env.step(action)
-        yield env.handling().numbers() if env.get_state().outcome == SUCCESS else None
+        yield env.contact_metrics().numbers() if env.get_state().outcome == SUCCESS else None
     env.close()
 
 

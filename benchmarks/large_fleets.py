@@ -111,8 +111,8 @@ def _row(options: LargeFleetsOptions, robots: int) -> dict[str, Any]:
         "minutes": round(used["seconds"] / 60, 1),
         "driver_mb": round(used["driver"] / 1e6),
         "all_mb": round(used["everything"] / 1e6),
-        "mb_to_robots": round(report["traffic"]["bytes_to_robots"] / 1e6, 1),
-        "mb_from_robots": round(report["traffic"]["bytes_from_robots"] / 1e6, 1),
+        "mb_to_robots": round(report["traffic"]["downloaded_bytes"] / 1e6, 1),
+        "mb_from_robots": round(report["traffic"]["uploaded_bytes"] / 1e6, 1),
         "loss": round(report["held_out"]["loss"], 4),
         "success": round(
             sum(each["successes"] for each in successes)

@@ -33,7 +33,7 @@ MERGES: dict[str, dict[str, Any]] = {
     "naive_average": {},
     "git_rebasin": {},
     "fleet_merge": {"epochs": 1, "steps": 5},
-    "density_gate": {},
+    "density_gated_ensemble": {},
 }
 """Methods whose functions are counted, with their options."""
 

@@ -180,7 +180,7 @@ def _merged(name: str, problem: MergeProblem, start: str, data: Digits) -> dict[
     result = merge(name, problem, **({"alignment": "activations"} if aligned else {}))
     return {
         "accuracy": _accuracy(result.model, data),
-        "kilobytes": result.traffic.bytes_from_robots / ROBOTS / 1e3,
+        "kilobytes": result.traffic.uploaded_bytes / ROBOTS / 1e3,
     }
 
 

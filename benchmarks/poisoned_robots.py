@@ -65,7 +65,7 @@ METHODS = (
     "git_rebasin",
     "least_squares",
     "regmean",
-    "density_gate",
+    "density_gated_ensemble",
     "naive_average",
 )
 """In the order in which their policies are run."""
@@ -84,7 +84,7 @@ def cells() -> list[AttackedMerge]:
     return [
         AttackedMerge(method, rule, attack)
         for method in METHODS
-        for rule in (RULES if method != "density_gate" else RULES[:1])
+        for rule in (RULES if method != "density_gated_ensemble" else RULES[:1])
         for attack in ATTACKS
     ]
 

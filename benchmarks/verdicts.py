@@ -149,7 +149,7 @@ def _ends(
 ) -> list[EpisodeResult]:
     """Runs episodes of one task again, each period of the controller in so many time steps."""
     env = present_env(protocol)(episodes[0].task)
-    unwrap(env)._stage.substeps = substeps  # no argument: no policy is to be trained or ranked so
+    unwrap(env)._viewed.substeps = substeps  # no argument: no policy is to be trained or ranked so
     ends = []
     for episode in episodes:
         actions = decode_actions(episode.actions)
@@ -182,9 +182,11 @@ def compared(
 
 
 def _changes(force: str, pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> list[float]:
-    """Returns relative changes of a force of `Handling.numbers`, where both are large enough."""
+    """Returns relative changes of a force of `ContactMetrics.numbers` that is large enough."""
     handled = [
-        (a.handling.numbers(), b.handling.numbers()) for a, b in pairs if a.handling and b.handling
+        (a.contact_metrics.numbers(), b.contact_metrics.numbers())
+        for a, b in pairs
+        if a.contact_metrics and b.contact_metrics
     ]
     forces = [(one[force], two[force]) for one, two in handled]
     return [two / one - 1.0 for one, two in forces if min(one, two) >= LEAST_N]

@@ -18,9 +18,9 @@ GROUPS = {
         "collect": ("collect", "Collects demonstrations into a dataset."),
         "teleop": ("teleop", "Collects demonstrations by hand, in the browser."),
         "train": ("baselines.train", "Trains a policy by behaviour cloning."),
-        "attach-reader": (
-            "baselines.attach_reader",
-            "Attaches a reader of keypoints to a policy, which then acts on point clouds.",
+        "attach-detector": (
+            "baselines.attach_detector",
+            "Attaches a keypoint detector to a policy, which then acts on point clouds.",
         ),
         "evaluate": ("evaluate", "Evaluates a policy by a protocol."),
         "merge": ("baselines.merge", "Merges models into one."),

@@ -154,7 +154,7 @@ class Fleets:
                 config.rollouts,
                 fleet.blueprint,
                 first=plan.first_scene,
-                reader=config.reader,
+                detector=config.detector,
             )
             transport = CachingTransport(
                 LocalTransport(fleet.assignments), fleet.assignments, folder / FIRST_REPLIES
@@ -266,7 +266,7 @@ def _curve(report: Report) -> Sequence[Mapping[str, Any]]:
 
 def _transferred(report: Report) -> int:
     parts = [report["traffic"], *(each["traffic"] for each in [report.get("combined")] if each)]
-    return sum(each["bytes_to_robots"] + each["bytes_from_robots"] for each in parts)
+    return sum(each["downloaded_bytes"] + each["uploaded_bytes"] for each in parts)
 
 
 def _beyond_merging(report: Report) -> Mapping[str, Any] | None:

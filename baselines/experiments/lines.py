@@ -22,7 +22,7 @@ from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import LineConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import load_progress
-from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot import FleetClient
 from fleet_tools.baselines.federated.rounds import merge_problem, recompute_statistics
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.training.rollouts import SuccessMeasure, make_success_measure
@@ -101,7 +101,7 @@ def fleet_lines(
         )
     first, count = scenes
     success = make_success_measure(
-        plan.config.data, count, plan.blueprint, first=first, reader=plan.config.reader
+        plan.config.data, count, plan.blueprint, first=first, detector=plan.config.detector
     )
     of_fleet = {"fleet": folder.name, "data": plan.content_digest, "first_scene": first}
     run = {**of_fleet, "scenes": count}
@@ -142,7 +142,7 @@ class LineMeasurer:
         rates: Callable[[int], Rates],
     ) -> None:
         self._plan, self._policies, self._steps, self._config = plan, policies, steps, config
-        self._holders = {robot: FleetRobot(plan.assignments[robot]) for robot in policies}
+        self._holders = {robot: FleetClient(plan.assignments[robot]) for robot in policies}
         self._measure_success, self._rates = measure_success, rates
 
     def measure(self, robots: tuple[int, int], aligner: Aligner) -> dict[str, Any]:

@@ -4,7 +4,7 @@
     references        fleets with which another one is compared
     round_config      when a round closes, whether it streams, and the server's step
     plan              the robots' data, and what all robots have in common
-    messages          what the driver and a robot send each other
+    messages          what the server and a robot send each other
     robot             a data holder that also trains
     changes           a robot aligns its policy, and sends the difference
     vectors           weights as one vector, and as integers of a few bits
@@ -22,7 +22,7 @@
     distillation      a policy that imitates the last merge
     summary           the report, as JSON and as text
 
-Inputs must be scaled alike wherever weights are averaged, so the driver measures the scaling on
+Inputs must be scaled alike wherever weights are averaged, so the server measures the scaling on
 held-out episodes, which no robot has, and sends it with the blueprint. From a robot it receives
 weights, the number of steps on which they were trained (the averaging weight), and a mean loss;
 with Fleet-Merge, also losses and gradients of the models that it sends (`merging.queries.query`).

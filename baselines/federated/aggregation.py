@@ -127,7 +127,7 @@ class Updates:
         self.by_robot: dict[int, LocalUpdate] = {}
 
     def add(self, robot: int, answer: Answer) -> None:
-        """See `exchange.Aggregator`."""
+        """See `round_messages.Aggregator`."""
         update = checked_update(answer, self._round, self._expected, self._limits(robot))
         self._keep(robot, update)
         self.by_robot[robot] = update
@@ -160,7 +160,7 @@ class ChangeSum:
         self.total, self.robots, self._limits = total, set[int](), limits
 
     def add(self, robot: int, answer: Answer) -> None:
-        """See `exchange.Aggregator`."""
+        """See `round_messages.Aggregator`."""
         limits = self._limits(robot)
         change = checked_change(answer, self._round, self._counts, self._bits, limits)
         self._take(robot, change)

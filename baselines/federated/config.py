@@ -58,9 +58,9 @@ class DistillationConfig(Value):
     """Training of a policy of the robots' size, which imitates what the last method makes.
 
     Attributes:
-        inputs: "scenes": observations of episodes that the driver simulates, half of them with the
+        inputs: "scenes": observations of episodes that the server simulates, half of them with the
             combined policy and half with the merged one (after Lin et al. 2020, ensemble
-            distillation; the driver has the simulator). "moments": states that are drawn from the
+            distillation; the server has the simulator). "moments": states that are drawn from the
             Gaussians of the density gate, for which nothing is simulated and no robot is asked.
         scenes: Number of simulated episodes of each task.
         states: Number of drawn states.
@@ -89,7 +89,7 @@ class FleetConfig(Value):
         options: Options of the method and of its `Descent`, by name.
         robots: Number of robots.
         split: Partition of the episodes among the robots.
-        held_out: Fraction of the episodes that the driver keeps: it measures the scaling of inputs
+        held_out: Fraction of the episodes that the server keeps: it measures the scaling of inputs
             and the loss of merged policies on them, and fine-tunes on them.
         training: Training of each robot; `epochs` counts the epochs of all rounds, and everything
             is drawn from `seed`.
@@ -107,17 +107,17 @@ class FleetConfig(Value):
             that a method asks for, relative to the root mean square of the matrix's entries.
         last_method: Merging method for what is made of the robots' networks after the last round,
             and evaluated instead of the merged policy; None for nothing. It is an ensemble, such as
-            "density_gate" (`policies.network`), "gated_refit" (with last layers that are fitted
-            together behind the gate) or "concatenation" (one last layer that is fitted to the
-            hidden units of all networks). Or it is "compress" (one network, of the robots' width or
-            an option `width`), or any other method.
+            "density_gated_ensemble" (`policies.network`), "gated_refit" (with last layers that are
+            fitted together behind the gate) or "concatenation" (one last layer that is fitted to
+            the hidden units of all networks). Or it is "structured_compression" (one network, of
+            the robots' width or an option `width`), or any other method.
         last_options: Options of the last method.
         distillation: Training of a policy of the robots' size, which begins with the last merged
             weights, imitates what the last method makes, and is evaluated instead of it; None for
             none.
         fine_tuning: Fine-tuning of the last merged policy; None for none.
         rollouts: Number of validation scenes of each task in which merged policies are evaluated.
-        reader: Checkpoint of a reader of keypoints: policies learn and are merged on exact
+        detector: Checkpoint of a keypoint detector: policies learn and are merged on exact
             keypoints, and are evaluated on those that it reads in clouds. None for none.
         rollout_every: Number of rounds from one evaluation to the next; after the last round, the
             merged policy is evaluated, or what the last method and `distillation` make.
@@ -149,7 +149,7 @@ class FleetConfig(Value):
     distillation: DistillationConfig | None = None
     fine_tuning: FineTuningConfig | None = None
     rollouts: CountOrZero = 0
-    reader: Annotated[str | None, STORED_IF_SET] = None
+    detector: Annotated[str | None, STORED_IF_SET] = None
     rollout_every: Count = 1
     try_robots: bool | Literal["own_tasks"] = False
     streaming: StreamingConfig | None = None
@@ -169,10 +169,14 @@ class FleetConfig(Value):
                 f"`method: {self.method}` needs weights from which all robots begin, and in the "
                 "first round each begins with its own; give `initialization: common`"
             )
-        if self.method_options().get("width") is not None and self.method == "compress":
+        if (
+            self.method_options().get("width") is not None
+            and self.method == "structured_compression"
+        ):
             raise ConfigError(
                 "robots go on with what is merged, so that it has their width; give `last_method: "
-                "compress` with `last_options: {width: ...}` for what is made after the last round"
+                "structured_compression` with `last_options: {width: ...}` for what is made after "
+                "the last round"
             )
         return self
 
@@ -198,14 +202,14 @@ class FleetConfig(Value):
                 raise ConfigError("`last_options` are those of a `last_method`; give one")
             return self
         width = keyword_arguments(last, self.last_options).get("width")
-        if last == "compress" and width is not None:
+        if last == "structured_compression" and width is not None:
             self._require_width(width)
         if "base" in registry.needs(last):
             raise ConfigError(
                 f"`last_method: {last}` needs weights from which all robots began the last round, "
                 "which a fleet does not keep; give it as `method`"
             )
-        if last in ("density_gate", "gated_refit") and self.policy.encoders:
+        if last in ("density_gated_ensemble", "gated_refit") and self.policy.encoders:
             raise ConfigError(
                 f"`last_method: {last}` weighs policies that read states alone; this one has "
                 "encoders. `last_method: concatenation` does not ask what they read"
@@ -213,12 +217,12 @@ class FleetConfig(Value):
         if last in ("gated_refit", "concatenation") and self.policy.head.type != "linear":
             raise ConfigError(
                 f"`last_method: {last}` fits linear heads, and this one is "
-                f"{self.policy.head.type}; `last_method: density_gate` fits nothing"
+                f"{self.policy.head.type}; `last_method: density_gated_ensemble` fits nothing"
             )
         return self
 
     def _require_width(self, width: int) -> None:
-        """Raises an error unless `compress` can make a network of a width of the robots'."""
+        """Raises an error unless `structured_compression` can make a network of this width."""
         body: Any = self.policy.body
         if self.policy.with_width(width) is None:
             raise ConfigError(
@@ -239,10 +243,10 @@ class FleetConfig(Value):
             raise ConfigError("`distillation` imitates what a `last_method` makes; give one")
         if self.distillation.inputs == "scenes":
             return self
-        if self.last_method not in ("density_gate", "gated_refit"):
+        if self.last_method not in ("density_gated_ensemble", "gated_refit"):
             raise ConfigError(
                 "`distillation: {inputs: moments}` draws states from the Gaussians of the gate; "
-                "give `last_method: density_gate` or gated_refit"
+                "give `last_method: density_gated_ensemble` or gated_refit"
             )
         if self.policy.body.type != "mlp" or self.policy.chunk > 1:
             raise ConfigError(

@@ -1,6 +1,6 @@
 """After the last round: a policy of the robots' size imitates the combined one, or trains further.
 
-The driver trains it, and no robot is asked for anything. For imitation it simulates episodes, which
+The server trains it, and no robot is asked for anything. For imitation it simulates episodes, which
 become datasets in the fleet's folder, or draws states.
 """
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from fleet_tools.baselines.federated.aggregation import CAPACITY, FixedPointSum
-from fleet_tools.baselines.federated.exchange import RobotSummary
 from fleet_tools.baselines.federated.messages import LocalUpdate
+from fleet_tools.baselines.federated.round_messages import ClientSummary
 from fleet_tools.baselines.training.state import Tensors, TrainingError
 from fleet_tools.config.values import parse
 from fleet_tools.storage.tensor_files import read_checked, write_checked
@@ -37,7 +37,7 @@ class Partial:
     session: int
     reference: Tensors
     total: FixedPointSum
-    robots: dict[int, RobotSummary]
+    robots: dict[int, ClientSummary]
     waiting: tuple[int, ...]
 
 
@@ -128,7 +128,7 @@ def load(path: Path) -> Partial | None:
 
 def _partial(tensors: dict[str, torch.Tensor], text: str) -> Partial:
     content = json.loads(text)
-    robots = [parse(RobotSummary, each, "A robot") for each in content["robots"]]
+    robots = [parse(ClientSummary, each, "A robot") for each in content["robots"]]
     terms = tensors.pop(_TERMS).numpy()
     total = FixedPointSum(terms, int(content["weight"]), int(content["count"]))
     reference = {name.removeprefix(_REFERENCE): each for name, each in tensors.items()}

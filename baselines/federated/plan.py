@@ -67,7 +67,7 @@ class FleetPlan:
         content_digest: Hash of all episodes of the datasets.
         blueprint: Blueprint of all policies.
         clients: Data of the robots, by robot number.
-        held_out: The driver's own episodes.
+        held_out: The server's own episodes.
         held_out_bytes: Their size, as `ClientData.data_bytes`.
     """
 
@@ -158,7 +158,7 @@ class FleetPlan:
 
     @cached_property
     def held_out_trajectories(self) -> Trajectories:
-        """The driver's own episodes as tensors."""
+        """The server's own episodes as tensors."""
         return Trajectories(self.held_out, self.blueprint)
 
     @cached_property
@@ -168,7 +168,7 @@ class FleetPlan:
 
     @cached_property
     def shared_data_holder(self) -> LocalDataHolder:
-        """Holder of the driver's own episodes, common to all models of a merge."""
+        """Holder of the server's own episodes, common to all models of a merge."""
         trajectories, size = self.held_out_trajectories, self.config.training.batch_size
         return local_data_holder(self.blueprint, trajectories, size)
 
@@ -264,11 +264,11 @@ def _root(square: float) -> float:
 
 
 def _require_every_task(config: FleetConfig, samples: Samples, held_out: Samples) -> None:
-    """Checks that the driver knows what some task lacks, which `task_hidden` hides."""
+    """Checks that the server knows what some task lacks, which `task_hidden` hides."""
     every, known = ({episode.task for episode in each.episodes} for each in (samples, held_out))
     if config.policy.task_hidden and every != known:
         raise ConfigError(
-            "The driver's held-out episodes are of "
+            "The server's held-out episodes are of "
             f"{len(known)} of {len(every)} tasks, without {', '.join(sorted(every - known))}, and "
             "`policy.task_hidden` hides what some task lacks. Give a larger `held_out`."
         )

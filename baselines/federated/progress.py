@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from fleet_merging.buffers import learned_tensors
-from fleet_tools.baselines.federated.exchange import LATE, RobotSummary
 from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.round_messages import LATE, ClientSummary
 from fleet_tools.baselines.federated.rounds import RoundResult
 from fleet_tools.baselines.federated.server_optimizer import ServerState, state_names
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
@@ -30,7 +30,7 @@ class Tally(Value):
         steps: Number of steps that the merged robots learned from.
         loss: Mean of their losses.
         messages: Number of messages to robots.
-        bytes_to_robots, bytes_from_robots: Size of messages and answers.
+        downloaded_bytes, uploaded_bytes: Size of messages and answers.
     """
 
     asked: int
@@ -41,8 +41,8 @@ class Tally(Value):
     steps: int
     loss: float | None
     messages: int
-    bytes_to_robots: int
-    bytes_from_robots: int
+    downloaded_bytes: int
+    uploaded_bytes: int
 
 
 class RoundSummary(Value):
@@ -64,7 +64,7 @@ class RoundSummary(Value):
 
     round: int
     epochs: int
-    robots: tuple[RobotSummary, ...]
+    robots: tuple[ClientSummary, ...]
     bytes_so_far: int
     loss: float
     moved_fraction: float | None
@@ -113,7 +113,7 @@ def after_round(
         seconds: Wall time of the round.
     """
     robots, tally = tuple(result.robots.values()), None
-    size = sum(each.bytes_to_robot + each.bytes_from_robot for each in robots)
+    size = sum(each.downloaded_bytes + each.uploaded_bytes for each in robots)
     if plan.config.streaming is not None:  # of these, there may be thousands
         robots, tally = (), _tally(result)
     rounds = () if before is None else before.rounds
@@ -147,8 +147,8 @@ def _tally(result: RoundResult) -> Tally:
         steps=sum(each.steps or 0 for each in merged),
         loss=math.fsum(losses) / len(losses) if losses else None,
         messages=sum(each.messages for each in robots),
-        bytes_to_robots=sum(each.bytes_to_robot for each in robots),
-        bytes_from_robots=sum(each.bytes_from_robot for each in robots),
+        downloaded_bytes=sum(each.downloaded_bytes for each in robots),
+        uploaded_bytes=sum(each.uploaded_bytes for each in robots),
     )
 
 
@@ -180,9 +180,9 @@ def _of_rounds(plan: FleetPlan, rounds: tuple[RoundSummary, ...]) -> Iterator[st
         return
     size = 0
     for number, each in enumerate(rounds, 1):
-        size += sum(robot.bytes_to_robot + robot.bytes_from_robot for robot in each.robots)
+        size += sum(robot.downloaded_bytes + robot.uploaded_bytes for robot in each.robots)
         if each.tally is not None:
-            size += each.tally.bytes_to_robots + each.tally.bytes_from_robots
+            size += each.tally.downloaded_bytes + each.tally.uploaded_bytes
         if (
             (each.round, each.epochs) != (number, number * config.epochs_per_round)
             or not _are_participants(plan, number, each)
@@ -211,7 +211,7 @@ def _are_participants(plan: FleetPlan, number: int, summary: RoundSummary) -> bo
 
 def _adds_up(tally: Tally, asked: int) -> bool:
     parts = (tally.merged, tally.failed, tally.not_awaited)
-    numbers = (*parts, tally.came_late, tally.bytes_to_robots, tally.bytes_from_robots)
+    numbers = (*parts, tally.came_late, tally.downloaded_bytes, tally.uploaded_bytes)
     return (
         tally.asked == sum(parts) == asked
         and tally.merged >= 1
@@ -221,12 +221,12 @@ def _adds_up(tally: Tally, asked: int) -> bool:
     )
 
 
-def _is_possible(robot: RobotSummary) -> bool:
+def _is_possible(robot: ClientSummary) -> bool:
     if (robot.steps is None) != (robot.loss is None):
         return False
     if robot.steps is None or robot.loss is None:
         return robot.left_out is not None
-    sizes = (robot.messages, robot.bytes_to_robot, robot.bytes_from_robot)
+    sizes = (robot.messages, robot.downloaded_bytes, robot.uploaded_bytes)
     return robot.steps >= 1 and 0 <= robot.loss < math.inf and min(sizes) >= 1
 
 

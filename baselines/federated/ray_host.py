@@ -1,4 +1,4 @@
-"""Hosts in Ray actors: what the driver knows of one, where they run, and whose turn is next."""
+"""Hosts in Ray actors: what the server knows of one, where they run, and whose turn is next."""
 
 import time
 from collections import Counter, deque
@@ -20,7 +20,7 @@ _SHARE = 0.001
 
 
 class RayHost(ray_workers.RayActor):
-    """The driver's view of a host. It is free, or asked for its location or for an answer.
+    """The server's view of a host. It is free, or asked for its location or for an answer.
 
     Args:
         place: The Ray resource of the machines where it may run; None for all machines.

@@ -19,7 +19,7 @@ from fleet_tools.baselines.federated.ray_host import (
 from fleet_tools.baselines.federated.transport import (
     MEMORY,
     Answers,
-    LostRobot,
+    LostClient,
     Report,
     loss_report,
     one_line,
@@ -158,7 +158,7 @@ class RayTransport:
             if host.free and exchange.begun - host.free_since > CHECK_S:
                 host.ask_location()
 
-    def _begin(self, exchange: "_Exchange") -> Iterator[tuple[int, LostRobot]]:
+    def _begin(self, exchange: "_Exchange") -> Iterator[tuple[int, LostClient]]:
         """Gives work to free hosts, and starts more; yields robots that no host can serve."""
         now = time.monotonic()
         for host in self._hosts:
@@ -173,7 +173,7 @@ class RayTransport:
         for place in exchange.outbox.places():
             if (problem := self._start_hosts(place, exchange.outbox.count(place))) is not None:
                 for robot in exchange.outbox.drop(place):
-                    self._report(loss_report(robot, lost := LostRobot(problem)))
+                    self._report(loss_report(robot, lost := LostClient(problem)))
                     yield robot, lost
 
     def _start_hosts(self, place: Place, wanted: int) -> str | None:
@@ -221,7 +221,7 @@ class RayTransport:
 
     def _settle(
         self, host: RayHost, present: "_Exchange | None"
-    ) -> tuple[int, Answer | LostRobot] | None:
+    ) -> tuple[int, Answer | LostClient] | None:
         """Takes what a host has done, and returns what the present exchange awaits of it."""
         robot, exchange = host.robot, host.exchange
         outcome = host.outcome()
@@ -239,7 +239,7 @@ class RayTransport:
                 if present is not None and exchange is present:
                     present.outbox.put(robot, host.place)
                 return None
-            result = LostRobot(reason)
+            result = LostClient(reason)
         else:
             host.rest()
             if robot is None:  # it has told where it runs
@@ -248,22 +248,22 @@ class RayTransport:
             if isinstance(outcome, Done):
                 result = outcome.result
             else:
-                result = LostRobot(one_line(getattr(outcome.error, "cause", outcome.error)))
-        if isinstance(result, LostRobot):
+                result = LostClient(one_line(getattr(outcome.error, "cause", outcome.error)))
+        if isinstance(result, LostClient):
             self._report(loss_report(robot, result))
         if exchange is present:
             return robot, self._decoded(robot, result)
-        if not isinstance(result, LostRobot):
+        if not isinstance(result, LostClient):
             self._late.append(robot)
         return None
 
-    def _decoded(self, robot: int, result: bytes | LostRobot) -> Answer | LostRobot:
-        if isinstance(result, LostRobot):
+    def _decoded(self, robot: int, result: bytes | LostClient) -> Answer | LostClient:
+        if isinstance(result, LostClient):
             return result
         try:
             return decode(result)
         except MessageError as error:
-            self._report(loss_report(robot, lost := LostRobot(str(error))))
+            self._report(loss_report(robot, lost := LostClient(str(error))))
             return lost
 
     def _remove(self, host: RayHost, present: "_Exchange | None") -> None:

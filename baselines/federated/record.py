@@ -4,13 +4,13 @@
     state.safetensors       all that is needed to resume it (`progress.FleetProgress`)
     replies/N.safetensors   reply of robot N in the present round
     exchange.safetensors    the present exchange of a streaming round (`partial`)
-    answers/N.jsonl         a line for each robot in the streaming round N (`exchange.RobotSummary`)
-    rounds.jsonl            a line for each round (`progress.RoundSummary`)
-    merged.safetensors      the policy after the last round (`policies.checkpoint`)
-    robots/N.safetensors    the policy of robot N before the last merge; stored at the end
-    combined.safetensors    what the last method made of the robots' networks; likewise
-    scenes/POLICY/TASK      datasets of the episodes for distillation (`distillation`); likewise
-    distilled.safetensors   a policy that imitates that (`distillation`); likewise
+    answers/N.jsonl         a line for each robot in the streaming round N
+    (`round_messages.ClientSummary`) rounds.jsonl            a line for each round
+    (`progress.RoundSummary`) merged.safetensors      the policy after the last round
+    (`policies.checkpoint`) robots/N.safetensors    the policy of robot N before the last merge;
+    stored at the end combined.safetensors    what the last method made of the robots' networks;
+    likewise scenes/POLICY/TASK      datasets of the episodes for distillation (`distillation`);
+    likewise distilled.safetensors   a policy that imitates that (`distillation`); likewise
     fine_tuned.safetensors  the merged policy, fine-tuned on the held-out episodes; likewise
     report.json             the report (`summary`); likewise
 
@@ -28,7 +28,6 @@ from fleet_merging.errors import MessageError
 from fleet_merging.queries.validity import NO_LIMITS
 from fleet_merging.queries.wire import named
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.federated.exchange import RobotSummary
 from fleet_tools.baselines.federated.messages import LocalUpdate, checked_update
 from fleet_tools.baselines.federated.partial import (
     EXCHANGES,
@@ -39,6 +38,7 @@ from fleet_tools.baselines.federated.partial import (
 )
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress, RoundSummary, defects
+from fleet_tools.baselines.federated.round_messages import ClientSummary
 from fleet_tools.baselines.federated.transport import read_reply, store_reply
 from fleet_tools.baselines.federated.vectors import sizes
 from fleet_tools.baselines.policies.blueprint import Blueprint
@@ -75,7 +75,7 @@ class FleetRunSpec(Document):
         version: `VERSION`.
         config: Configuration of the fleet.
         content_digest: Hash of all episodes of the datasets.
-        reader_digest: Hash of the file of the configuration's reader; None if it has none.
+        detector_digest: Hash of the file of the configuration's detector; None if it has none.
         blueprint: Blueprint of all policies.
         packages: Versions of the packages on which the bits of the result depend.
     """
@@ -83,7 +83,7 @@ class FleetRunSpec(Document):
     version: Literal[1] = VERSION
     config: FleetConfig
     content_digest: str
-    reader_digest: Annotated[str | None, STORED_IF_SET] = None
+    detector_digest: Annotated[str | None, STORED_IF_SET] = None
     blueprint: Blueprint
     packages: dict[str, str]
 
@@ -92,15 +92,15 @@ class FleetRunSpec(Document):
         """Describes the run of a fleet on this machine.
 
         Raises:
-            CheckpointError: The reader cannot be read.
+            CheckpointError: The detector cannot be read.
         """
-        reader = plan.config.reader
-        if reader is not None:
-            load_checkpoint(reader)
+        detector = plan.config.detector
+        if detector is not None:
+            load_checkpoint(detector)
         return cls(
             config=plan.config,
             content_digest=plan.content_digest,
-            reader_digest=None if reader is None else file_digest(Path(reader)),
+            detector_digest=None if detector is None else file_digest(Path(detector)),
             blueprint=plan.blueprint,
             packages=packages(),
         )
@@ -230,7 +230,7 @@ class FleetWriter(RunWriter[FleetRunSpec]):
         """
         store(self.folder / EXCHANGE, partial)
 
-    def save_answers(self, round_number: int, robots: Iterable[RobotSummary]) -> None:
+    def save_answers(self, round_number: int, robots: Iterable[ClientSummary]) -> None:
         """Stores what was exchanged with each robot in a streaming round, a line for each.
 
         Raises:

@@ -36,7 +36,7 @@ MAX_EPOCHS = 10**6
 """Largest number of epochs of a request, which nobody could wait for."""
 
 
-class FleetRobot:
+class FleetClient:
     """A `merging.queries.data_holder.DataHolder` that also trains.
 
     It computes in one thread, so that its bits do not depend on where it runs.

@@ -26,16 +26,16 @@ from fleet_tools.baselines.federated.aggregation import (
     RobustChanges,
     Updates,
 )
-from fleet_tools.baselines.federated.exchange import (
-    LATE,
-    Exchanges,
-    RobotDataHolder,
-    RobotGroup,
-    RobotSummary,
-)
 from fleet_tools.baselines.federated.messages import ChangeRequest, LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.partial import EXCHANGES, NoStore, Partial, RoundStore
 from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.round_messages import (
+    LATE,
+    ClientSummary,
+    RobotDataHolder,
+    RobotGroup,
+    RoundMessages,
+)
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes
@@ -67,7 +67,7 @@ class RoundResult:
     server_state: ServerState
     loss: float
     moved_fraction: float | None
-    robots: Mapping[int, RobotSummary]
+    robots: Mapping[int, ClientSummary]
     robot_weights: Mapping[int, Tensors] = field(default_factory=dict)
     came_late: int = 0
 
@@ -103,7 +103,7 @@ def run_round(
         exchanges, merged = _summed(plan, transport, request, base, store)
         moved, robot_weights = None, {}
     else:
-        exchanges = Exchanges(transport)
+        exchanges = RoundMessages(transport)
         updates = _updates(plan, exchanges, request, store)
         merge = _merge(plan, exchanges, number, updates, base)
         merged = merge.state
@@ -115,7 +115,7 @@ def run_round(
 
 
 def _updates(
-    plan: FleetPlan, exchanges: Exchanges, request: TrainRequest, store: RoundStore
+    plan: FleetPlan, exchanges: RoundMessages, request: TrainRequest, store: RoundStore
 ) -> dict[int, LocalUpdate]:
     """Lets the participants train, and returns their updates."""
     closing, participants = plan.config.closing, plan.participants(request.round)
@@ -151,7 +151,7 @@ def _localized(plan: FleetPlan, request: TrainRequest, robot: int) -> TrainReque
 
 def _merge(
     plan: FleetPlan,
-    exchanges: Exchanges,
+    exchanges: RoundMessages,
     number: int,
     updates: Mapping[int, LocalUpdate],
     base: Tensors | None,
@@ -169,7 +169,7 @@ def _merge(
 
 def merge_remaining(
     plan: FleetPlan,
-    exchanges: Exchanges,
+    exchanges: RoundMessages,
     number: int,
     robots: Sequence[int],
     merge: Callable[[Sequence[int], Sequence[DataHolder]], MergeResult],
@@ -178,14 +178,14 @@ def merge_remaining(
 
     Args:
         plan: The fleet.
-        exchanges: Exchanges of the round.
+        exchanges: RoundMessages of the round.
         number: Number of the round.
         robots: Numbers of the robots.
         merge: merge(robots, data_holders): merges some of them.
 
     Raises:
         TrainingError: No robot is left, or fewer than the quorum.
-        UnsoundMergeError: A model that robots are asked about is not usable on the driver's own
+        UnsoundMergeError: A model that robots are asked about is not usable on the server's own
             data either.
         FleetToolsError: An error of the merging method.
     """
@@ -199,26 +199,26 @@ def merge_remaining(
     raise TrainingError(f"In round {number}, no robot is left to merge. {reasons}")
 
 
-def _reasons(exchanges: Exchanges) -> dict[int, str | None]:
+def _reasons(exchanges: RoundMessages) -> dict[int, str | None]:
     return {robot: each.left_out for robot, each in sorted(exchanges.robots.items())}
 
 
-def _leave_out(plan: FleetPlan, exchanges: Exchanges, error: DataHolderError) -> None:
-    """Leaves out the robot of an error, unless the fault is the driver's or of what was asked."""
+def _leave_out(plan: FleetPlan, exchanges: RoundMessages, error: DataHolderError) -> None:
+    """Leaves out the robot of an error, unless the fault is the server's or of what was asked."""
     holder, query = error.holder, error.query
     if not isinstance(holder, RobotDataHolder):
         raise error
     if query is not None and not is_finite(plan.shared_data_holder.answer(query)):
         raise UnsoundMergeError(
             f"Robot {holder.robot} was asked about a merged model, and its answer is not finite; "
-            "nor is the answer of the driver's own episodes. So the model is at fault, and no "
+            "nor is the answer of the server's own episodes. So the model is at fault, and no "
             "robot. Give a smaller learning rate, or a robust rule."
         )
     exchanges.leave_out(holder.robot, str(error))
 
 
 def robot_data_holders(
-    plan: FleetPlan, exchanges: Exchanges, robots: Sequence[int]
+    plan: FleetPlan, exchanges: RoundMessages, robots: Sequence[int]
 ) -> list[RobotDataHolder]:
     """Returns robots as data holders of a merge, which are asked at the same time."""
     group = RobotGroup(exchanges)
@@ -265,7 +265,7 @@ def _summed(
     training: TrainRequest,
     base: Tensors | None,
     store: RoundStore,
-) -> tuple[Exchanges, Tensors]:
+) -> tuple[RoundMessages, Tensors]:
     """Lets robots train and align at home, and returns the reference with their mean change."""
     config, number = plan.config.streaming, training.round
     assert config is not None
@@ -273,9 +273,9 @@ def _summed(
     partial = store.partial()
     if partial is not None and partial.session // EXCHANGES == number:
         begin, reference = partial.session, partial.reference
-        exchanges = Exchanges(transport, partial.robots)
+        exchanges = RoundMessages(transport, partial.robots)
     else:
-        partial, begin, exchanges = None, number * EXCHANGES, Exchanges(transport)
+        partial, begin, exchanges = None, number * EXCHANGES, RoundMessages(transport)
         reference = base or _policy_of_one(plan, exchanges, training, robots)
     passes = config.passes if base is None else 1
     for session in range(begin, number * EXCHANGES + passes):
@@ -295,7 +295,7 @@ def _summed(
 
 def _changes(
     plan: FleetPlan,
-    exchanges: Exchanges,
+    exchanges: RoundMessages,
     request: ChangeRequest,
     begun: Partial,
     wanted: int,
@@ -329,7 +329,7 @@ def _changes(
 
 
 def _policy_of_one(
-    plan: FleetPlan, exchanges: Exchanges, training: TrainRequest, robots: Sequence[int]
+    plan: FleetPlan, exchanges: RoundMessages, training: TrainRequest, robots: Sequence[int]
 ) -> Tensors:
     """Returns the policy of the first robot that answers, with which the others align theirs.
 

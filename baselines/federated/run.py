@@ -12,7 +12,6 @@ from fleet_merging.problem import MergeResult
 from fleet_merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.federated import progress as fleet_progress
 from fleet_tools.baselines.federated.distillation import distill, train_further
-from fleet_tools.baselines.federated.exchange import Exchanges
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import (
@@ -22,6 +21,7 @@ from fleet_tools.baselines.federated.record import (
     REPORT,
     FleetWriter,
 )
+from fleet_tools.baselines.federated.round_messages import RoundMessages
 from fleet_tools.baselines.federated.rounds import merge_remaining, run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
@@ -128,7 +128,7 @@ def _last_merge(
 ) -> dict[str, Any]:
     """Stores the result of the last method, and the policy that imitates it; returns a report."""
     plan, config = writer.plan, writer.plan.config
-    exchanges = Exchanges(transport)
+    exchanges = RoundMessages(transport)
     result = combine(plan, exchanges, progress)
     combined = merged_checkpoint(plan.blueprint, result)
     save_checkpoint(writer.folder / COMBINED, combined)
@@ -156,12 +156,12 @@ def _last_merge(
     return report
 
 
-def combine(plan: FleetPlan, exchanges: Exchanges, progress: FleetProgress) -> MergeResult:
+def combine(plan: FleetPlan, exchanges: RoundMessages, progress: FleetProgress) -> MergeResult:
     """Returns what the last method makes of the robots that are not left out meanwhile.
 
     Args:
         plan: The fleet.
-        exchanges: Exchanges with its robots.
+        exchanges: RoundMessages with its robots.
         progress: The progress after the last round.
 
     Raises:

@@ -14,7 +14,7 @@ def summarize(plan: FleetPlan, progress: FleetProgress) -> dict[str, Any]:
     """Returns the content of `report.json`, except for the policies evaluated at the end.
 
     Returns:
-        In "traffic", the messages between the driver and the robots; its "assignments" are the
+        In "traffic", the messages between the server and the robots; its "assignments" are the
         bytes that each robot is sent once, before the first message. "data_at_home" is the size of
         the robots' data (`ClientData.data_bytes`); "curve" has an entry for each round. Of a
         streaming fleet, "robots" and "left_out" are empty, and "streaming" has numbers of them.
@@ -54,10 +54,10 @@ def _traffic(rounds: Sequence[RoundSummary]) -> dict[str, int]:
     tallies = [summary.tally for summary in rounds if summary.tally is not None]
     return {
         "messages": sum(each.messages for each in (*exchanged, *tallies)),
-        "bytes_to_robots": sum(each.bytes_to_robot for each in exchanged)
-        + sum(each.bytes_to_robots for each in tallies),
-        "bytes_from_robots": sum(each.bytes_from_robot for each in exchanged)
-        + sum(each.bytes_from_robots for each in tallies),
+        "downloaded_bytes": sum(each.downloaded_bytes for each in exchanged)
+        + sum(each.downloaded_bytes for each in tallies),
+        "uploaded_bytes": sum(each.uploaded_bytes for each in exchanged)
+        + sum(each.uploaded_bytes for each in tallies),
     }
 
 
@@ -89,8 +89,8 @@ def _robot_entry(plan: FleetPlan, progress: FleetProgress, client: ClientData) -
         "kinds": client.episode_counts,
         "data_bytes": client.data_bytes,
         "rounds": sum(each.left_out is None for each in own),
-        "bytes_to_it": sum(each.bytes_to_robot for each in own),
-        "bytes_from_it": sum(each.bytes_from_robot for each in own),
+        "bytes_to_it": sum(each.downloaded_bytes for each in own),
+        "bytes_from_it": sum(each.uploaded_bytes for each in own),
         "loss": next((each.loss for each in reversed(own) if each.loss is not None), None),
         "held_out_loss": None if weights is None else plan.held_out_loss(weights),
     }
@@ -158,7 +158,7 @@ def _streaming_line(streaming: Mapping[str, Any]) -> str:
 
 def _traffic_lines(traffic: Mapping[str, int], raw: int, clients: int) -> list[str]:
     """Compares what all clients uploaded with their raw data, which sending these would cost."""
-    uploads, downloads = traffic["bytes_from_robots"], traffic["bytes_to_robots"]
+    uploads, downloads = traffic["uploaded_bytes"], traffic["downloaded_bytes"]
     each = [f"{_size(total)} ({_size(total / clients)} a client)" for total in (uploads, downloads)]
     lines = [f"  uploads to the server {each[0]}, downloads from it {each[1]}"]
     if raw > 0:

@@ -27,7 +27,7 @@ from fleet_tools.baselines.federated.messages import (
     TrainRequest,
     encode,
 )
-from fleet_tools.baselines.federated.robot import FleetRobot, open_samples
+from fleet_tools.baselines.federated.robot import FleetClient, open_samples
 from fleet_tools.baselines.training.run import packages
 from fleet_tools.config.values import parse
 from fleet_tools.storage.strict_json import loads
@@ -38,7 +38,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class LostRobot:
+class LostClient:
     """Result of a message that a robot did not answer.
 
     Attributes:
@@ -48,7 +48,7 @@ class LostRobot:
     reason: str
 
 
-Answers = Generator[tuple[int, Answer | LostRobot], None, None]
+Answers = Generator[tuple[int, Answer | LostClient], None, None]
 """Robots, by number, and their answers."""
 
 
@@ -104,7 +104,7 @@ class RobotHost:
 
     def __init__(self, memory: float = MEMORY) -> None:
         self._memory = memory
-        self._robots: dict[str, FleetRobot] = {}  # by assignment, in the order of their last use
+        self._robots: dict[str, FleetClient] = {}  # by assignment, in the order of their last use
         self._samples = lru_cache(_DATASETS)(open_samples)
 
     @property
@@ -120,15 +120,15 @@ class RobotHost:
 
         Args:
             assignment: The robot's assignment as JSON.
-            message: See `FleetRobot.answer`.
+            message: See `FleetClient.answer`.
 
         Raises:
-            FleetToolsError: See `FleetRobot.answer`.
+            FleetToolsError: See `FleetClient.answer`.
         """
         robot = self._robots.pop(assignment, None)
         try:
             if robot is None:
-                robot = FleetRobot(_assignment(assignment), samples=self._samples)
+                robot = FleetClient(_assignment(assignment), samples=self._samples)
             answer = robot.answer(message)
         except BaseException:
             self._samples.cache_clear()
@@ -189,11 +189,11 @@ class LocalTransport:
             try:
                 answer = self._host.answer(self._assignments[robot], messages[robot])
             except Exception as error:
-                answer = LostRobot(one_line(error))
+                answer = LostClient(one_line(error))
                 self._report(loss_report(robot, answer))
             if time.monotonic() < deadline:
                 yield robot, answer
-            elif not isinstance(answer, LostRobot):
+            elif not isinstance(answer, LostClient):
                 self._late.append(robot)
 
     def late(self) -> list[int]:
@@ -210,7 +210,7 @@ class LocalTransport:
         self._host = RobotHost(self._memory)
 
 
-def loss_report(robot: int, lost: LostRobot) -> str:
+def loss_report(robot: int, lost: LostClient) -> str:
     """Returns a line about a lost robot."""
     return f"Robot {robot} is lost: {lost.reason}"
 

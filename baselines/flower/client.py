@@ -15,7 +15,7 @@ the SuperNode says which robots are its own:
 from typing import Any
 
 from fleet_tools.baselines.federated.messages import Assignment, decode, encode
-from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot import FleetClient
 from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.node import Node
 from fleet_tools.baselines.flower.protection import is_protected, protected, train_protected
@@ -47,5 +47,5 @@ def answer(message: Any, context: Any) -> Any:
         return train_protected(message, context)
     node = Node.of(context.node_config)
     assignment = node.localized(read_value(Assignment, message))
-    reply = encode(FleetRobot(assignment).answer(decode(read_bytes(message))))
+    reply = encode(FleetClient(assignment).answer(decode(read_bytes(message))))
     return flower("app").Message(answer_content(reply), reply_to=message)

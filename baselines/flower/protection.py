@@ -23,7 +23,7 @@ from fleet_tools.baselines.federated.messages import (
     TrainRequest,
     checked_change,
 )
-from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot import FleetClient
 from fleet_tools.baselines.federated.vectors import displaced, sizes
 from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.node import Node
@@ -101,7 +101,7 @@ def train_protected(message: Any, context: Any) -> Any:
 
     Raises:
         MessageError: The message is no such request.
-        FleetToolsError: See `FleetRobot.answer`.
+        FleetToolsError: See `FleetClient.answer`.
     """
     node, compat = Node.of(context.node_config), flower("compat.common.recorddict_compat")
     common = flower("common")
@@ -141,6 +141,6 @@ def weights_after(assignment: Assignment, task: Task, reference: np.ndarray) -> 
         raise MessageError(f"{reference.shape} weights were sent; the policy has {size}.")
     weights = displaced(zero, reference.astype(np.float64))
     training = TrainRequest(task.round, task.epoch, task.epochs, weights)
-    answer = FleetRobot(assignment).answer(ChangeRequest(training, None, task.round))
+    answer = FleetClient(assignment).answer(ChangeRequest(training, None, task.round))
     change = checked_change(answer, task.round, sizes(zero), None)
     return (reference + change.vector).astype(np.float32)

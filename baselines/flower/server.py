@@ -79,7 +79,7 @@ def run_fleet(grid: Any, context: Any) -> dict[str, Any]:
     config = load_yaml(FleetConfig, Path(options.fleet))
     plan = FleetPlan.of(config)
     measure_success = make_success_measure(
-        config.data, config.rollouts, plan.blueprint, reader=config.reader
+        config.data, config.rollouts, plan.blueprint, detector=config.detector
     )
     roster = Roster(grid, DataQuestion(blueprint=plan.blueprint, by=config.split.by))
     plan = with_data_of_nodes(plan, roster.await_all(options.wait_s))

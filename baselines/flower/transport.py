@@ -7,7 +7,7 @@ from typing import Any
 
 from fleet_merging.errors import MessageError
 from fleet_tools.baselines.federated.messages import Answer, Assignment, Message, decode, encode
-from fleet_tools.baselines.federated.transport import Answers, LostRobot, Report, loss_report
+from fleet_tools.baselines.federated.transport import Answers, LostClient, Report, loss_report
 from fleet_tools.baselines.flower import flower
 from fleet_tools.baselines.flower.records import DataQuestion, content, read_bytes
 from fleet_tools.baselines.flower.roster import Mail, Roster, failure
@@ -94,7 +94,7 @@ class FlowerTransport:
         ttl = keep_s if math.isfinite(keep_s) else None
         return flower("app").Message(body, node, "train", ttl=ttl)
 
-    def _answer(self, robot: int, reply: Any) -> Answer | LostRobot:
+    def _answer(self, robot: int, reply: Any) -> Answer | LostClient:
         if (reason := failure(reply)) is not None:
             return self._lost(robot, reason)
         try:
@@ -102,7 +102,7 @@ class FlowerTransport:
         except MessageError as error:
             return self._lost(robot, str(error))
 
-    def _lost(self, robot: int, reason: str) -> LostRobot:
-        lost = LostRobot(reason)
+    def _lost(self, robot: int, reason: str) -> LostClient:
+        lost = LostClient(reason)
         self._report(loss_report(robot, lost))
         return lost

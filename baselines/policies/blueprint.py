@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from fleet_merging.moments.affine_maps import AffineMap
     from fleet_merging.symmetry.table import Symmetry
+    from fleet_tools.baselines.policies.keypoint_detector import DetectingNetwork
     from fleet_tools.baselines.policies.network import GatedNetwork, PolicyNetwork
-    from fleet_tools.baselines.policies.reader import ReadingNetwork
 
-    Network = PolicyNetwork | GatedNetwork | ReadingNetwork
+    Network = PolicyNetwork | GatedNetwork | DetectingNetwork
 
 VERSION = 1
 """Version of the content and meaning of a blueprint; others are refused."""
@@ -56,9 +56,9 @@ class Blueprint(Value):
         scaling: Scaling of every entry that no encoder reads.
         env_kwargs: Keyword arguments of the environment whose observations it has learned to
             read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
-        reading: What a reader of keypoints gives instead of actions; None of policies.
-        reader: Blueprint of the reader whose keypoints the policy acts on; None of policies that
-            read all that they act on.
+        reading: What a keypoint detector gives instead of actions; None of policies.
+        detector: Blueprint of the detector whose keypoints the policy acts on; None of policies
+            that read all that they act on.
     """
 
     version: Literal[1] = VERSION
@@ -68,15 +68,15 @@ class Blueprint(Value):
     scaling: Scaling
     env_kwargs: EnvKwargs
     reading: Annotated[Reading | None, STORED_IF_SET] = None
-    reader: Annotated["Blueprint | None", STORED_IF_SET] = None
+    detector: Annotated["Blueprint | None", STORED_IF_SET] = None
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.reader is not None:
-            if self.reader.reading is None or self.reading is not None:
-                raise ValueError("the blueprint of its reader is not that of a reader")
-            if set(self.reader.observation) - set(self.observation):
-                raise ValueError("it does not have what its reader reads")
+        if self.detector is not None:
+            if self.detector.reading is None or self.reading is not None:
+                raise ValueError("the blueprint of its detector is not that of a keypoint detector")
+            if set(self.detector.observation) - set(self.observation):
+                raise ValueError("it does not have what its detector reads")
             self.policy()  # checks the rest
         else:
             self._require_scaled_entries()
@@ -90,9 +90,11 @@ class Blueprint(Value):
             raise ValueError("the rate_hz of actions is missing")
         if self.reading is not None:
             if self.action.shape != (self.reading.size,):
-                raise ValueError(f"a reader gives {self.reading.size} numbers")
+                raise ValueError(f"a keypoint detector gives {self.reading.size} numbers")
             if list(self.observation) != [CLOUD] or self.config.with_memory or self.config.gate:
-                raise ValueError(f"a reader is one network without memory that reads {CLOUD!r}")
+                raise ValueError(
+                    f"a keypoint detector is one network without memory that reads {CLOUD!r}"
+                )
         return self
 
     def _require_scaled_entries(self) -> None:
@@ -157,19 +159,19 @@ class Blueprint(Value):
 
     @property
     def with_memory(self) -> bool:
-        """Whether actions depend on earlier steps: by the body, or by what a reader remembers."""
-        return self.config.with_memory or self.reader is not None
+        """Whether actions depend on earlier steps: by the body or by a keypoint detector."""
+        return self.config.with_memory or self.detector is not None
 
     def policy(self) -> "Blueprint":
-        """Returns the blueprint of the policy behind its reader, without the reader."""
-        assert self.reader is not None and self.reader.reading is not None
-        seen = self.reader.observation
+        """Returns the blueprint of the policy behind its detector, without the detector."""
+        assert self.detector is not None and self.detector.reading is not None
+        seen = self.detector.observation
         others = {name: each for name, each in self.observation.items() if name not in seen}
-        read = {name: self.reader.reading.layout for name in NAMES if name in self.scaling.mean}
+        read = {name: self.detector.reading.layout for name in NAMES if name in self.scaling.mean}
         update = {
             "observation": dict(sorted({**others, **read}.items())),
             "env_kwargs": {"obs_mode": "multitask_state"},
-            "reader": None,
+            "detector": None,
         }
         return Blueprint.model_validate({**dict(self), **update})
 
@@ -202,18 +204,21 @@ class Blueprint(Value):
             return self._network()
 
     def _network(self) -> "Network":
+        from fleet_tools.baselines.policies.keypoint_detector import (
+            DetectingNetwork,
+            KeypointDetector,
+        )
         from fleet_tools.baselines.policies.network import GatedNetwork, PolicyNetwork
-        from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork
 
         if self.reading is not None:
-            return KeypointReader(self, self.reading)
+            return KeypointDetector(self, self.reading)
         gate = self.config.gate
-        policy = self if self.reader is None else self.policy()
+        policy = self if self.detector is None else self.policy()
         members = [PolicyNetwork(policy) for _ in range(1 if gate is None else gate.members)]
         network = members[0] if gate is None else GatedNetwork(gate, members)
-        if self.reader is None or self.reader.reading is None:
+        if self.detector is None or self.detector.reading is None:
             return network
-        return ReadingNetwork(KeypointReader(self.reader, self.reader.reading), network)
+        return DetectingNetwork(KeypointDetector(self.detector, self.detector.reading), network)
 
     def example(self, seed: int = 0) -> "dict[str, torch.Tensor]":
         """Returns observations of 2 random trajectories of 4 steps, (2, 4, *shape) by name.
@@ -282,7 +287,7 @@ class Blueprint(Value):
             **describe_layout(self.observation),
             **{f"the {name} of actions": value for name, value in action.items()},
             **{f"the environment's {name}": value for name, value in self.env_kwargs.items()},
-            "the reader": self.reader,
+            "the detector": self.detector,
             "what is read": self.reading,
         }
 

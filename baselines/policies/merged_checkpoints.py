@@ -20,7 +20,7 @@ from fleet_tools.baselines.policies.config import GateConfig
 from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.network import ENCODER_MODULES, FEATURES
 
-_GATED = ("density_gate", "gated_refit")
+_GATED = ("density_gated_ensemble", "gated_refit")
 
 
 def with_common_scaling(
@@ -106,7 +106,7 @@ def checkpoint_problem(
     if method == "distillation" and encoders is None and blueprint.config.encoders:
         raise MergeError(
             "distillation knows the encoders of this package's policies, and neither classes of a "
-            "user's own nor readers of keypoints. Choose concatenation."
+            "user's own nor keypoint detectors. Choose concatenation."
         )
     wide = _side_by_side(blueprint, len(models)) if method == "partition" else None
     has_norms = any(map(keeps_statistics, network.modules()))

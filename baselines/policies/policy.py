@@ -86,7 +86,7 @@ class NetworkPolicy:
 
     Raises:
         ConfigError: See `fleet_tools.envs.wrappers`.
-        LayoutError: The checkpoint is a reader of keypoints.
+        LayoutError: The checkpoint is a keypoint detector.
     """
 
     _acts_in: "weakref.ref[RecordedEnv] | None"
@@ -100,8 +100,8 @@ class NetworkPolicy:
         self.blueprint = checkpoint.blueprint
         if self.blueprint.reading is not None:
             raise LayoutError(
-                "The checkpoint is a reader of keypoints, which does not act. Attach it to a "
-                "policy: `python -m fleet_tools.baselines.attach_reader`."
+                "The checkpoint is a keypoint detector, which does not act. Attach it to a "
+                "policy: `python -m fleet_tools.baselines.attach_detector`."
             )
         self._device, self._through_wrappers = torch.device(device), ThroughWrappers(env)
         if env is not None:

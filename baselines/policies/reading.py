@@ -16,9 +16,9 @@ from fleet_tools.envs.array_spec import ArraySpec, masked_keypoints
 
 PARTS: tuple[Part, Part] = ("tool", "object")
 NAMES: tuple[str, str] = ("tool_keypoints", "object_keypoints")
-"""Entries of the observation with the keypoints of the parts, which a reader gives."""
+"""Entries of the observation with the keypoints of the parts, which a keypoint detector gives."""
 CLOUD = "point_cloud"
-"""Entry of the observation that a reader reads."""
+"""Entry of the observation that a keypoint detector reads."""
 HAND = "end_effector_pose"
 """Entry of the observation by which the tool is put where the hand holds it."""
 TURN_WEIGHT = 0.3

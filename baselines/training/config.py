@@ -144,12 +144,12 @@ def _parse_symmetry(text: str) -> SymmetryOption:
     return parse(SymmetryOption, content, f"The symmetry {text}")
 
 
-class ReaderOptions(OptionGroup):
-    """A reader of keypoints, which a policy that learned from keypoints acts on."""
+class DetectorOptions(OptionGroup):
+    """A keypoint detector, which a policy that learned from keypoints acts on."""
 
     keypoints: bool = False
     """Learn to read the keypoints of tool and object from point clouds, instead of actions;
-    `python -m fleet_tools.baselines.attach_reader` makes a policy of it."""
+    `python -m fleet_tools.baselines.attach_detector` makes a policy of it."""
     symmetry: Annotated[
         UseAppendAction[
             tuple[

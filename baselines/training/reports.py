@@ -42,7 +42,7 @@ def plan_text(
     size = sum(weights.numel() for weights in spec.blueprint.create().parameters())
     sizes = ", ".join(f"{key} {value}" for key, value in body.model_dump(exclude={"type"}).items())
     held_out = 0 if validation is None else validation.steps
-    what = "Policy" if spec.blueprint.reading is None else "Reader of keypoints"
+    what = "Policy" if spec.blueprint.reading is None else "Keypoint detector"
     return (
         f"{what}: {body.type} ({sizes}), {size} parameters; it reads "
         f"{', '.join(spec.blueprint.observation)}.\n"

@@ -66,7 +66,7 @@ def make_success_measure(
     worker_count: int | None = 0,
     *,
     first: int = 0,
-    reader: str | None = None,
+    detector: str | None = None,
 ) -> SuccessMeasure:
     """Returns a function that evaluates policies, after checking that they can act.
 
@@ -76,25 +76,25 @@ def make_success_measure(
         blueprint: Blueprint of the policies.
         worker_count: See `count_successes`.
         first: See `count_successes`.
-        reader: Checkpoint of a reader of keypoints, on which the policies then act; None for none.
+        detector: Checkpoint of a keypoint detector, on which the policies then act; None for none.
 
     Raises:
         LayoutError: The policies cannot act in the environments of the datasets, or on what the
-            reader reads.
-        FleetToolsError: A dataset or the reader cannot be read, or an environment cannot be made
+            detector reads.
+        FleetToolsError: A dataset or the detector cannot be read, or an environment cannot be made
             here.
     """
     if episodes == 0:
         return lambda checkpoint, /, tasks=None: None
     headers = [Dataset(folder).header for folder in folders]
     count = partial(count_successes, headers, episodes, worker_count=worker_count, first=first)
-    if reader is None:
+    if detector is None:
         _require_envs(headers, blueprint)
         return count
 
-    from fleet_tools.baselines.policies.reader import attached, behind
+    from fleet_tools.baselines.policies.keypoint_detector import attached, behind
 
-    eyes = load_checkpoint(Path(reader))
+    eyes = load_checkpoint(Path(detector))
     _require_envs(headers, behind(blueprint, eyes.blueprint))
     return lambda checkpoint, /, tasks=None: count(attached(checkpoint, eyes), tasks)
 
@@ -182,14 +182,15 @@ def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable
 def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "RecordedEnv"]:
     """Makes the environments of datasets, one for each task, by the task's name.
 
-    They give what the datasets have, or to a policy with a reader what the reader has learned from.
+    They give what the datasets have, or to a policy with a keypoint detector what the detector has
+    learned from.
 
     Raises:
         LayoutError: A policy of the blueprint cannot act in them.
         FleetToolsError: They cannot be made here.
     """
     envs: dict[str, RecordedEnv] = {}
-    others: dict[str, Any] = {} if blueprint.reader is None else blueprint.env_kwargs
+    others: dict[str, Any] = {} if blueprint.detector is None else blueprint.env_kwargs
     for header in headers:
         if header.task.name not in envs:
             envs[header.task.name] = env = header.make_env(**others)

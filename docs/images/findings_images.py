@@ -43,13 +43,15 @@ KINDS = {
 
 TABLE = {
     "joint": "trained on all data (`joint`)",
-    "density_gate": "five networks: `density_gate`",
+    "density_gated_ensemble": "five networks: `density_gated_ensemble`",
     "concatenation": "five networks: `concatenation`",
     "oracle_routing": "five networks: oracle of the task",
-    "compress": "one network: `compress`",
+    "structured_compression": "one network: `structured_compression`",
     "distillation": "one network: `distillation`",
-    "compress_then_fed_sgd": "one network: `compress`, then 100 gradients",
-    "compress_narrow": "one network: `compress` of narrow ones",
+    "structured_compression_then_fed_sgd": (
+        "one network: `structured_compression`, then 100 gradients"
+    ),
+    "structured_compression_narrow": "one network: `structured_compression` of narrow ones",
     "least_squares": "one network: `least_squares`",
     "fleet_merge": "one network: `fleet_merge`",
     "naive_average": "one network: average",
@@ -61,7 +63,7 @@ TABLE = {
 }
 """Rows of the table, and what figures show: the first cell, by arm or reference."""
 
-_TOGETHER = ("concatenation", "density_gate", "oracle_routing")
+_TOGETHER = ("concatenation", "density_gated_ensemble", "oracle_routing")
 
 
 def main(
@@ -189,10 +191,10 @@ def memory_figure(results: Mapping[str, Sequence[Stored]]) -> Figure:
     names = (
         "least_squares",
         "partition",
-        "compress",
+        "structured_compression",
         "distillation",
         "concatenation",
-        "density_gate",
+        "density_gated_ensemble",
         "joint",
     )
     figure = Figure((11.0, 3.4), layout="constrained")

@@ -5,7 +5,7 @@ from typing import Any
 
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs import rewards
-from fleet_tools.envs.handling import UNTOUCHED, Handling, is_gentle
+from fleet_tools.envs.contact_metrics import UNTOUCHED, ContactMetrics, is_gentle
 from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.success import Verdict, conjunction, judge_each
 from fleet_tools.perception.measurement import Capture, Measurement
@@ -24,7 +24,7 @@ class EnvState:
         steps_held: Number of consecutive steps for which the success predicates have held.
         success_once: Whether they have held after any step.
         shown: What delayed cameras show; None where they show the present.
-        handling: How the task was handled so far.
+        contact_metrics: How the task was handled so far.
         initial: State in which the present object's turn began; None where it is the start.
     """
 
@@ -34,7 +34,7 @@ class EnvState:
     steps_held: int
     success_once: bool
     shown: Capture | None = None
-    handling: Handling = UNTOUCHED
+    contact_metrics: ContactMetrics = UNTOUCHED
     initial: WorldState | None = None
 
 
@@ -48,7 +48,7 @@ class EpisodeState:
         initial: State at the start of the episode, or in which the present object's turn began.
         measurement: The present measurement.
         objects_done: Number of objects of the scene that are done.
-        outcome, steps_held, success_once, handling: See `EnvState`.
+        outcome, steps_held, success_once, contact_metrics: See `EnvState`.
     """
 
     task: TaskConfig
@@ -58,7 +58,7 @@ class EpisodeState:
     outcome: str = RUNNING
     steps_held: int = 0
     success_once: bool = False
-    handling: Handling = UNTOUCHED
+    contact_metrics: ContactMetrics = UNTOUCHED
     objects_done: int = 0
 
     @property
@@ -116,7 +116,7 @@ class EpisodeState:
             outcome=outcome,
             steps_held=steps_held,
             success_once=self.success_once or (holds and self.is_last_object),
-            handling=self.handling.after(self.state, measurement.state),
+            contact_metrics=self.contact_metrics.after(self.state, measurement.state),
         )
         return now, verdicts
 
@@ -152,7 +152,7 @@ class EpisodeState:
         if objects > 1:
             done = (self.objects_done + verdict.progress) / objects
             verdict = Verdict(verdict.holds and self.is_last_object, done)
-        gentle = is_gentle(self.task.gentle, verdict.holds, self.handling)
+        gentle = is_gentle(self.task.gentle, verdict.holds, self.contact_metrics)
         return {
             "outcome": self.outcome,
             "success": verdict.holds,
@@ -162,7 +162,8 @@ class EpisodeState:
             "verdicts": {name: dict(vars(verdict)) for name, verdict in verdicts.items()},
             "forces": self.state.forces(),
             "limits": self.state.limits(),
-            "handling": self.handling.numbers() | ({} if gentle is None else {"gentle": gentle}),
+            "contact_metrics": self.contact_metrics.numbers()
+            | ({} if gentle is None else {"gentle": gentle}),
             **({"cameras": cameras} if cameras else {}),
             **({"objects_done": self.objects_done} if objects > 1 else {}),
         }

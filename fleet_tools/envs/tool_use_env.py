@@ -12,15 +12,15 @@ from numpy.typing import ArrayLike
 
 from fleet_tools.config.cameras import SensorName
 from fleet_tools.envs.array_spec import action_scale, action_spec, check_action
+from fleet_tools.envs.contact_metrics import ContactMetrics
 from fleet_tools.envs.episode_state import EnvState, EpisodeState
-from fleet_tools.envs.handling import Handling
 from fleet_tools.envs.observation_modes import image_size, observables, observation_config
 from fleet_tools.envs.observations import Observation, observation_space, observe
 from fleet_tools.envs.outcomes import OBJECT_LOST, RUNNING, SIMULATION_ERROR, SUCCESS, TIME_LIMIT
 from fleet_tools.envs.predicate_functions import load_bound_task
 from fleet_tools.envs.recorded_env import RecordedEnv, recorded
-from fleet_tools.envs.stage import Stage
 from fleet_tools.envs.success import Verdict
+from fleet_tools.envs.viewed_simulation import ViewedSimulation
 from fleet_tools.errors import (
     ConfigError,
     EpisodeOverError,
@@ -76,11 +76,11 @@ class ToolUseEnv(RecordedEnv):
     `verdicts` (whether each success predicate `holds`, and its `progress`, see
     `ToolUseEnv.verdicts`). It has `forces` (contact forces on tool and object, see
     `WorldState.forces`), `limits` (what the limits of the arm's joints did, see
-    `WorldState.limits`). Its `handling` has forces, work, time and path so far, see
-    `fleet_tools.envs.handling`, and whether it is `gentle`: a success within the limits of the
-    task, if it has any. After a step there are also `action` (as executed) and `action_clipped`,
-    after a simulation error `error`. With images there is `cameras`, each with its intrinsics `K`
-    (3, 3), in pixels, and pose `X_WC` (4, 4) in the world.
+    `WorldState.limits`). Its `contact_metrics` has forces, work, time and path so far, see
+    `fleet_tools.envs.contact_metrics`, and whether it is `gentle`: a success within the limits of
+    the task, if it has any. After a step there are also `action` (as executed) and
+    `action_clipped`, after a simulation error `error`. With images there is `cameras`, each with
+    its intrinsics `K` (3, 3), in pixels, and pose `X_WC` (4, 4) in the world.
 
     A scene may have further objects (`Scene.next_objects`), all on the table from the start. Once
     the success predicates have held for one, the next is in use: observations, predicates, rewards
@@ -219,7 +219,7 @@ class ToolUseEnv(RecordedEnv):
         self.action_scale = action_scale(self.task.step_bounds)
 
         viewers = [self._observer] if self._display is None else [self._observer, self._display]
-        self._stage = Stage(
+        self._viewed = ViewedSimulation(
             self.task, self.robot, viewers, robot_visuals=robot_visuals, meshcat=self.meshcat
         )
 
@@ -338,7 +338,7 @@ class ToolUseEnv(RecordedEnv):
     def close(self) -> None:
         """Releases the simulation and OpenGL; `reset` starts anew."""
         self._episode = None
-        self._stage.close()
+        self._viewed.close()
 
     def own_models(self) -> dict[OwnModel, Path]:
         """Returns the models beside the package's, see `RecordedEnv.own_models`."""
@@ -367,9 +367,9 @@ class ToolUseEnv(RecordedEnv):
         """Returns how many objects of the scene are done; the next one is in use."""
         return self._running()[0].objects_done
 
-    def handling(self) -> Handling:
+    def contact_metrics(self) -> ContactMetrics:
         """Returns how the task was handled so far in this episode."""
-        return self._running()[0].handling
+        return self._running()[0].contact_metrics
 
     def verdicts(self) -> dict[str, Verdict]:
         """Returns the present verdict of each success predicate, by its place in the task file.
@@ -431,7 +431,7 @@ class ToolUseEnv(RecordedEnv):
             episode.steps_held,
             episode.success_once,
             None if measurement.shown is measurement.latest else measurement.shown,
-            episode.handling,
+            episode.contact_metrics,
             episode.initial if episode.objects_done else None,
         )
 
@@ -450,7 +450,7 @@ class ToolUseEnv(RecordedEnv):
         scene = check_scene(self.task, self.robot, state.scene)
         simulation, episode = self._begin(scene)
         simulation.restore(state.snapshot)
-        self._stage.show_object(simulation)
+        self._viewed.show_object(simulation)
         episode = self._episode = replace(
             episode,
             measurement=self._observer.measure(simulation, scene, state.shown),
@@ -459,7 +459,7 @@ class ToolUseEnv(RecordedEnv):
             outcome=state.outcome,
             steps_held=state.steps_held,
             success_once=state.success_once,
-            handling=state.handling,
+            contact_metrics=state.contact_metrics,
         )
         return self._observe(episode)
 
@@ -494,9 +494,9 @@ class ToolUseEnv(RecordedEnv):
         self.set_state(env_state)
 
     def _running(self) -> tuple[EpisodeState, Simulation]:
-        if self._episode is None or self._stage.simulation is None:
+        if self._episode is None or self._viewed.simulation is None:
             raise EpisodeOverError("No episode has begun; call reset().")
-        return self._episode, self._stage.simulation
+        return self._episode, self._viewed.simulation
 
     def _require_viewer(self) -> None:
         """Checks that Meshcat goes on, whose end is no outcome of an episode."""
@@ -517,7 +517,7 @@ class ToolUseEnv(RecordedEnv):
         """
         self._require_viewer()
         self._episode = None
-        simulation = self._stage.begin(scene)
+        simulation = self._viewed.begin(scene)
         if self.meshcat is not None:
             from fleet_tools.perception.display import show_table
 
@@ -542,7 +542,7 @@ class ToolUseEnv(RecordedEnv):
         """
         simulation = self._running()[1]
         simulation.use_next_object()
-        self._stage.show_object(simulation)
+        self._viewed.show_object(simulation)
         measured = self._observer.measure(simulation, episode.scene, earlier)
         return episode.with_next_object(measured)
 

@@ -13,7 +13,7 @@ import pydantic
 
 from fleet_tools.config.tasks import GentleLimits
 from fleet_tools.config.values import STORED_IF_SET, NonNegative, Number, Value
-from fleet_tools.envs.handling import Handling, is_gentle
+from fleet_tools.envs.contact_metrics import ContactMetrics, is_gentle
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.anytime_statistics import MOST_SCENES
@@ -44,7 +44,8 @@ class EpisodeResult(Trial):
         info: The policy's `info`, and "policy_seconds", the wall time that the policy took.
         final_points_m: Points of the last state by kind, see `fleet_tools.rollouts.agreement`; None
             where they are not known, or not finite.
-        handling: How the task was handled; None where nobody measured it, as in older results.
+        contact_metrics: How the task was handled; None where nobody measured it, as in older
+            results.
     """
 
     outcome: str
@@ -60,12 +61,12 @@ class EpisodeResult(Trial):
     error: str | None = None
     info: dict[str, pydantic.JsonValue] = {}
     final_points_m: dict[str, tuple[tuple[Number, Number, Number], ...]] | None = None
-    handling: Annotated[Handling | None, STORED_IF_SET] = None
+    contact_metrics: Annotated[ContactMetrics | None, STORED_IF_SET] = None
 
     def gentle(self, limits: GentleLimits | None) -> bool | None:
         """Returns whether it is a gentle success by its task's limits; None if unknown."""
-        handling = self.handling
-        return None if handling is None else is_gentle(limits, self.success, handling)
+        contact_metrics = self.contact_metrics
+        return None if contact_metrics is None else is_gentle(limits, self.success, contact_metrics)
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -108,8 +109,8 @@ class Score(Value):
             invalid action; they are failed trials.
         worker_errors: Number of episodes whose process died or hung; they are failed trials.
         gentle: Rate of gentle successes; None unless it is known of all trials.
-        handling: Mean over all trials of `Handling.numbers`, with equal weights of all pairs of
-            task and split; None likewise.
+        contact_metrics: Mean over all trials of `ContactMetrics.numbers`, with equal weights of all
+            pairs of task and split; None likewise.
     """
 
     success: Rate
@@ -118,7 +119,7 @@ class Score(Value):
     policy_errors: pydantic.NonNegativeInt
     worker_errors: pydantic.NonNegativeInt
     gentle: Annotated[Rate | None, STORED_IF_SET] = None
-    handling: Annotated[dict[str, Number] | None, STORED_IF_SET] = None
+    contact_metrics: Annotated[dict[str, Number] | None, STORED_IF_SET] = None
 
     @property
     def errors(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fleet_tools.evaluation.result import Rate, Result, Score
 from fleet_tools.evaluation.scores import Comparison, SuccessDifference
 
-HANDLING_COLUMNS = {
+CONTACT_METRICS_COLUMNS = {
     "object peak, N": "object_peak_N",
     "object mean, N": "object_mean_N",
     "table peak, N": "table_peak_N",
@@ -15,7 +15,7 @@ HANDLING_COLUMNS = {
     "path, m": "hand_path_m",
     "limits, s": "joint_limit_s",
 }
-"""Names in `Score.handling` by the heads of their columns."""
+"""Names in `Score.contact_metrics` by the heads of their columns."""
 
 
 def as_text(result: Result, comparison: Comparison | None = None) -> str:
@@ -56,11 +56,11 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
             ["total", "", *_cells(scores.total)],
         ]
     )
-    if scores.total.handling is not None:
-        lines += ["", "Handling, means over episodes"]
+    if scores.total.contact_metrics is not None:
+        lines += ["", "Contact metrics, means over episodes"]
         lines += _table(
             [
-                ["task", "success", "gentle", *HANDLING_COLUMNS],
+                ["task", "success", "gentle", *CONTACT_METRICS_COLUMNS],
                 *([task, *_handled(score)] for task, score in scores.tasks.items()),
                 ["total", *_handled(scores.total)],
             ]
@@ -104,14 +104,14 @@ def _cells(score: Score) -> list[str]:
 
 def _handled(score: Score) -> list[str]:
     gentle = "-" if score.gentle is None else _rate_text(score.gentle)
-    return [_rate_text(score.success), gentle, *handling_texts(score.handling)]
+    return [_rate_text(score.success), gentle, *contact_metrics_texts(score.contact_metrics)]
 
 
-def handling_texts(handling: Mapping[str, float] | None) -> list[str]:
-    """Returns the numbers of `HANDLING_COLUMNS` as text; dashes where they are not known."""
-    if handling is None:
-        return ["-"] * len(HANDLING_COLUMNS)
-    return [f"{handling[name]:.3g}" for name in HANDLING_COLUMNS.values()]
+def contact_metrics_texts(contact_metrics: Mapping[str, float] | None) -> list[str]:
+    """Returns the numbers of `CONTACT_METRICS_COLUMNS` as text; dashes where they are not known."""
+    if contact_metrics is None:
+        return ["-"] * len(CONTACT_METRICS_COLUMNS)
+    return [f"{contact_metrics[name]:.3g}" for name in CONTACT_METRICS_COLUMNS.values()]
 
 
 def _rate_text(rate: Rate) -> str:

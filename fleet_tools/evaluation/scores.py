@@ -84,7 +84,7 @@ def _score(limits: Limits, strata: Sequence[Episodes]) -> Score:
         policy_errors=outcomes.count(POLICY_ERROR),
         worker_errors=outcomes.count(WORKER_ERROR),
         gentle=_gentle(limits, trials),
-        handling=_mean_handling(trials),
+        contact_metrics=_mean_contact_metrics(trials),
     )
 
 
@@ -100,11 +100,15 @@ def _gentle(limits: Limits, strata: Sequence[Episodes]) -> Rate | None:
     return _rate([(count, len(stratum)) for count, stratum in zip(counts, strata, strict=True)])
 
 
-def _mean_handling(strata: Sequence[Episodes]) -> dict[str, float] | None:
-    handling = [[episode.handling for episode in stratum if episode.steps] for stratum in strata]
-    if any(each is None for stratum in handling for each in stratum):
+def _mean_contact_metrics(strata: Sequence[Episodes]) -> dict[str, float] | None:
+    contact_metrics = [
+        [episode.contact_metrics for episode in stratum if episode.steps] for stratum in strata
+    ]
+    if any(each is None for stratum in contact_metrics for each in stratum):
         return None
-    numbers = [[each.numbers() for each in stratum if each is not None] for stratum in handling]
+    numbers = [
+        [each.numbers() for each in stratum if each is not None] for stratum in contact_metrics
+    ]
     of_strata = [_mean(stratum) for stratum in numbers if stratum]
     return _mean(of_strata) if of_strata else None
 

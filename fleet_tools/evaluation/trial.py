@@ -149,7 +149,7 @@ def run_trial(
         object=scene.object,
         scene_digest=scene.digest(),
         final_points_m=ended and points(ended.world_state()),
-        handling=ended and ended.handling(),
+        contact_metrics=ended and ended.contact_metrics(),
     )
 
 
@@ -186,17 +186,19 @@ def judge(stored: EpisodeResult, again: EpisodeResult) -> Rerun:
         differences.append(f"the last states are {distance_m:.2g} m apart")
     alike = _handled_alike(stored, again, same_bits="state_digest" not in differing)
     if not alike:
-        differences.append(f"handling: {stored.handling} in the file, {again.handling} here")
+        differences.append(
+            f"contact_metrics: {stored.contact_metrics} in the file, {again.contact_metrics} here"
+        )
     same_outcome = alike and not {*differing}.intersection(_END)
     return Rerun(tuple(differences), Agreement(not differences, same_outcome, distance_m))
 
 
 def _handled_alike(stored: EpisodeResult, again: EpisodeResult, *, same_bits: bool) -> bool:
-    """Returns whether the stored handling, if there is one, may be of the same episode here."""
-    if stored.handling is None or again.handling is None:
-        return stored.handling is None
-    return stored.handling == again.handling or (
-        not same_bits and stored.handling.resembles(again.handling)
+    """Returns whether the stored contact metrics, if any, may be of the same episode here."""
+    if stored.contact_metrics is None or again.contact_metrics is None:
+        return stored.contact_metrics is None
+    return stored.contact_metrics == again.contact_metrics or (
+        not same_bits and stored.contact_metrics.resembles(again.contact_metrics)
     )
 
 

@@ -120,9 +120,9 @@ class Ranking:
         return _NOTES[self.kind] + sensors * (self.sensors != IDEAL)
 
     @property
-    def has_handling(self) -> bool:
+    def has_contact_metrics(self) -> bool:
         """Whether it is known of any of its methods how it handles the tasks."""
-        return any(each.overall and each.overall.handling for each in self.standings)
+        return any(each.overall and each.overall.contact_metrics for each in self.standings)
 
 
 @dataclass(frozen=True)

@@ -186,17 +186,23 @@ def _wrong_episodes(episodes: Sequence[EpisodeResult], protocol: Protocol) -> It
             if each.success_once and not (each.steps and each.scene_digest)
         ],
     )
-    yield from _wrong_handling(episodes)
+    yield from _wrong_contact_metrics(episodes)
 
 
-def _wrong_handling(episodes: Sequence[EpisodeResult]) -> Iterator[str]:
+def _wrong_contact_metrics(episodes: Sequence[EpisodeResult]) -> Iterator[str]:
     """Yields what is wrong with how episodes were handled; older results do not tell it at all."""
-    told = [(each, each.handling) for each in episodes if each.handling is not None]
-    untold = [each.key for each in episodes if each.handling is None and each.steps]
-    yield from _listed("episodes without their handling, which others have", untold if told else [])
+    told = [(each, each.contact_metrics) for each in episodes if each.contact_metrics is not None]
+    untold = [each.key for each in episodes if each.contact_metrics is None and each.steps]
     yield from _listed(
-        "successes in which nothing touched the object, by their handling",
-        [each.key for each, handling in told if each.success and not handling.object.contact_s],
+        "episodes without contact metrics, which others have", untold if told else []
+    )
+    yield from _listed(
+        "successes in which nothing touched the object, by their contact metrics",
+        [
+            each.key
+            for each, contact_metrics in told
+            if each.success and not contact_metrics.object.contact_s
+        ],
     )
 
 

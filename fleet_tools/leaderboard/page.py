@@ -60,7 +60,8 @@ def _environment(**options: Any) -> jinja2.Environment:
         **options,
     )
     environment.globals |= {"plots": tables.plots}
-    names = ("across_table", "ranking_table", "handling_table", "strata_table", "preview_table")
+    parts = ("across", "ranking", "contact_metrics", "strata", "preview")
+    names = [f"{part}_table" for part in parts]
     for name in (*names, "facts", "percent", "interval", "readable"):
         environment.filters[name] = getattr(tables, name)
     environment.filters |= {

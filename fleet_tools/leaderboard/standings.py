@@ -73,7 +73,7 @@ class Overall:
         success_once: Rate of success after any step, likewise; None without trials.
         splits: Success rate over all tasks, by split.
         gentle: Rate of gentle success over all tasks and splits; None if it is not known.
-        handling: Means of `Handling.numbers`, likewise.
+        contact_metrics: Means of `ContactMetrics.numbers`, likewise.
         rank: 1 plus the number of methods whose whole interval of the total lies above this one's;
             None if it is not ranked.
     """
@@ -82,7 +82,7 @@ class Overall:
     success_once: float | None
     splits: dict[str, SuccessRate]
     gentle: float | None = None
-    handling: dict[str, float] | None = None
+    contact_metrics: dict[str, float] | None = None
     rank: int | None = None
 
 
@@ -284,7 +284,7 @@ def _overall(runs: Sequence[TrainingRun], protocol: Protocol) -> Overall | None:
         total=_success_rate(runs, [run.scores.total for run in runs], [[pair] for pair in pairs]),
         success_once=_mean([run.scores.total.success_once.rate for run in runs]),
         gentle=_mean_of_all([run.scores.total.gentle for run in runs]),
-        handling=_mean_handling([run.scores.total.handling for run in runs]),
+        contact_metrics=_mean_contact_metrics([run.scores.total.contact_metrics for run in runs]),
         splits={
             split: _success_rate(
                 runs,
@@ -344,7 +344,7 @@ def _mean_of_all(rates: Sequence[Rate | None]) -> float | None:
     return _mean(known) if len(known) == len(rates) else None
 
 
-def _mean_handling(runs: Sequence[dict[str, float] | None]) -> dict[str, float] | None:
+def _mean_contact_metrics(runs: Sequence[dict[str, float] | None]) -> dict[str, float] | None:
     known = [numbers for numbers in runs if numbers is not None]
     if len(known) < len(runs):
         return None

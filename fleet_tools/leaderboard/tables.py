@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fleet_tools.evaluation.result import Rate
-from fleet_tools.evaluation.score_tables import HANDLING_COLUMNS, handling_texts
+from fleet_tools.evaluation.score_tables import CONTACT_METRICS_COLUMNS, contact_metrics_texts
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.board import HEADINGS, Board, RankedLevel, Ranking, across_levels
 from fleet_tools.leaderboard.records import Certificate, StepVerdicts, Verification
@@ -97,15 +97,20 @@ def _row(ranking: Ranking, standing: Standing, board: Board) -> list[Cell]:
     ]
 
 
-def handling_table(ranking: Ranking) -> Table:
+def contact_metrics_table(ranking: Ranking) -> Table:
     """Returns the table of how methods handle the tasks; dashes where it is not known."""
     rows = []
     for standing in ranking.standings:
         overall = standing.overall
-        gentle, handling = (overall.gentle, overall.handling) if overall else (None, None)
-        texts = ["-" if gentle is None else percent(gentle), *handling_texts(handling)]
+        gentle, contact_metrics = (
+            (overall.gentle, overall.contact_metrics) if overall else (None, None)
+        )
+        texts = [
+            "-" if gentle is None else percent(gentle),
+            *contact_metrics_texts(contact_metrics),
+        ]
         rows.append([Cell(standing.label, kind="method"), _total(standing), *map(Cell, texts)])
-    return Table(["method", "total", "gentle", *HANDLING_COLUMNS], rows)
+    return Table(["method", "total", "gentle", *CONTACT_METRICS_COLUMNS], rows)
 
 
 def strata_table(standing: Standing) -> Table:

@@ -80,7 +80,7 @@ def _plain_method(standing: Standing) -> dict[str, Any]:
         "total": overall and asdict(overall.total),
         "success_once": overall and overall.success_once,
         "gentle": overall and overall.gentle,
-        "handling": overall and overall.handling,
+        "contact_metrics": overall and overall.contact_metrics,
         "tasks": {task: asdict(rate) for task, rate in standing.tasks.items()},
         "splits": {
             split: asdict(rate) for split, rate in (overall.splits if overall else {}).items()

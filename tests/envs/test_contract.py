@@ -25,7 +25,7 @@ INFO = {
     "verdicts",
     "forces",
     "limits",
-    "handling",
+    "contact_metrics",
 }
 SMALL = {"camera_size": [64, 48], "cloud_size": [40, 30]}
 STATE: dict[str, Any] = {}

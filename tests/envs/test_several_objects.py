@@ -149,14 +149,14 @@ def test_a_nail_that_is_done_is_not_counted_twice(make: Make):
     env = make()
     trace = until_first_is_done(env, nails(env))
     assert trace[-2][4]["progress"] <= 0.5 <= trace[-1][4]["progress"]
-    before = env.handling()
+    before = env.contact_metrics()
     for _ in range(2 * env.task.success_steps + 2):  # the hammer stays on it
         _, reward, terminated, _, info = env.step(np.zeros(6, np.float32))
         assert (reward, terminated, info["objects_done"]) == (0, False, 1)
         assert not info["success"] and not info["success_once"]
     # It is still an object, and no part of the table.
-    assert env.handling().object.contact_s > before.object.contact_s
-    assert env.handling().table == before.table
+    assert env.contact_metrics().object.contact_s > before.object.contact_s
+    assert env.contact_metrics().table == before.table
 
 
 def test_who_does_nothing_has_the_time_of_two_episodes_and_nothing_done(make: Make):

@@ -13,7 +13,7 @@ from support.processes import ROOT
 
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
-from fleet_tools.envs.handling import Handling, Load
+from fleet_tools.envs.contact_metrics import ContactMetrics, Load
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import ConfigError, FleetToolsError, ResultError, UnknownNameError
 from fleet_tools.evaluation.admission import admission
@@ -100,7 +100,7 @@ def test_the_digest_depends_on_what_task_files_say_and_not_on_where_they_lie(own
 
 
 def test_a_result_is_judged_by_the_limits_of_its_own_task_file(own, tmp_path):
-    handling, found = Handling(object=Load(peak_N=5, contact_s=1), time_s=1), []
+    contact_metrics, found = ContactMetrics(object=Load(peak_N=5, contact_s=1), time_s=1), []
     first = digest(load_protocol(str(own)))
     for limits in (
         "",
@@ -114,7 +114,7 @@ def test_a_result_is_judged_by_the_limits_of_its_own_task_file(own, tmp_path):
         result = load_evaluation(stored(load_protocol(str(own)), tmp_path / "result")).result
         assert result.protocol_digest == first
         episodes = [
-            an_episode(trial, SUCCESS).model_copy(update={"handling": handling})
+            an_episode(trial, SUCCESS).model_copy(update={"contact_metrics": contact_metrics})
             for trial in result.protocol.trials("basket")
         ]
         gentle = score(result.protocol, episodes).total.gentle

@@ -33,7 +33,7 @@ from fleet_tools.baselines.federated.messages import (
     encode,
 )
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetRobot
+from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetClient
 from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.protection import Task, read_task
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
@@ -57,7 +57,7 @@ class _Fleet:
         streaming = {"bits": _BITS}
         self.plan: FleetPlan = fleet_cases.plan_of(data, **COMMON, streaming=streaming, robots=1)
         self.assignment: Assignment = self.plan.assignments[0]
-        self.robot = FleetRobot(self.assignment)
+        self.robot = FleetClient(self.assignment)
         self.weights = self.assignment.blueprint.create(3).state_dict()
         self.size = sum(each.numel() for each in self.weights.values())
         training = fleet_cases.request(self.plan)

@@ -332,7 +332,7 @@ LINES = (
     "evaluate --policy absent:policy --output out --protocol absent.yaml --scenes 2 --workers 0",
     "leaderboard absent --verify 3 --seed 4",
     "merge absent.safetensors other.safetensors --method naive_average --output out",
-    "attach-reader --policy absent.safetensors --reader other.safetensors --output out",
+    "attach-detector --policy absent.safetensors --reader other.safetensors --output out",
     "fleet absent.yaml --output out --workers 0",
     "experiment absent.yaml --output out",
     "assets import absent.obj --kind tool --family hammer --mass 0.5 --keypoint head=1,2,3",

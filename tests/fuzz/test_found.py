@@ -20,7 +20,7 @@ from fleet_merging.queries import wire
 from fleet_merging.queries.query import LossQuery, MomentQuery
 from fleet_tools.baselines.federated.messages import decode
 from fleet_tools.baselines.federated.messages import encode as encode_message
-from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot import FleetClient
 from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.records import NodeReport, read_value
 from fleet_tools.baselines.model_files import read_model, read_notes, write_model
@@ -49,8 +49,8 @@ def _plan(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(name="robot")
-def _robot(plan: Any) -> FleetRobot:
-    return FleetRobot(plan.assignments[0])
+def _robot(plan: Any) -> FleetClient:
+    return FleetClient(plan.assignments[0])
 
 
 def _with(message: bytes, **others: Any) -> bytes:

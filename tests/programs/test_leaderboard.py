@@ -13,7 +13,7 @@ from support.rendering import needs_gl
 from support.submitted import renamed, write
 
 from fleet_tools import evaluate
-from fleet_tools.envs.handling import Load
+from fleet_tools.envs.contact_metrics import Load
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result import Evaluation, decode_actions, encode_actions
@@ -125,12 +125,14 @@ def test_consistent_forgeries_are_out_once_they_run_again(root, tmp_path, capsys
     actions = decode_actions(genuine.episodes[0].actions).copy()
     fewer = {"actions": encode_actions(actions[:3]), "steps": 3}
     actions[0, 0] *= -1
-    handling = genuine.episodes[0].handling
-    assert handling is not None
-    touched = handling.model_copy(update={"object": Load(peak_N=1, impulse_Ns=0.1, contact_s=0.1)})
+    contact_metrics = genuine.episodes[0].contact_metrics
+    assert contact_metrics is not None
+    touched = contact_metrics.model_copy(
+        update={"object": Load(peak_N=1, impulse_Ns=0.1, contact_s=0.1)}
+    )
     claim = {"outcome": "success", "success": True, "success_once": True}
     forgeries = {
-        "claimed": claim | {"handling": touched},
+        "claimed": claim | {"contact_metrics": touched},
         "blamed": {"outcome": "simulation_error"},
     }
     harmless = {"changed": {"actions": encode_actions(actions)}, "removed": fewer}

@@ -17,7 +17,7 @@ DOWN_AND_TURN = np.array([0.0, 0.3, -0.5, 0.0, 0.0, 0.2], np.float32)
 
 def hammer(substeps: int, **kwargs: object) -> ToolUseEnv:
     env = EnvSpec.of(task="hammer", **kwargs).make_tool_use()
-    env._stage.substeps = substeps
+    env._viewed.substeps = substeps
     env.reset(seed=3)
     return env
 
@@ -95,12 +95,12 @@ def test_peaks_are_of_four_milliseconds_at_every_step(substeps: int):
     """So the mean is at most the peak, and a force that lasts is the same at every step."""
     pressed = []
     for env in (hammer(1), hammer(substeps)):
-        while not env.handling().object.contact_s:
+        while not env.contact_metrics().object.contact_s:
             env.step(press(env))
-        before = env.handling().object
+        before = env.contact_metrics().object
         for _ in range(3):
             env.step(press(env))
-        after = env.handling().object
+        after = env.contact_metrics().object
         assert after.contact_s / TIME_STEP == pytest.approx(round(after.contact_s / TIME_STEP))
         seconds = after.contact_s - before.contact_s
         pressed.append((after.impulse_Ns - before.impulse_Ns) / seconds)
@@ -120,7 +120,7 @@ def test_comparison_counts_verdicts_steps_distances_and_forces():
             "success_once": True,
             "steps": 0,
             "final_points_m": {"end_effector": ((x, 0.0, 0.0),)},
-            "handling": {"object": load, "time_s": 1.0},
+            "contact_metrics": {"object": load, "time_s": 1.0},
         }
         return EpisodeResult.model_validate(facts | found)
 

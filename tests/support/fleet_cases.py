@@ -16,7 +16,7 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import load_progress
 from fleet_tools.baselines.federated.rounds import RoundResult, run_round
-from fleet_tools.baselines.federated.transport import Answers, LocalTransport, LostRobot, Transport
+from fleet_tools.baselines.federated.transport import Answers, LocalTransport, LostClient, Transport
 from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import parse
 
@@ -108,7 +108,7 @@ def same_result(one: Path, other: Path) -> bool:
     return bits and rounds_of(one) == rounds_of(other)
 
 
-Tamper = Callable[[int, int, Answer | LostRobot], Answer | LostRobot]
+Tamper = Callable[[int, int, Answer | LostClient], Answer | LostClient]
 """tamper(robot, before, answer): returns the answer that arrives instead; `before` is the number of
 messages that the robot was sent before."""
 
@@ -120,7 +120,7 @@ class RecordingTransport:
         self, inner: Transport, tamper: Tamper = lambda robot, before, answer: answer
     ) -> None:
         self._inner, self._tamper = inner, tamper
-        self.exchanges: list[tuple[int, Message, Answer | LostRobot]] = []
+        self.exchanges: list[tuple[int, Message, Answer | LostClient]] = []
 
     def exchange(
         self, messages: Mapping[int, Message], *, deadline_s: float | None = None
@@ -142,16 +142,16 @@ class RecordingTransport:
         self._inner.close()
 
 
-def answered(answer: Answer | LostRobot) -> Any:
+def answered(answer: Answer | LostClient) -> Any:
     """Returns the answer of a robot that is not lost."""
-    assert not isinstance(answer, LostRobot)
+    assert not isinstance(answer, LostClient)
     return answer
 
 
-def exchanged(answers: Iterable[tuple[int, Any]]) -> dict[int, bytes | LostRobot]:
+def exchanged(answers: Iterable[tuple[int, Any]]) -> dict[int, bytes | LostClient]:
     """Returns answers of robots bit for bit, by robot."""
     return {
-        robot: answer if isinstance(answer, LostRobot) else encode(answer)
+        robot: answer if isinstance(answer, LostClient) else encode(answer)
         for robot, answer in answers
     }
 

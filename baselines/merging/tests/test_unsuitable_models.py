@@ -126,7 +126,7 @@ def _normed() -> nn.Module:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("build", [_Language, _normed])
-@pytest.mark.parametrize("method", ["git_rebasin", "fleet_merge", "density_gate"])
+@pytest.mark.parametrize("method", ["git_rebasin", "fleet_merge", "density_gated_ensemble"])
 def test_traps_of_foreign_models_work_or_are_named(build, method):
     torch.manual_seed(0)
     models = [build() for _ in range(2)]
@@ -136,6 +136,6 @@ def test_traps_of_foreign_models_work_or_are_named(build, method):
     try:
         merged = merge(method, models, data=[[batch]] * 2, **options_of(method))
     except MergeError as error:
-        assert method == "density_gate", error
+        assert method == "density_gated_ensemble", error
         return
     assert bool(torch.isfinite(merged.model(batch[0])).all())

@@ -20,8 +20,8 @@ from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.spec import EnvSpec
-from fleet_tools.envs.stage import Stage
 from fleet_tools.envs.tool_use_env import unwrap
+from fleet_tools.envs.viewed_simulation import ViewedSimulation
 from fleet_tools.errors import ConfigError, DatasetError, RenderServerError, UnknownNameError
 from fleet_tools.perception.camera_view import CHANNELS, CameraView, Hits
 from fleet_tools.perception.display import THIRD, check_camera, find_view
@@ -167,7 +167,7 @@ class Photographer:
     ) -> None:
         self._task, self._size = task, size
         self._renderer: Renderer = BlenderRenderer(server)
-        self._stage = Stage(task, robot, [self._renderer], robot_visuals=robot_visuals)
+        self._viewed = ViewedSimulation(task, robot, [self._renderer], robot_visuals=robot_visuals)
         self.cameras = (THIRD, *task.cameras)
 
     def photograph(self, state: EnvState, camera: str) -> Photograph:
@@ -179,7 +179,7 @@ class Photographer:
             MissingLibraryError: OpenGL or its driver is missing, without which VTK cannot render.
         """
         check_camera(self._task, camera)
-        simulation = self._stage.begin(state.scene)
+        simulation = self._viewed.begin(state.scene)
         simulation.restore(state.snapshot)
         X_WE = simulation.end_effector_pose()
         view = find_view(self._task, state.scene, X_WE, camera, self._size)

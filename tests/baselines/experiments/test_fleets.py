@@ -168,7 +168,7 @@ def test_a_run_is_the_fleet_of_its_configuration_and_first_updates_are_shared(
         assert row["loss"]["median"] == report["held_out"]["loss"]
         assert row["curve"][0]["moved"] == report["curve"][0]["moved"]
         traffic = report["traffic"]
-        assert row["bytes"] == traffic["bytes_to_robots"] + traffic["bytes_from_robots"]
+        assert row["bytes"] == traffic["downloaded_bytes"] + traffic["uploaded_bytes"]
     assert rows["git_rebasin"]["curve"][0]["moved"] > 0
 
 
@@ -209,13 +209,13 @@ def a_report(solved: Sequence[int], robots: Sequence[dict[str, Any]] = ()) -> di
         "robots": list(robots),
         "curve": [{"round": 1, "bytes": 3, "loss": 0.5, "moved": 0.5, "rollouts": rollouts}],
         "data_at_home": 10,
-        "traffic": {"bytes_to_robots": 1, "bytes_from_robots": 2},
+        "traffic": {"downloaded_bytes": 1, "uploaded_bytes": 2},
     }
 
 
 @pytest.mark.parametrize("final", ["combined", "distilled"])
 def test_the_final_policy_counts_and_ends_the_curve(final):
-    more = {"bytes_to_robots": 10, "bytes_from_robots": 20}
+    more = {"downloaded_bytes": 10, "uploaded_bytes": 20}
     merged, larger = a_report([]), a_report([0, 1, 2])["rollouts"]
     merged["combined"] = {"loss": 0.25, "rollouts": larger, "traffic": more}
     if final == "distilled":

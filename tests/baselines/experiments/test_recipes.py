@@ -186,14 +186,17 @@ def test_an_experiment_agrees_with_itself_and_not_with_other_rates(tmp_path):
     assert same.agrees and same.identical == same.compared > 0
 
     result = json.loads((ROOT / stored).read_text())
-    (row,) = (row for row in result["rows"] if row["arm"] == "compress")
+    (row,) = (row for row in result["rows"] if row["arm"] == "structured_compression")
     row["success"] = {"rate": 0.0, "low": 0.0, "high": 0.01}
     result["cells"][0]["loss"] *= 1 + 1e-15
     del result["rows"][-1]
     (folder / made).write_text(json.dumps(result))
     (other,) = compare_all(recipe, ROOT, folder)
     assert not other.agrees and other.identical == other.compared - 1
-    assert "compress, 0.1: success 0 to 0.01, stored" in other.text and "is lacking" in other.text
+    assert (
+        "structured_compression, 0.1: success 0 to 0.01, stored" in other.text
+        and "is lacking" in other.text
+    )
     (folder / made).unlink()
     assert not compare_all(recipe, ROOT, folder)[0].agrees
 

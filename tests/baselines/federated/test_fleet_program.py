@@ -50,7 +50,7 @@ def test_the_program_runs_all_rounds_and_reports_them(
     assert [line["loss"] for line in lines] == [each.loss for each in expected]
     report = json.loads((whole / "report.json").read_text())
     traffic = report["traffic"]
-    exchanged = traffic["bytes_to_robots"] + traffic["bytes_from_robots"]
+    exchanged = traffic["downloaded_bytes"] + traffic["uploaded_bytes"]
     assert exchanged == lines[-1]["bytes_so_far"]
     numbers = 7 + 2 * 3 + 6  # float32 each
     steps = [robot["rounds"] and robot["data_bytes"] / (4 * numbers) for robot in report["robots"]]
@@ -58,9 +58,9 @@ def test_the_program_runs_all_rounds_and_reports_them(
     assert report["data_at_home"] == 4 * numbers * sum(steps)
     text = as_text("", report)
     (uploads,) = re.findall(r"uploads to the server (\S+) kB \((\S+) kB a client\)", text)
-    assert float(uploads[0]) == pytest.approx(traffic["bytes_from_robots"] / 1e3, abs=0.051)
+    assert float(uploads[0]) == pytest.approx(traffic["uploaded_bytes"] / 1e3, abs=0.051)
     assert float(uploads[1]) == pytest.approx(float(uploads[0]) / len(report["robots"]), abs=0.1)
-    ratio = traffic["bytes_from_robots"] / report["data_at_home"]
+    ratio = traffic["uploaded_bytes"] / report["data_at_home"]
     assert f"the uploads are {ratio:,.0f} times as large" in text
     before = content(whole)
     shown = [each for each in arguments(data, whole, **ROUNDS) if each != "--quiet"]
@@ -120,7 +120,7 @@ def test_a_fleet_goes_on_with_the_reader_that_it_began_with(
     before = content(output)
     shutil.copy(whole / "robots" / "0.safetensors", reader)  # another file of this name
     assert main(given) == 2
-    assert "reader_digest is" in capsys.readouterr().err and content(output) == before
+    assert "detector_digest is" in capsys.readouterr().err and content(output) == before
 
 
 def test_an_unknown_reference_is_refused(

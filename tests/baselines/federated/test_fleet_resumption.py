@@ -36,7 +36,7 @@ from support.processes import ROOT
 from fleet_tools.baselines.federated.messages import Answer
 from fleet_tools.baselines.federated.record import FleetWriter, load_progress
 from fleet_tools.baselines.federated.run import run
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.baselines.fleet import main
 
 Start = Callable[..., BaseProcess]
@@ -118,7 +118,7 @@ def test_ctrl_c_keeps_finished_rounds(
 def test_stored_replies_are_not_requested_again(data: Path, whole: Path, tmp_path: Path) -> None:
     plan, folder = plan_of(data, **ROUNDS), tmp_path / "out"
 
-    def stop(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
+    def stop(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
         if robot == 2:
             raise KeyboardInterrupt
         return answer

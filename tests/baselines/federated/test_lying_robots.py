@@ -23,14 +23,14 @@ from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.query import LossAnswer
 from fleet_merging.queries.traffic import TrafficMeter
 from fleet_tools.baselines.federated import progress as fleet_progress
-from fleet_tools.baselines.federated.exchange import Exchanges
 from fleet_tools.baselines.federated.messages import LocalUpdate, Message, encode
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import COMBINED, FleetWriter
+from fleet_tools.baselines.federated.round_messages import RoundMessages
 from fleet_tools.baselines.federated.run import combine, complete
 from fleet_tools.baselines.federated.summary import as_text
-from fleet_tools.baselines.federated.transport import Answers, LostRobot
+from fleet_tools.baselines.federated.transport import Answers, LostClient
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.state import TrainingError
 
@@ -84,8 +84,8 @@ def honest(answer: Any) -> Any:
     return answer
 
 
-def off(answer: Any) -> LostRobot:
-    return LostRobot("it is off")
+def off(answer: Any) -> LostClient:
+    return LostClient("it is off")
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -112,8 +112,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "regmean_pp": {},
     "least_squares": {"alignment": "activations"},
     "head_refit": {},
-    "compress": {},
-    "density_gate": {},
+    "structured_compression": {},
+    "density_gated_ensemble": {},
     "gated_refit": {},
     "concatenation": {},
     "partition": {},
@@ -132,7 +132,7 @@ class Fleet:
     def merge(self, lie: Callable[[Any], Any] = honest) -> tuple[MergeResult, dict[int, str]]:
         """Returns the merge, and why robots were left out."""
         self.transport.lie = lie
-        exchanges = Exchanges(self.transport)
+        exchanges = RoundMessages(self.transport)
         result = combine(self.plan, exchanges, self.trained)
         return result, {k: why for k in range(5) if (why := exchanges.left_out(k))}
 
@@ -140,7 +140,7 @@ class Fleet:
         """Returns the merge of the other four, which never had a fifth."""
         weights = {k: each for k, each in self.trained.robot_weights.items() if k != LIAR}
         others = replace(self.trained, robot_weights=weights)
-        return combine(self.plan, Exchanges(self.transport), others)
+        return combine(self.plan, RoundMessages(self.transport), others)
 
 
 def same_merges(one: MergeResult, other: MergeResult) -> bool:
@@ -299,7 +299,7 @@ OF_METHOD = {
     "fleet_merge_monotone": ("loss",),
     "regmean": ("moments",),
     "regmean_pp": ("moments",),
-    "density_gate": ("moments",),
+    "density_gated_ensemble": ("moments",),
     "distillation": ("moments", "mixture"),
 }
 
@@ -385,7 +385,7 @@ def test_a_fleet_ends_without_the_robot_that_fails_after_training(
 ) -> None:
     """It ended with an error, at each new start; now it says who is left out."""
     distilled = {"inputs": "moments", "states": 50, "epochs": 1}
-    plan = plan_of(folder, **FLEET, last_method="density_gate", distillation=distilled)
+    plan = plan_of(folder, **FLEET, last_method="density_gated_ensemble", distillation=distilled)
     transport = Answering(plan)
 
     def lie(answer: Any) -> Any:
@@ -409,8 +409,8 @@ def test_a_fleet_ends_without_the_robot_that_fails_after_training(
 
 
 def test_too_few_that_stay_are_one_error(folder: Path, trained: FleetProgress) -> None:
-    fleet = Fleet(folder, trained, "density_gate")
-    quorum = {"closing": {"quorum": 1.0}, "last_method": "density_gate"}
+    fleet = Fleet(folder, trained, "density_gated_ensemble")
+    quorum = {"closing": {"quorum": 1.0}, "last_method": "density_gated_ensemble"}
     fleet.plan = plan_of(folder, **FLEET | quorum)
     with pytest.raises(TrainingError, match=f"4 of 5 robots.*quorum is 5.*Robot {LIAR}: it is off"):
         fleet.merge(off)
@@ -451,7 +451,7 @@ def overflowing(problem: MergeProblem) -> MergeResult:
 
 
 def test_a_merged_model_that_overflows_is_no_fault_of_who_says_so(folder: Path) -> None:
-    """Its answers are not finite, and the driver's own are not either."""
+    """Its answers are not finite, and the server's own are not either."""
     method = f"{overflowing.__module__}:overflowing"
     with pytest.raises(UnsoundMergeError, match="no robot"):
         run_rounds(plan_of(folder, **FLEET | {"method": method}))

@@ -47,8 +47,8 @@ from fleet_tools.baselines.federated.messages import (
     encode,
     size_of,
 )
-from fleet_tools.baselines.federated.robot import FleetRobot
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.robot import FleetClient
+from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.dataset.samples import Samples
 
 STATE = {"b": torch.arange(3.0), "a": torch.ones(2, 2), "count": torch.tensor(7)}
@@ -160,8 +160,8 @@ def test_all_messages_of_a_run_hold_weights_gradients_and_counts(
     assert sum(robot.messages for robot in robots) == len(transport.exchanges)
     sent_bytes = sum(len(encode(sent)) for _, sent, _ in transport.exchanges)
     answered_bytes = sum(len(encode(answered(answer))) for _, _, answer in transport.exchanges)
-    assert sent_bytes == sum(robot.bytes_to_robot for robot in robots)
-    assert answered_bytes == sum(robot.bytes_from_robot for robot in robots)
+    assert sent_bytes == sum(robot.downloaded_bytes for robot in robots)
+    assert answered_bytes == sum(robot.uploaded_bytes for robot in robots)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_no_row_of_data_is_in_messages_or_assignments(
         encode(sent) + encode(answered(answer)) for _, sent, answer in transport.exchanges
     )
     written = " ".join(assignment.to_json() for assignment in plan.assignments)
-    exchanged += pickle.dumps([FleetRobot(each) for each in plan.assignments])  # as Ray sends them
+    exchanged += pickle.dumps([FleetClient(each) for each in plan.assignments])  # as Ray sends them
     assert set(Assignment.model_fields) == {
         "robot",
         "data",
@@ -203,7 +203,7 @@ def test_no_row_of_data_is_in_messages_or_assignments(
 
 
 def test_a_robot_answers_nothing_else(data: Path) -> None:
-    robot = FleetRobot(plan_of(data).assignments[0])
+    robot = FleetClient(plan_of(data).assignments[0])
     others: tuple[Any, ...] = (b"", TrainRequest(1, 0, 1, STATE), UPDATE, None)
     for message in others:
         with pytest.raises(MessageError):
@@ -218,7 +218,7 @@ def test_a_robot_in_this_process_changes_nothing_that_it_is_sent(data: Path) -> 
     before = {name: tensor.clone() for name, tensor in weights.items()}
     training = TrainRequest(1, 0, 2, weights)
     messages: list[Message] = [training, ChangeRequest(training, weights, 1), LossQuery(weights, 1)]
-    robot = FleetRobot(plan.assignments[0])
+    robot = FleetClient(plan.assignments[0])
     for message in messages:
         answer = robot.answer(message)
         assert same(weights, before) and not any(each.requires_grad for each in weights.values())
@@ -232,7 +232,7 @@ def test_a_robot_in_this_process_changes_nothing_that_it_is_sent(data: Path) -> 
 def test_a_robot_whose_reply_is_damaged_is_left_out(data: Path) -> None:
     plan = plan_of(data, merge_every=1)
 
-    def damage(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
+    def damage(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
         if (robot, before) == (2, 1):
             spoilt = decode(encode(answered(answer)))
             spoilt.weights["head.bias"][0] = float("nan")
@@ -251,7 +251,7 @@ def test_a_robot_whose_reply_is_damaged_is_left_out(data: Path) -> None:
 def test_a_robot_whose_answer_is_invalid_during_alignment_is_left_out(data: Path) -> None:
     plan = plan_of(data, method="fleet_merge", options={"epochs": 1, "steps": 3}, merge_every=None)
 
-    def add_actions(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
+    def add_actions(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
         if robot == 0 and before == 2:
             found = answered(answer)
             return LossAnswer(found.loss, {**found.gradient, "actions": torch.ones(5, 6)})
@@ -272,7 +272,7 @@ def test_a_robot_answers_about_moments_of_its_policy_at_another_width_and_of_not
     data: Path,
 ) -> None:
     plan = plan_of(data)
-    robot = FleetRobot(plan.assignments[0])
+    robot = FleetClient(plan.assignments[0])
     narrow = plan.blueprint.with_width(4)
     assert narrow is not None
     weights = narrow.create(1).state_dict()

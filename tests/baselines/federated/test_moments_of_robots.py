@@ -16,8 +16,8 @@ from support.shares import crossed
 
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.registry import merge
-from fleet_tools.baselines.federated.exchange import Exchanges
 from fleet_tools.baselines.federated.messages import Message
+from fleet_tools.baselines.federated.round_messages import RoundMessages
 from fleet_tools.baselines.federated.rounds import merge_problem, robot_data_holders
 from fleet_tools.baselines.federated.transport import Answers, Transport
 from fleet_tools.baselines.training.demonstrations import Trajectories
@@ -72,11 +72,11 @@ def test_statistics_are_counted_and_do_not_grow_with_the_data(data: Path, tmp_pa
     )
     for robot in fitted.robots:
         one, other = averaged.robots[robot], fitted.robots[robot]
-        weights = one.bytes_from_robot
+        weights = one.uploaded_bytes
         assert other.messages == one.messages + 1
-        assert weights < other.bytes_to_robot - one.bytes_to_robot + 1000
+        assert weights < other.downloaded_bytes - one.downloaded_bytes + 1000
         # Triangles of 14 x 14 and 7 x 7 in single precision, and names.
-        assert 0 < other.bytes_from_robot - weights - 4 * (14 * 15 + 7 * 8) // 2 < 400
+        assert 0 < other.uploaded_bytes - weights - 4 * (14 * 15 + 7 * 8) // 2 < 400
 
 
 def test_the_base_is_needed_to_refit_it(data: Path) -> None:
@@ -98,7 +98,7 @@ class _Counting:
         return self._inner.exchange(dict(reversed(list(messages.items()))), **options)
 
 
-@pytest.mark.parametrize("method", ["density_gate", "gated_refit", "concatenation"])
+@pytest.mark.parametrize("method", ["density_gated_ensemble", "gated_refit", "concatenation"])
 def test_all_robots_are_asked_in_one_exchange_and_their_order_does_not_matter(
     data: Path, method: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_all_robots_are_asked_in_one_exchange_and_their_order_does_not_matter(
     merged = []
     for counting in (_Counting(local(plan)), _Counting(local(plan))):
         transport: Any = counting if merged else local(plan)
-        holders = robot_data_holders(plan, Exchanges(transport), [0, 1, 2])
+        holders = robot_data_holders(plan, RoundMessages(transport), [0, 1, 2])
         merged.append(merge(method, merge_problem(plan, 1, models, [1, 2, 3], holders)))
     assert counting.sizes == [3] * (2 if method == "gated_refit" else 1)
     for one, other in zip(merged[0].members, merged[1].members, strict=True):

@@ -21,7 +21,7 @@ from support.processes import run_python
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.ray_host import place_cores
 from fleet_tools.baselines.federated.ray_transport import RayTransport
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.parallel import cluster
 
@@ -101,10 +101,10 @@ def serve_and_lose(plan: FleetPlan, nodes: tuple[Any, dict[str, Any]]) -> None:
                 cluster_.remove_node(places["lab_b"], allow_graceful=False)
         for robot in (1, 3):
             lost = answers.pop(robot)
-            assert isinstance(lost, LostRobot)
+            assert isinstance(lost, LostClient)
             assert f"Robot {robot} is lost: {lost.reason}" in lines
         assert answers == {0: expected[0], 2: expected[2]}
         assert sum(line.startswith("Machine ") for line in lines) == 1, lines
         again = exchanged(transport.exchange(messages))
         assert {0: again[0], 2: again[2]} == answers
-        assert again[1] == again[3] == LostRobot("no machine has its place 'lab_b'")
+        assert again[1] == again[3] == LostClient("no machine has its place 'lab_b'")

@@ -30,7 +30,7 @@ from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.messages import Assignment, TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan, partition
 from fleet_tools.baselines.federated.references import reference
-from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot import FleetClient
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
 from fleet_tools.baselines.training.loop import batches_of
@@ -138,7 +138,9 @@ def test_references_are_fleets_too(data: Path) -> None:
 
 
 def test_an_ensemble_of_joint_networks_has_all_data_and_nothing_else_in_common(data: Path) -> None:
-    given = config_of(data, initialization="common", last_method="density_gate", method="regmean")
+    given = config_of(
+        data, initialization="common", last_method="density_gated_ensemble", method="regmean"
+    )
     plan = FleetPlan.of(reference(given, "joint_ensemble"))
     (joint,) = FleetPlan.of(reference(given, "joint")).assignments
     assert plan.assignments[0] == joint  # so that one of its networks is that of joint training
@@ -216,7 +218,7 @@ def test_robots_with_equal_steps_take_as_many_as_joint_training(
     )
 
     def steps(assignment: Assignment) -> list[int]:
-        trajectories = FleetRobot(assignment)._trajectories
+        trajectories = FleetClient(assignment)._trajectories
         training = assignment.training
         return [len(batches_of(trajectories, training, k)) for k in range(training.epochs)]
 

@@ -35,7 +35,7 @@ from fleet_tools.baselines.federated import ray_transport
 from fleet_tools.baselines.federated.messages import Answer, Message
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.ray_transport import RayTransport
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.errors import UnknownNameError
 from fleet_tools.parallel import cluster
 
@@ -89,7 +89,7 @@ def all_of(plan: FleetPlan, message: Message) -> dict[int, Message]:
     return dict.fromkeys(range(len(plan.assignments)), message)
 
 
-def expected(plan: FleetPlan) -> dict[int, bytes | LostRobot]:
+def expected(plan: FleetPlan) -> dict[int, bytes | LostClient]:
     """Returns the answers to a request of robots in this process."""
     return exchanged(local(plan).exchange(all_of(plan, request(plan))))
 
@@ -120,7 +120,7 @@ def test_robots_on_hosts_compute_the_same_bits(plan: FleetPlan, transport: RayTr
 def test_answers_depend_neither_on_the_number_of_hosts_nor_on_the_order(
     plan: FleetPlan, at_once: int
 ) -> None:
-    def both(transport: RayTransport, robots: Sequence[int]) -> dict[int, bytes | LostRobot]:
+    def both(transport: RayTransport, robots: Sequence[int]) -> dict[int, bytes | LostClient]:
         answers = exchanged(transport.exchange({robot: request(plan) for robot in robots}))
         queries = {robot: query(plan) for robot in robots[::2]}
         return answers | exchanged(transport.exchange(queries))
@@ -154,7 +154,7 @@ def test_a_robot_that_raises_is_lost_alone_and_its_host_serves_on(
     hosts = processes(transport)
     answers = exchanged(transport.exchange(all_of(plan, request(plan)) | {2: foreign}))
     lost = answers[2]
-    assert isinstance(lost, LostRobot)
+    assert isinstance(lost, LostClient)
     assert lost.reason.startswith("MessageError: The query is about another architecture")
     assert {each for each in before if each[0] != 2} == set(answers.items()) - {(2, lost)}
     assert exchanged(transport.exchange(all_of(plan, request(plan)))) == dict(before)
@@ -175,7 +175,7 @@ def test_a_host_that_dies_or_hangs_loses_the_robot_that_it_serves_and_is_replace
     with closing(
         RayTransport(plan.assignments, at_once=2, timeout_s=timeout_s, report=lines.append)
     ) as transport:
-        answers: dict[int, bytes | LostRobot] = {}
+        answers: dict[int, bytes | LostClient] = {}
         process = 0
         for robot, answer in transport.exchange(
             all_of(plan, request(plan)) | {0: request(plan, LONG)}
@@ -185,7 +185,7 @@ def test_a_host_that_dies_or_hangs_loses_the_robot_that_it_serves_and_is_replace
                 process = transport.locations[0].process
                 os.kill(process, number)
         lost = answers.pop(0)
-        assert isinstance(lost, LostRobot) and reason in lost.reason and "\n" not in lost.reason
+        assert isinstance(lost, LostClient) and reason in lost.reason and "\n" not in lost.reason
         assert lines == [f"Robot 0 is lost: {lost.reason}"]
         assert answers == {k: each for k, each in expected(plan).items() if k}
         assert exchanged(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
@@ -257,7 +257,7 @@ def test_an_abandoned_message_is_waited_for_no_longer_than_its_limit(plan: Fleet
 def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
     plan: FleetPlan, transport: RayTransport
 ) -> None:
-    def lose(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
+    def lose(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
         return {} if (robot, before) == (0, 1) else answer  # its first answer to a query
 
     rounds = run_rounds(plan, RecordingTransport(transport, lose), count=2)
@@ -270,12 +270,12 @@ def test_a_robot_that_is_lost_during_alignment_is_left_out_and_returns(
 
 def test_a_robot_that_is_ended_is_lost_and_returns(plan: FleetPlan) -> None:
     with closing(RayTransport(plan.assignments, at_once=2, timeout_s=TIMEOUT_S)) as transport:
-        answers: dict[int, bytes | LostRobot] = {}
+        answers: dict[int, bytes | LostClient] = {}
         for robot, answer in transport.exchange({0: request(plan, LONG), 1: request(plan)}):
             answers |= exchanged(iter([(robot, answer)]))
             transport.end(0)  # it trains
             transport.end(1)  # it has answered
-        assert answers == {0: LostRobot("it was ended"), 1: expected(plan)[1]}
+        assert answers == {0: LostClient("it was ended"), 1: expected(plan)[1]}
         assert exchanged(transport.exchange(all_of(plan, request(plan)))) == expected(plan)
 
 
@@ -287,7 +287,7 @@ def test_many_robots_on_two_hosts_take_the_memory_of_two(data: Path) -> None:
         answers = exchanged(transport.exchange(some))
         before = {each: psutil.Process(each).memory_info().rss for each in processes(transport)}
         answers |= exchanged(transport.exchange(all_of(plan, request(plan))))
-        assert len(answers) == 200 and not any(isinstance(a, LostRobot) for a in answers.values())
+        assert len(answers) == 200 and not any(isinstance(a, LostClient) for a in answers.values())
         assert processes(transport) == before.keys() and len(before) <= 2
         for process, held in before.items():
             assert psutil.Process(process).memory_info().rss - held < 50e6

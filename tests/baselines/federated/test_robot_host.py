@@ -14,7 +14,7 @@ from support.fleet_cases import plan_of, request, write_data
 from fleet_merging.queries.query import LossQuery
 from fleet_tools.baselines.federated.messages import encode
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot import FleetClient
 from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.errors import DatasetError
 
@@ -31,7 +31,7 @@ def _plan(data: Path) -> FleetPlan:
 def test_answers_do_not_depend_on_what_is_open_or_on_the_order(plan: FleetPlan, memory: float):
     messages = (request(plan), LossQuery(plan.blueprint.create(1).state_dict(), 7))
     expected = {
-        (robot, number): encode(FleetRobot(plan.assignments[robot]).answer(message))
+        (robot, number): encode(FleetClient(plan.assignments[robot]).answer(message))
         for robot in range(ROBOTS)
         for number, message in enumerate(messages)
     }

@@ -27,7 +27,7 @@ from fleet_tools.baselines.federated.messages import Answer
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import FleetWriter
 from fleet_tools.baselines.federated.run import fine_tune, run
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of, split
@@ -195,7 +195,7 @@ def test_a_robot_whose_data_hold_nan_is_left_out_by_name_and_returns(
     overwrite(damaged, np.nan)
     relist(folder)
 
-    def repair(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
+    def repair(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
         if robot == 1 and before == 1:  # after the second round without it
             damaged.path.write_bytes(intact)
             relist(folder)

@@ -12,9 +12,9 @@ pytest.importorskip("safetensors")
 from support.fleet_cases import RecordingTransport, local, plan_of, run_rounds, same
 from support.streaming_cases import COMMON, KilledError, Ordered
 
-from fleet_tools.baselines.federated.exchange import LATE
 from fleet_tools.baselines.federated.partial import NoStore, Partial
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.round_messages import LATE
+from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.baselines.training.state import TrainingError
 
 
@@ -46,7 +46,7 @@ def test_without_a_quorum_there_is_no_merge(large: Path, streaming: Any) -> None
 def test_who_fails_is_dropped_without_beginning_anew(large: Path) -> None:
     plan = plan_of(large, **COMMON, robots=5, streaming={}, merge_every=None)
     recording = RecordingTransport(
-        local(plan), lambda robot, before, answer: LostRobot("unplugged") if robot == 2 else answer
+        local(plan), lambda robot, before, answer: LostClient("unplugged") if robot == 2 else answer
     )
     (result,) = run_rounds(plan, recording)
     assert len(recording.exchanges) == 5

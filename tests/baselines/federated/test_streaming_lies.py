@@ -31,9 +31,9 @@ from fleet_tools.baselines.federated.messages import (
 )
 from fleet_tools.baselines.federated.partial import Partial
 from fleet_tools.baselines.federated.record import FleetWriter
-from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot import FleetClient
 from fleet_tools.baselines.federated.run import run
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.baselines.federated.vectors import displaced, pack, quantize, sizes
 
 
@@ -60,7 +60,7 @@ def with_vector(change: Change, vector: np.ndarray) -> Change:
 def test_an_invalid_answer_is_left_out(data: Path, spoil: Callable[..., Answer]) -> None:
     plan = plan_of(data, **COMMON, streaming={}, merge_every=None)
 
-    def tamper(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
+    def tamper(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
         return spoil(answered(answer)) if robot == 1 else answer
 
     (result,) = run_rounds(plan, RecordingTransport(local(plan), tamper))
@@ -83,7 +83,7 @@ def test_a_robust_rule_bears_a_robot_that_sends_its_change_times_minus_ten(
     plan = plan_of(large, **settings)
     honest: dict[int, Change] = {}
 
-    def attack(robot: int, before: int, answer: Answer | LostRobot) -> Answer | LostRobot:
+    def attack(robot: int, before: int, answer: Answer | LostClient) -> Answer | LostClient:
         honest[robot] = change = answered(answer)
         return with_vector(change, -10 * change.vector) if robot == 3 else change
 
@@ -130,7 +130,7 @@ def test_a_robot_of_another_fleet_refuses_a_request(data: Path) -> None:
     (assignment, *_) = plan_of(data).assignments
     request = ChangeRequest(TrainRequest(1, 0, 1, None), None, 1000)
     with pytest.raises(MessageError, match="does not stream"):
-        FleetRobot(assignment).answer(request)
+        FleetClient(assignment).answer(request)
 
 
 @pytest.mark.parametrize("damage", [b"", b"nothing", None])

@@ -18,7 +18,7 @@ from fleet_tools.baselines.federated.transport import (
     Answers,
     CachingTransport,
     LocalTransport,
-    LostRobot,
+    LostClient,
 )
 
 ROBOTS = 4
@@ -87,10 +87,10 @@ def test_a_lost_robot_is_reported_in_one_line(tmp_path: Path):
     shutil.rmtree(folder)
     assert exchanged(transport.exchange({0: request(plan)})) == good  # its data are open
     lost = exchanged(transport.exchange({1: request(plan)}))[1]
-    assert isinstance(lost, LostRobot) and lost.reason.startswith("DatasetError: ")
+    assert isinstance(lost, LostClient) and lost.reason.startswith("DatasetError: ")
     assert lines == [f"Robot 1 is lost: {lost.reason}"] and "\n" not in lines[0]
     transport.end(0)
-    assert isinstance(exchanged(transport.exchange({0: request(plan)}))[0], LostRobot)
+    assert isinstance(exchanged(transport.exchange({0: request(plan)}))[0], LostClient)
 
 
 def test_a_cache_passes_deadlines_and_late_robots_on(plan: FleetPlan, tmp_path: Path):

@@ -13,7 +13,7 @@ from support.fleet_cases import plan_of, run_rounds, same, write_data
 
 from fleet_tools.baselines.federated.messages import TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.robot import FleetRobot
+from fleet_tools.baselines.federated.robot import FleetClient
 from fleet_tools.baselines.federated.transport import LocalTransport
 from fleet_tools.baselines.flower.node import Node
 from fleet_tools.baselines.flower.nodes_plan import report_of, with_data_of_nodes
@@ -110,7 +110,7 @@ def test_data_that_changed_since_the_report_are_refused(own: list[Path]) -> None
     _, plan = planned(own)
     other = Node(0, 2, (str(own[2]),)).localized(plan.assignments[0])
     with pytest.raises(DatasetError, match="not the assigned ones"):
-        FleetRobot(other).answer(TrainRequest(1, 0, 1, None))
+        FleetClient(other).answer(TrainRequest(1, 0, 1, None))
 
 
 def test_without_data_of_nodes_the_plan_stays(own: list[Path]) -> None:

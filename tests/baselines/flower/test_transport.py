@@ -1,4 +1,4 @@
-"""Exchanges with robots on nodes: what is lost, late, or never sent."""
+"""RoundMessages with robots on nodes: what is lost, late, or never sent."""
 
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ from fleet_tools.baselines.federated.messages import Answer, LocalUpdate, TrainR
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import FleetWriter, load_progress
 from fleet_tools.baselines.federated.run import run
-from fleet_tools.baselines.federated.transport import LostRobot
+from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
 from fleet_tools.baselines.flower.roster import Roster
 from fleet_tools.baselines.flower.transport import FlowerTransport
@@ -95,7 +95,7 @@ def test_without_a_deadline_silent_robots_are_lost(plan: FleetPlan) -> None:
     transport = FlowerTransport(grid, plan.assignments, timeout_s=0.1, report=lines.append)
     answers = dict(transport.exchange(dict.fromkeys(range(3), REQUEST)))
     assert answers.keys() == {0, 1, 2}
-    assert answers[1] == LostRobot("it took longer than 0.1 s") and transport.late() == []
+    assert answers[1] == LostClient("it took longer than 0.1 s") and transport.late() == []
     assert lines == ["Robot 1 is lost: it took longer than 0.1 s"]
 
 
@@ -116,8 +116,8 @@ def test_robots_of_absent_and_failing_nodes_are_lost_and_return(plan: FleetPlan)
     transport = FlowerTransport(grid, plan.assignments)
     answers = dict(transport.exchange(dict.fromkeys(range(3), REQUEST), deadline_s=30))
     assert isinstance(answers[0], LocalUpdate)
-    assert answers[1] == LostRobot("the process ended")
-    assert answers[2] == LostRobot("its node is not online, or did not report")
+    assert answers[1] == LostClient("the process ended")
+    assert answers[2] == LostClient("its node is not online, or did not report")
     failing.clear()
     grid.nodes[205] = gone  # a SuperNode without a key has another id when it returns
     answers = dict(transport.exchange(dict.fromkeys(range(3), REQUEST), deadline_s=30))
@@ -167,11 +167,11 @@ def test_what_a_node_answers_is_read_strictly() -> None:
 def test_the_path_of_data_on_the_server_does_not_matter_to_nodes_with_their_own(
     plan: FleetPlan,
 ) -> None:
-    def answer(**data: str) -> Answer | LostRobot:
+    def answer(**data: str) -> Answer | LostClient:
         grid = GridHere({1: {"partition-id": 0, "num-partitions": 1, **data}})
         away = [each.model_copy(update={"data": ("/nowhere",)}) for each in plan.assignments]
         return dict(FlowerTransport(grid, away).exchange({0: REQUEST}))[0]
 
     assert isinstance(answer(data=plan.config.data[0]), LocalUpdate)
     lost = answer()
-    assert isinstance(lost, LostRobot) and "DatasetError" in lost.reason
+    assert isinstance(lost, LostClient) and "DatasetError" in lost.reason

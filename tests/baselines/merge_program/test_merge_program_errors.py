@@ -184,7 +184,7 @@ def test_a_foreign_model_needs_an_architecture_an_example_and_data_alone(paths, 
     assert code == 0 and report["traffic"]["calls"] == 4 and len(report["losses"]) == 2
     # An ensemble is stored with the names of its members.
     given = (*data, "--json", "--overwrite")
-    code, output = run(paths, *given, method="density_gate", problem=None, model="model")
+    code, output = run(paths, *given, method="density_gated_ensemble", problem=None, model="model")
     report = json.loads(capsys.readouterr().out)
     assert code == 0 and report["members"] == 2
     assert read_notes(output)["ensemble"] == {"members": 2, "map": "0", "sharpness": 0.1}

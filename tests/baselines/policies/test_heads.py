@@ -323,7 +323,7 @@ def test_permuted_copies_are_compressed_into_their_function():
         problem.symmetry.apply(problem.group.random(generator), each) for each in problem.models
     ]
     problem = replace(problem, models=models)
-    assert error_of(BLUEPRINT, problem, merge("compress", problem, ridge=1e-7)) < 1e-3
+    assert error_of(BLUEPRINT, problem, merge("structured_compression", problem, ridge=1e-7)) < 1e-3
 
 
 def test_it_is_merged_by_blocks_by_choice_and_by_averages():
@@ -334,7 +334,8 @@ def test_it_is_merged_by_blocks_by_choice_and_by_averages():
     )
     assert wide == pytest.approx(beside, rel=1e-3)
     errors = [
-        error_of(BLUEPRINT, problem, merge("compress", problem, width=n)) for n in (4, 16, 30, 48)
+        error_of(BLUEPRINT, problem, merge("structured_compression", problem, width=n))
+        for n in (4, 16, 30, 48)
     ]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] == pytest.approx(beside, rel=0.05)  # all units, and their own decays
@@ -347,4 +348,4 @@ def test_it_is_merged_by_blocks_by_choice_and_by_averages():
 
 def test_decays_that_belong_to_nothing_are_refused():
     with pytest.raises(MergeError, match=r"body\.decays\.0.*belong to no affine map"):
-        merge("compress", replace(problem_of_seeds((1, 2)), unitwise=()))
+        merge("structured_compression", replace(problem_of_seeds((1, 2)), unitwise=()))

@@ -93,7 +93,9 @@ def test_methods_that_ask_for_data_make_a_policy_of_one_size(
 
 
 @pytest.mark.parametrize("body", SMALL_BODIES)
-@pytest.mark.parametrize("method", ["density_gate", "gated_refit", "concatenation", "partition"])
+@pytest.mark.parametrize(
+    "method", ["density_gated_ensemble", "gated_refit", "concatenation", "partition"]
+)
 def test_ensembles_are_checkpoints_that_act_as_the_result_does(
     body: str, method: str, folders: list[Path], tmp_path: Path, capsys: Any
 ) -> None:
@@ -132,14 +134,16 @@ def test_policies_are_compressed_to_one_of_another_width(
     body: str, width: int, folders: list[Path], tmp_path: Path, capsys: Any
 ) -> None:
     """The program's file holds a common policy of that width, as good as its report says."""
-    code, output = run(tmp_path, folders, body, "compress", "--json", "--option", f"width={width}")
+    code, output = run(
+        tmp_path, folders, body, "structured_compression", "--json", "--option", f"width={width}"
+    )
     report, stored = json.loads(capsys.readouterr().out), load_checkpoint(output)
     of_both = blueprint(folders, body)
     assert code == 0 and report["members"] == 1 and report["traffic"]["calls"] == 6
     assert stored.blueprint == of_both.with_width(width)
     assert report["parameters"] == sum(each.numel() for each in stored.weights.values())
     assert report["after"]["loss"] < min(report["losses"])
-    code, output = run(tmp_path, folders, body, "compress", "--option", "width=13")
+    code, output = run(tmp_path, folders, body, "structured_compression", "--option", "width=13")
     assert code == 2 and "from 1 to 12" in capsys.readouterr().err
     transformer = {"type": "transformer", "width": 6, "layers": 1, "heads": 2, "feedforward": 8}
     other = plan_of(folders[0], policy={"body": transformer}).blueprint
@@ -233,7 +237,12 @@ def test_models_act_as_before_behind_encoders_with_features_in_other_orders_and_
 @pytest.mark.parametrize("name", ["mlp on clouds", "elman on clouds"])
 def test_a_student_that_sees_comes_nearer_to_its_teacher_and_keeps_the_encoders(name):
     problem = encoders_problem(name)
-    options: Any = {"teacher": "concatenation", "start": "compress", "mixtures": 4, "rank": 12}
+    options: Any = {
+        "teacher": "concatenation",
+        "start": "structured_compression",
+        "mixtures": 4,
+        "rank": 12,
+    }
     result = merge_by("distillation", problem, **options, states=2000, steps=300)
     start = merge_by("distillation", problem, **options, states=2000, steps=0)
     assert result.traffic == start.traffic
@@ -303,7 +312,7 @@ def test_ensembles_and_own_classes_that_see_are_refused_with_a_reason(monkeypatc
 
 
 def test_gates_do_not_teach_who_sees():
-    for teacher in ("density_gate", "gated_refit"):
+    for teacher in ("density_gated_ensemble", "gated_refit"):
         with pytest.raises(MergeError, match="concatenation"):
             merge_by("distillation", encoders_problem("mlp on clouds"), teacher=teacher, mixtures=2)
     with pytest.raises(MergeError, match="no encoders that are known"):
@@ -333,15 +342,17 @@ def test_permuted_copies_on_clouds_are_compressed_into_their_function(name):
         problem.symmetry.apply(problem.group.random(generator), each) for each in problem.models
     ]
     problem = replace(problem, models=copies)
-    assert error_of(blueprint, problem, merge_by("compress", problem, ridge=1e-8)) < 1e-3
+    assert (
+        error_of(blueprint, problem, merge_by("structured_compression", problem, ridge=1e-8)) < 1e-3
+    )
 
 
 @pytest.mark.parametrize("name", CLOUDS)
 def test_different_policies_on_clouds_are_nearer_to_their_labels_than_averages(name):
     blueprint = CLOUDS[name]
     problem = problem_of(blueprint, [blueprint.create(seed).state_dict() for seed in range(3)])
-    error = error_of(blueprint, problem, merge_by("compress", problem))
-    narrow = error_of(blueprint, problem, merge_by("compress", problem, width=6))
+    error = error_of(blueprint, problem, merge_by("structured_compression", problem))
+    narrow = error_of(blueprint, problem, merge_by("structured_compression", problem, width=6))
     for method in ("naive_average", "git_rebasin"):
         assert error < error_of(blueprint, problem, merge_by(method, problem))
     assert error < narrow < 1.0
@@ -353,14 +364,14 @@ def test_a_frozen_encoder_is_kept_as_it_is_and_may_have_norms():
     encoder = {name: tensor for name, tensor in first.items() if name.startswith("images.")}
     problem = problem_of(blueprint, [first, *({**each, **encoder} for each in others)])
     for width in (None, 12):
-        result = merge_by("compress", problem, width=width)
+        result = merge_by("structured_compression", problem, width=width)
         assert all(torch.equal(result.state[name], tensor) for name, tensor in encoder.items())
         average = error_of(blueprint, problem, merge_by("naive_average", problem))
         assert error_of(blueprint, problem, result) < average
     assert len(encoder) > 60
     differing = [first, others[0]]  # not what all share
     with pytest.raises(MergeError, match="fixed order"):
-        merge_by("compress", problem_of(blueprint, differing))
+        merge_by("structured_compression", problem_of(blueprint, differing))
 
 
 def test_encoders_with_norms_that_robots_train_are_refused_before_anyone_is_asked():
@@ -368,4 +379,4 @@ def test_encoders_with_norms_that_robots_train_are_refused_before_anyone_is_aske
     problem = problem_of(blueprint, [blueprint.create(seed).state_dict() for seed in range(2)])
     holders = [replace(each, batches=None) for each in problem.data_holders]  # pyright: ignore
     with pytest.raises(MergeError, match=r"cannot merge .*BatchNorm.* frozen encoder"):
-        merge_by("compress", replace(problem, data_holders=holders))
+        merge_by("structured_compression", replace(problem, data_holders=holders))

@@ -61,9 +61,10 @@ class MergeProblem:
             read them as they are. Of models with encoders, states are the features.
         encoders: What of the models encodes what they read; None if nothing does.
         resized: An architecture of the models' kind with other numbers of hidden units, which the
-            result has: for `partition`, as many as all models together; for `compress`, at most.
+            result has: for `partition`, as many as all models together; for
+                `structured_compression`, at most.
         at_width: Returns such an architecture of a given width, for the option `width` of
-            `compress`; it raises a MergeError if there is none.
+            `structured_compression`; it raises a MergeError if there is none.
         finish: Postprocesses every average before it is measured or stored, such as
             `modules.recompute`.
         group: The free permutations of the models.

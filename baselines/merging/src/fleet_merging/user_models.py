@@ -46,7 +46,7 @@ from fleet_merging.symmetry.table import State, Symmetry, require_alike
 _EXAMPLES = 8
 """Number of rows of the first batch by which tables are derived and checked."""
 
-_RESIZING = ("partition", "compress")
+_RESIZING = ("partition", "structured_compression")
 """Methods whose result may have other numbers of hidden units than the models."""
 
 
@@ -111,8 +111,8 @@ def problem_of(
         models: Modules or state dicts of one architecture.
         data: For each model its own data: an iterable of batches (inputs, labels), such as a
             `DataLoader`, which is read into memory; or a data holder that answers queries.
-        model: The architecture of state dicts. For `partition` and `compress`, the result's,
-            where it has other numbers of hidden units than the models.
+        model: The architecture of state dicts. For `partition` and `structured_compression`, the
+            result's, where it has other numbers of hidden units than the models.
         example: An argument of the model or a tuple of its arguments, a batch of a few different
             ones, by which the table is derived and checked; by default the first data.
         loss: loss(outputs, labels) of a batch; by default cross entropy for labels that are class

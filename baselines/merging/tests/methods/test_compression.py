@@ -55,7 +55,7 @@ def permuted(problem: MergeProblem) -> MergeProblem:
 
 
 @torch.no_grad()
-def outputs_of(problem: MergeProblem, kind: str, method: str = "compress", **options):
+def outputs_of(problem: MergeProblem, kind: str, method: str = "structured_compression", **options):
     """Returns the outputs of a merge on inputs that nobody has."""
     return merge(method, problem, **options).model(inputs_of(kind, 99))
 
@@ -88,7 +88,7 @@ def test_it_is_nearer_to_the_labels_than_the_average(kind):
     def error(method: str, **options) -> float:
         return error_of(merge(method, problem, **options), problem)
 
-    assert error("compress") < error("naive_average")
+    assert error("structured_compression") < error("naive_average")
 
 
 @torch.no_grad()
@@ -107,7 +107,7 @@ def test_as_wide_as_all_together_it_is_their_concatenation(kind):
     """All units are chosen, so that nothing is left to fit."""
     problem = problem_of(kind, (1, 2, 3), 3)
     merged, beside = (
-        merge("compress", problem, ridge=1e-8),
+        merge("structured_compression", problem, ridge=1e-8),
         merge("concatenation", problem, ridge=1e-8),
     )
     assert not merged.is_ensemble and merged.module is problem.resized
@@ -123,18 +123,18 @@ def test_a_network_of_other_widths_is_nearer_to_the_labels_the_wider_it_is(kind)
     errors = []
     for factor in (0.25, 0.5, 1.5, 2.5):
         problem = problem_of(kind, (1, 2, 3), factor)
-        errors.append(error_of(merge("compress", problem), problem))
+        errors.append(error_of(merge("structured_compression", problem), problem))
     assert errors == sorted(errors, reverse=True)
     assert errors[0] < error_of(merge("naive_average", problem_of(kind, (1, 2, 3))), problem)
 
 
 def test_gradients_may_begin_at_what_it_returns():
     problem = problem_of("mlp", (1, 2, 3))
-    compressed = merge("compress", problem)
-    same = merge("fed_sgd", problem, start="compress", steps=0)
+    compressed = merge("structured_compression", problem)
+    same = merge("fed_sgd", problem, start="structured_compression", steps=0)
     assert error_of(same, problem) == pytest.approx(error_of(compressed, problem), rel=1e-3)
     assert same.traffic == compressed.traffic
-    tuned = merge("fed_sgd", problem, start="compress", steps=100, rate=2e-3)
+    tuned = merge("fed_sgd", problem, start="structured_compression", steps=100, rate=2e-3)
     assert error_of(tuned, problem) < error_of(compressed, problem)
     assert tuned.traffic.calls == compressed.traffic.calls + 100 * 3
 
@@ -142,7 +142,8 @@ def test_gradients_may_begin_at_what_it_returns():
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_models_own_widths_are_the_default_to_the_bit(kind):
     given, default = (
-        merge("compress", problem_of(kind, (1, 2), factor)).state for factor in (1, None)
+        merge("structured_compression", problem_of(kind, (1, 2), factor)).state
+        for factor in (1, None)
     )
     assert all(torch.equal(given[name], tensor) for name, tensor in default.items())
 
@@ -155,7 +156,7 @@ def test_any_models_are_compressed_to_a_model_that_is_given():
         inputs = inputs_of("gru", seed)
         data.append([(inputs, model(inputs).detach())])
     target = resized("gru", 0.5).float()  # it is made as precise as the models
-    merged = merge_models("compress", models, data=data, model=target)
+    merged = merge_models("structured_compression", models, data=data, model=target)
     assert merged.model.state_dict()["core.weight_hh_l1"].shape == (36, 12)
     assert merged.parameters < sum(each.numel() for each in models[0].state_dict().values())
     held = error_of(merged, problem_of("gru", (0, 1, 2)))
@@ -198,16 +199,19 @@ def test_networks_of_another_kind_and_too_wide_ones_are_refused_before_anyone_is
     problem = problem_of("elman", (1, 2))
     problem = replace(problem, resized=target(), data_holders=[Silent(), Silent()])
     with pytest.raises(MergeError, match=words):
-        merge("compress", problem)
+        merge("structured_compression", problem)
 
 
 def test_a_width_needs_to_be_possible():
     problem = problem_of("elman", (1, 2), 0.5)
     for width, words in ((0, "from 1 to 48"), (49, "from 1 to 48"), (12, "as `model`")):
         with pytest.raises(MergeError, match=words):
-            merge("compress", problem, width=width)
+            merge("structured_compression", problem, width=width)
     named = replace(problem, resized=None, at_width=lambda width: resized("elman", width / 24))
-    merged, expected = merge("compress", named, width=12), merge("compress", problem)
+    merged, expected = (
+        merge("structured_compression", named, width=12),
+        merge("structured_compression", problem),
+    )
     assert all(torch.equal(merged.state[name], each) for name, each in expected.state.items())
 
 
@@ -263,7 +267,7 @@ def test_the_first_units_are_those_of_least_squares_tried_one_by_one(seed, count
 
 
 def test_three_messages_are_sent_to_each_data_holder():
-    assert merge("compress", problem_of("elman", (1, 2))).traffic.calls == 3 * 2
+    assert merge("structured_compression", problem_of("elman", (1, 2))).traffic.calls == 3 * 2
 
 
 @pytest.mark.parametrize(
@@ -271,20 +275,20 @@ def test_three_messages_are_sent_to_each_data_holder():
 )
 def test_options_are_checked(options, words):
     with pytest.raises(MergeError, match=words):
-        merge("compress", problem_of("mlp", (1, 2)), **options)
+        merge("structured_compression", problem_of("mlp", (1, 2)), **options)
 
 
 def test_units_in_fixed_order_are_refused():
     table = {name: text.replace("h1", "_h1") for name, text in WIDE["mlp"].symmetry.table().items()}
     problem = replace(problem_of("mlp", (1, 2)), symmetry=Symmetry.of(table))
     with pytest.raises(MergeError, match="fixed order"):
-        merge("compress", problem)
+        merge("structured_compression", problem)
 
 
 @pytest.mark.parametrize(("kind", "norm"), [("conv", "BatchNorm"), ("transformer", "LayerNorm")])
 def test_norms_are_refused_by_name(kind, norm):
     with pytest.raises(MergeError, match=norm):
-        merge("compress", problem_of(kind, (1, 2)))
+        merge("structured_compression", problem_of(kind, (1, 2)))
 
 
 def convolutions(channels: int):
@@ -318,8 +322,10 @@ def test_channels_are_chosen_whole_though_they_are_read_at_many_places():
     inputs = torch.randn(50, 2, 6, 6)
     with torch.no_grad():
         expected = model(inputs)
-        merged = merge_models("compress", copies, data=data, ridge=1e-7).model
+        merged = merge_models("structured_compression", copies, data=data, ridge=1e-7).model
         torch.testing.assert_close(merged(inputs), expected, rtol=0.02, atol=0.02)
-        narrow = merge_models("compress", copies, data=data, model=convolutions(3)).model
+        narrow = merge_models(
+            "structured_compression", copies, data=data, model=convolutions(3)
+        ).model
         assert float((narrow(inputs) - expected).square().mean()) < float(expected.var())
     assert narrow.state_dict()["2.weight"].shape == (6, 3, 3, 3)

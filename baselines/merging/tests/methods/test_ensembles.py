@@ -21,7 +21,7 @@ from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.query import in_single_precision
 from fleet_merging.queries.traffic import DataHolderError
 
-ENSEMBLES = ("ensemble", "density_gate", "gated_refit", "concatenation", "partition")
+ENSEMBLES = ("ensemble", "density_gated_ensemble", "gated_refit", "concatenation", "partition")
 KINDS = sorted(WIDE)
 
 
@@ -82,7 +82,7 @@ def test_order_and_permuted_copies_do_not_matter(kind, method):
 
 def test_the_gate_is_that_of_gaussians_by_another_route():
     problem = problem_of("mlp")
-    result = merge("density_gate", problem, sharpness=0.3)
+    result = merge("density_gated_ensemble", problem, sharpness=0.3)
     inputs = inputs_of(WIDE["mlp"], 1)
     with torch.no_grad():
         outputs = [WIDE["mlp"].build(robot).eval()(inputs).numpy() for robot in range(3)]
@@ -174,7 +174,7 @@ def test_a_wide_network_that_mixes_the_units_of_all_is_refused():
         merge("partition", problem_of("mlp", 3, resized=resized("mlp", 2)))
 
 
-@pytest.mark.parametrize("teacher", ["density_gate", "concatenation", "mean"])
+@pytest.mark.parametrize("teacher", ["density_gated_ensemble", "concatenation", "mean"])
 def test_a_student_comes_closer_to_its_teacher(teacher):
     problem = problem_of("mlp")
     inputs = torch.cat([inputs_of(WIDE["mlp"], robot) for robot in range(3)])
@@ -200,7 +200,7 @@ def test_a_student_learns_from_states_of_the_gate_whatever_the_order():
     for name, tensor in results[0].state.items():
         torch.testing.assert_close(results[1].state[name], tensor, rtol=1e-4, atol=1e-5)
     inputs = inputs_of(WIDE["mlp"], 0)
-    taught = computed(merge("density_gate", problem), inputs)
+    taught = computed(merge("density_gated_ensemble", problem), inputs)
     start = computed(merge("naive_average", problem), inputs)
     after = computed(results[0], inputs)
     assert (after - taught).square().mean() < 0.5 * (start - taught).square().mean()
@@ -212,7 +212,7 @@ def seen_by(kind: str, robot: int) -> list[torch.Tensor]:
     return list(inputs.reshape(-1, 5, inputs.shape[-1]) if inputs.dim() == 2 else inputs)
 
 
-@pytest.mark.parametrize(("kind", "start"), [("mlp", "average"), ("gru", "compress")])
+@pytest.mark.parametrize(("kind", "start"), [("mlp", "average"), ("gru", "structured_compression")])
 def test_a_student_learns_from_mixtures_what_its_teacher_does_whatever_the_order(kind, start):
     """It reads no state of the data: each robot sends Gaussians alone, in one message."""
     problem = problem_of(kind, with_memory=kind == "gru")
@@ -287,7 +287,7 @@ def test_states_of_a_gate_are_no_trajectories():
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("density_gate", {"sharpness": 0.0}, "above 0"),
+        ("density_gated_ensemble", {"sharpness": 0.0}, "above 0"),
         ("concatenation", {"ridge": -1.0}, "above 0"),
         ("distillation", {"teacher": "nobody"}, "known are"),
         ("distillation", {"rate": 0.0}, "above 0"),
@@ -305,11 +305,11 @@ def test_outputs_that_are_not_those_of_the_last_layer_are_not_fitted():
     for method in ("concatenation", "gated_refit"):
         with pytest.raises(MergeError, match="not those of its last affine map"):
             merge(method, problem)
-    assert merge("density_gate", problem).is_ensemble
+    assert merge("density_gated_ensemble", problem).is_ensemble
 
 
 def test_an_ensemble_has_no_state_dict_of_one_network():
-    result = merge("density_gate", problem_of("mlp"))
+    result = merge("density_gated_ensemble", problem_of("mlp"))
     with pytest.raises(MergeError, match="ensemble of 3"):
         _ = result.state
     with pytest.raises(MergeError, match="module"):
@@ -332,7 +332,7 @@ def test_moments_of_no_data_are_refused_by_their_holder():
     problem = problem_of("mlp")
     liar = Liar(problem.data_holders[1])
     lying = replace(problem, data_holders=[problem.data_holders[0], liar, problem.data_holders[2]])
-    for method in ("density_gate", "gated_refit"):
+    for method in ("density_gated_ensemble", "gated_refit"):
         with pytest.raises(DataHolderError, match="those of no data") as raised:
             merge(method, lying)
         assert raised.value.holder is liar

@@ -127,12 +127,13 @@ def test_what_the_table_says_of_a_method_and_a_layer_is_true(name, layer):
 def test_a_refusal_names_the_layer_and_the_methods_that_the_problem_has_data_for():
     torch.manual_seed(0)
     models = [MODELS["BatchNorm"][0]().eval() for _ in range(2)]
-    without = problem_of(models, example=torch.randn(4, 3), method="compress")
+    without = problem_of(models, example=torch.randn(4, 3), method="structured_compression")
     with pytest.raises(MergeError) as caught:
-        merge("compress", without)
+        merge("structured_compression", without)
     able = [n for n, each in METHODS.items() if "BatchNorm" in each.layers and not each.needs]
     assert str(caught.value) == (
-        f"`compress` cannot merge BatchNorm (`1`); these can: {', '.join(able)}. It keeps layers "
+        f"`structured_compression` cannot merge BatchNorm (`1`); these can: {', '.join(able)}. It "
+        f"keeps layers "
         "that all models share, as of a frozen encoder."
     )
     assert "git_rebasin" in able and "regmean" not in able
@@ -161,9 +162,13 @@ def test_layers_of_ones_own_and_groups_are_refused_by_name():
         x = torch.randn(shape)
         for model in models:
             model[0].weight.data += torch.rand_like(model[0].weight)
-        given = problem_of(models, data=[[(x, torch.rand(4, 2))]] * 2, method="compress")
-        with pytest.raises(MergeError, match=re.escape(f"`compress` cannot merge {message}")):
-            merge("compress", given)
+        given = problem_of(
+            models, data=[[(x, torch.rand(4, 2))]] * 2, method="structured_compression"
+        )
+        with pytest.raises(
+            MergeError, match=re.escape(f"`structured_compression` cannot merge {message}")
+        ):
+            merge("structured_compression", given)
         merge("regmean", given)
 
 
@@ -212,6 +217,6 @@ def test_facts_are_consistent():
     for name, each in METHODS.items():
         assert each.name == name and each.summary and "\n" not in each.summary
         assert each.start in ("any", "common") and set(each.layers) <= set(LAYERS)
-    assert METHODS["density_gate"].returns == ENSEMBLE
+    assert METHODS["density_gated_ensemble"].returns == ENSEMBLE
     assert METHODS["fleet_merge_soft"].options["soft"] is True
     assert METHODS["ties"].start == "common" and not METHODS["ties"].permutes

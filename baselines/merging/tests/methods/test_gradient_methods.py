@@ -209,9 +209,9 @@ def test_small_steps_are_not_lost_in_half_precision():
     assert abs(float(merged.state["weight"]) - 0.98) < 0.005
 
 
-@pytest.mark.parametrize("start", ["average", "compress"])
+@pytest.mark.parametrize("start", ["average", "structured_compression"])
 def test_fed_sgd_changes_no_model_that_it_begins_with(start):
-    """Of a recurrent layer, `compress` keeps a bias as it is in the first model."""
+    """Of a recurrent layer, `structured_compression` keeps a bias as it is in the first model."""
     elman = WIDE["elman"]
     models = [elman.build(seed).state_dict() for seed in range(2)]
     before = [{name: tensor.clone() for name, tensor in model.items()} for model in models]
@@ -228,7 +228,7 @@ def test_fed_sgd_changes_no_model_that_it_begins_with(start):
         ({"rate": 0.0}, "the rate 0.0"),
         ({"participants": 3}, "3 of 2 models with averaging weight"),
         ({"participants": 0}, "0 of 2 models"),
-        ({"start": "zero"}, "starts at 'zero'; known are average, compress"),
+        ({"start": "zero"}, "starts at 'zero'; known are average, structured_compression"),
     ],
 )
 def test_invalid_options_of_fed_sgd_are_explained(options, message):

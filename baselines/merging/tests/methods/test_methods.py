@@ -26,7 +26,7 @@ MERGES = [
     if facts.returns == NETWORK and name not in {"distillation", "lora", *RULES}
 ]
 """Methods of one network, but a student, adapters and rules, whose laws are in their own tests."""
-FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "compress"}
+FITTED = {"regmean", "regmean_pp", "least_squares", "head_refit", "structured_compression"}
 """Methods that solve for the merged model with messages in single precision."""
 CHANGED = {"ties", "dare", "iso_c", "iso_cts", "fed_sgd"}
 """Methods that make another model of one."""

@@ -209,7 +209,7 @@ def test_a_mixture_arrives_as_it_was_sent():
             assert torch.equal(got, sent) if isinstance(sent, torch.Tensor) else got == sent
     meter = TrafficMeter()
     (asked,) = meter.ask_mixtures([holder()], [MixtureQuery(4, 7)])
-    assert meter.traffic.bytes_from_robots == wire.size(asked)
+    assert meter.traffic.uploaded_bytes == wire.size(asked)
 
 
 @pytest.mark.parametrize("fields", [{"noise": 0.1}, {"episodes": None}])

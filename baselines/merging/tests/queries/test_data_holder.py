@@ -87,8 +87,8 @@ def test_only_models_losses_and_gradients_are_sent_and_every_byte_is_counted(met
             assert query.pop("seed").shape == query.pop("wants_gradient").shape == ()
             assert shapes_without("model.", query) == shapes
     assert merged.traffic.calls == len(sent) == len(received) > 0
-    assert merged.traffic.bytes_to_robots == sum(map(len, sent))
-    assert merged.traffic.bytes_from_robots == sum(map(len, received))
+    assert merged.traffic.downloaded_bytes == sum(map(len, sent))
+    assert merged.traffic.uploaded_bytes == sum(map(len, received))
     direct = merge(
         method,
         problem_of(local, shared_data_holder=local[0], affine_maps=maps_of(MLP)),

@@ -40,14 +40,14 @@ Chosen = dict[str, list[tuple[int, int]]]
 
 
 @method(
-    "compress",
+    "structured_compression",
     "Structured compression",
     source="this project",
     needs=MOMENTS,
     asks="moments of all networks; with labels, twice",
     layers=("Linear", "Conv", "RNN", "recurrent Conv"),
 )
-def compress(
+def structured_compression(
     problem: MergeProblem,
     *,
     ridge: float = 1e-3,
@@ -143,11 +143,11 @@ class _Union:
         if left := sorted(set(axes) - held):
             more = f" and {len(left) - 6} more" if len(left) > 6 else ""
             found = f"{', '.join(left[:6])}{more}, which belong to no affine map"
-            raise refusal(problem, "compress", found)
+            raise refusal(problem, "structured_compression", found)
         for each in maps:
             if each.groups > 1 or any(block.start or block.stop for block in each.weights):
                 found = f"{each.name!r}, whose matrix has groups or heads"
-                raise refusal(problem, "compress", found)
+                raise refusal(problem, "structured_compression", found)
         reads, writes = _places_of(problem, maps, axes)
         for name, outputs in writes.items():
             if name != last.name and any(free is None for free, *_ in outputs):

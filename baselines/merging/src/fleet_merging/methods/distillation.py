@@ -12,10 +12,10 @@ import torch
 from fleet_merging.ensembles import Ensemble
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.common_encoders import with_common_encoders
-from fleet_merging.methods.compression import compress
+from fleet_merging.methods.compression import structured_compression
 from fleet_merging.methods.ensembles import (
     concatenation,
-    density_gate,
+    density_gated_ensemble,
     gated_refit,
     require_head,
 )
@@ -45,13 +45,13 @@ from fleet_merging.queries.traffic import DataHolderError, TrafficMeter
 from fleet_merging.symmetry.table import State
 
 _TEACHERS: dict[str, Callable[[MergeProblem], MergeResult]] = {
-    "density_gate": density_gate,
+    "density_gated_ensemble": density_gated_ensemble,
     "gated_refit": gated_refit,
     "concatenation": concatenation,
     "mean": lambda problem: MergeResult(tuple(problem.models)),
 }
 
-_STARTS = ("average", "matching", "compress")
+_STARTS = ("average", "matching", "structured_compression")
 
 _GRADIENT_NORM = 1.0
 """Norm to which longer gradients are shortened, as where policies are trained."""
@@ -67,7 +67,7 @@ _GRADIENT_NORM = 1.0
 def distillation(
     problem: MergeProblem,
     *,
-    teacher: str = "density_gate",
+    teacher: str = "density_gated_ensemble",
     start: str = "average",
     mixtures: int = 0,
     rank: int = 96,
@@ -91,8 +91,10 @@ def distillation(
 
     Args:
         problem: The models with their `module`, and what the teacher and the start need.
-        teacher: "density_gate", "gated_refit", "concatenation", or the "mean" of the outputs.
-        start: "average" of the weights, or that after their "matching", or "compress".
+        teacher: "density_gated_ensemble", "gated_refit", "concatenation", or the "mean" of the
+            outputs.
+        start: "average" of the weights, or that after their "matching", or
+            "structured_compression".
         mixtures: Largest number of Gaussians with which episodes of a data holder begin, and of
             others; 0 asks for none.
         rank: Number of principal axes of the features of encoders along which Gaussians lie.
@@ -128,7 +130,7 @@ def distillation(
             "one state and axis, batches of at least 1, a rate above 0, a ridge of at least 0, and "
             f"at most {MAX_COMPONENTS} Gaussians."
         )
-    if problem.encoders is not None and teacher in ("density_gate", "gated_refit"):
+    if problem.encoders is not None and teacher in ("density_gated_ensemble", "gated_refit"):
         raise MergeError(
             f"{teacher} weighs policies by the states that they read, and these have encoders. "
             "Give the teacher concatenation, with `mixtures`."
@@ -164,8 +166,8 @@ def distillation(
 
 def _first(problem: MergeProblem, start: str) -> MergeResult:
     """Returns the network with which the student begins."""
-    if start == "compress":
-        return compress(replace(problem, resized=None))
+    if start == "structured_compression":
+        return structured_compression(replace(problem, resized=None))
     identity = problem.group.identity()
     permutations = (
         match_models(problem) if start == "matching" else tuple(identity for _ in problem.models)
@@ -236,7 +238,7 @@ def _inputs(
         raise MergeError(
             "The student needs inputs: there is no gate of models without memory, from whose "
             "Gaussians they could be drawn. Ask data holders for `mixtures`, give the merge "
-            "problem's `inputs`, or the teacher density_gate."
+            "problem's `inputs`, or the teacher density_gated_ensemble."
         )
     rows = draw_states(problem, gate, count)
     return [arguments_of(problem, gate, each) for each in rows.split(batch)]

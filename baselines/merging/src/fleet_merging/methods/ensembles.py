@@ -53,14 +53,14 @@ def ensemble(problem: MergeProblem) -> MergeResult:
 
 
 @method(
-    "density_gate",
+    "density_gated_ensemble",
     "Density-gated ensemble",
     source="Xu et al. 1995",
     needs=MOMENTS,
     returns=ENSEMBLE,
     asks="moments of states, once",
 )
-def density_gate(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
+def density_gated_ensemble(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
     """Weighs the models' outputs by the densities of the inputs that each has learned from.
 
     Each data holder is asked for the second moments of what its model's first affine map reads: one
@@ -93,7 +93,8 @@ def gated_refit(
 ) -> MergeResult:
     """Weighs models by densities, with last layers that are fitted together by least squares.
 
-    Each data holder is asked twice: for the moments of what its model reads, as by `density_gate`.
+    Each data holder is asked twice: for the moments of what its model reads, as by
+        `density_gated_ensemble`.
     Then it is asked, with the gate and all models, for the moments of the weighted units and
     labels.
 
@@ -180,7 +181,7 @@ def require_head(problem: MergeProblem) -> None:
         raise MergeError(
             f"The outputs of the model are not those of its last affine map, {last.name!r}, which "
             "this method fits to the labels. Give a model that returns what its last layer "
-            "computes (logits, say), an `output` that selects it, or use density_gate."
+            "computes (logits, say), an `output` that selects it, or use density_gated_ensemble."
         )
 
 
@@ -264,7 +265,7 @@ def _with_matrices(problem: MergeProblem, matrices: Sequence[torch.Tensor]) -> t
     if not last.biases:
         raise MergeError(
             f"The last affine map, {last.name!r}, has no bias to fit. Give the models' last layer "
-            "one of zeros, or use density_gate."
+            "one of zeros, or use density_gated_ensemble."
         )
     return tuple(
         last.with_matrix(model, matrix)

@@ -9,7 +9,7 @@ import torch
 from fleet_merging.average import average, flatten, floating_tensors
 from fleet_merging.buffers import learned_tensors
 from fleet_merging.errors import MergeError
-from fleet_merging.methods.compression import compress
+from fleet_merging.methods.compression import structured_compression
 from fleet_merging.methods.facts import method
 from fleet_merging.methods.rebasin import match_models
 from fleet_merging.methods.seeded_draws import (
@@ -22,7 +22,7 @@ from fleet_merging.queries.traffic import Traffic
 from fleet_merging.symmetry.table import State
 
 ALIGNMENTS = ("none", "weights")
-STARTS = ("average", "compress")
+STARTS = ("average", "structured_compression")
 
 
 @method(
@@ -139,11 +139,11 @@ def fed_sgd(
     """Descends from the average of the models on the weighted mean of the data holders' losses.
 
     From the average it is a control, and no merge of what the models learned: the robots' data
-    train one network through gradients. From what `compress` returns it is that network's
-    fine-tuning, which asks for a smaller rate. FedSGD of McMahan et al.,
+    train one network through gradients. From what `structured_compression` returns it is that
+    network's fine-tuning, which asks for a smaller rate. FedSGD of McMahan et al.,
     "Communication-Efficient Learning of Deep Networks from Decentralized Data", 2017, section 2,
-    with Adam at the server (Reddi et al., "Adaptive Federated Optimization", 2021). Its rate
-    falls to zero along a cosine.
+    with Adam at the server (Reddi et al., "Adaptive Federated Optimization", 2021). Its rate falls
+    to zero along a cosine.
 
     Each step asks every participant for one gradient. `fleet_merge` asks every robot for
     epochs x steps gradients, 3 x 100 by default, in messages of the same size: 300 steps here, with
@@ -159,11 +159,11 @@ def fed_sgd(
             five MLPs 3 x 128 on digits, 0.01 had the lowest cross entropy in three of four, but
             0.003 far lower squared errors in another one.
         participants: Number of data holders, drawn anew for each step, that are asked; all if None.
-        start: "average", or "compress" with its default options.
+        start: "average", or "structured_compression" with its default options.
 
     Raises:
         MergeError: There are no data holders, `steps` is negative, `rate` is not above 0, there
-            are fewer models than participants, `start` is unknown, or see `compress`.
+            are fewer models than participants, `start` is unknown, or see `structured_compression`.
         MessageError: A data holder's answer is invalid; if it is not finite, give a smaller rate.
     """
     problem = reordered(problem, content_order(problem.models))
@@ -172,11 +172,12 @@ def fed_sgd(
     _require_usable(steps, rate, participants, len(members), start)
     gradients = DrawnGradients(problem)
     state, traffic = problem.mean(), Traffic()
-    if start == "compress":
-        compressed = compress(replace(problem, resized=None))
+    if start == "structured_compression":
+        compressed = structured_compression(replace(problem, resized=None))
         state, traffic = {**compressed.state}, compressed.traffic
     identities = tuple(problem.group.identity() for _ in problem.models)
-    # Copies, as what `compress` leaves alone is a model's own; in float64, since small steps would
+    # Copies, as what `structured_compression` leaves alone is a model's own; in float64, since
+    # small steps would
     # be lost in half precision.
     parameters = {
         name: tensor.detach().to(torch.float64, copy=True)

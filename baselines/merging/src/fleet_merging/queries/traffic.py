@@ -38,20 +38,20 @@ class Traffic:
 
     Attributes:
         calls: Number of queries.
-        bytes_to_robots: Total size of the queries.
-        bytes_from_robots: Total size of the answers.
+        downloaded_bytes: Total size of the queries.
+        uploaded_bytes: Total size of the answers.
     """
 
     calls: int = 0
-    bytes_to_robots: int = 0
-    bytes_from_robots: int = 0
+    downloaded_bytes: int = 0
+    uploaded_bytes: int = 0
 
     def __add__(self, other: "Traffic") -> "Traffic":
         """Returns the sum of two traffics."""
         return Traffic(
             self.calls + other.calls,
-            self.bytes_to_robots + other.bytes_to_robots,
-            self.bytes_from_robots + other.bytes_from_robots,
+            self.downloaded_bytes + other.downloaded_bytes,
+            self.uploaded_bytes + other.uploaded_bytes,
         )
 
 

@@ -1,4 +1,4 @@
-"""Attaches a reader of keypoints to a policy: `python -m fleet_tools.baselines.attach_reader ...`.
+"""Attaches a keypoint detector to a policy: `python -m fleet_tools.baselines.attach_detector ...`.
 
 The result is a policy on point clouds, as one checkpoint.
 """
@@ -10,7 +10,7 @@ from fleet_tools.utils import cli
 
 
 class AttachOptions(cli.Options):
-    """Attaches a reader of keypoints to a policy that learned from keypoints.
+    """Attaches a keypoint detector to a policy that learned from keypoints.
 
     Exit codes:
     0: the policy is stored.
@@ -20,8 +20,8 @@ class AttachOptions(cli.Options):
 
     policy: Path
     """Checkpoint of a policy that learned from `obs_mode=multitask_state`."""
-    reader: Path
-    """Checkpoint of a reader, as `python -m fleet_tools.baselines.train --keypoints` makes it."""
+    detector: Path
+    """Checkpoint of a detector, as `python -m fleet_tools.baselines.train --keypoints` makes it."""
     output: Path
     """File of the policy that acts on clouds."""
     overwrite: bool = False
@@ -31,10 +31,10 @@ class AttachOptions(cli.Options):
 def _attach(options: AttachOptions) -> int:
     from fleet_tools.baselines.model_files import require_output
     from fleet_tools.baselines.policies.checkpoint import load_checkpoint, save_checkpoint
-    from fleet_tools.baselines.policies.reader import attached
+    from fleet_tools.baselines.policies.keypoint_detector import attached
 
-    require_output(options.output, [options.policy, options.reader], options.overwrite)
-    policy = attached(load_checkpoint(options.policy), load_checkpoint(options.reader))
+    require_output(options.output, [options.policy, options.detector], options.overwrite)
+    policy = attached(load_checkpoint(options.policy), load_checkpoint(options.detector))
     try:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         save_checkpoint(options.output, policy)
@@ -45,7 +45,7 @@ def _attach(options: AttachOptions) -> int:
     return cli.OK
 
 
-PROGRAM = cli.Program("baselines.attach_reader", cli.Command(AttachOptions, _attach))
+PROGRAM = cli.Program("baselines.attach_detector", cli.Command(AttachOptions, _attach))
 main = PROGRAM.main
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Readers of keypoints learn from collected clouds, and act with a policy: the whole way, small."""
+"""Keypoint detectors learn from collected clouds, and act with a policy: the whole way, small."""
 
 import json
 
@@ -12,17 +12,17 @@ from pydrake.math import RigidTransform
 from support.collected import ONE_PAIR, options
 
 from fleet_tools import collect
-from fleet_tools.baselines import attach_reader, train
+from fleet_tools.baselines import attach_detector, train
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import policy_config, read_policy_config
+from fleet_tools.baselines.policies.keypoint_detector import attached
 from fleet_tools.baselines.policies.layout import LayoutError
 from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.baselines.policies.reader import attached
 from fleet_tools.baselines.policies.reading import NAMES
 from fleet_tools.baselines.training.config import SymmetryOption
 from fleet_tools.baselines.training.demonstrations import blueprint_of
-from fleet_tools.baselines.training.lessons import keypoint_reading
 from fleet_tools.baselines.training.rollouts import make_success_measure
+from fleet_tools.baselines.training.targets import keypoint_reading
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, UnknownNameError
@@ -51,7 +51,7 @@ def _data(tmp_path_factory):
     return folders
 
 
-def lesson(data, *symmetries, config=None):
+def target(data, *symmetries, config=None):
     config = config or policy_config("pointnet_mlp")
     return keypoint_reading(data, config, symmetries, fraction=0.5, seed=0, check=True)
 
@@ -60,7 +60,7 @@ TURNS = SymmetryOption(task="wrench", part="object", fold=6, axis=("base", "top"
 
 
 def test_what_is_to_be_learned_stands_for_the_keypoints_of_every_step(data):
-    made = lesson(data, TURNS)
+    made = target(data, TURNS)
     reading = made.blueprint.reading
     assert reading is not None
     names = [task.name for task in reading.tasks]
@@ -103,30 +103,30 @@ def test_a_tool_is_to_be_read_where_delayed_cameras_show_it(tmp_path):
 
 def test_a_reader_is_trained_and_resumed_and_acts_with_a_policy(data, tmp_path, capsys):
     folders = list(map(str, data))
-    output = ["--output", str(tmp_path / "reader")]
+    output = ["--output", str(tmp_path / "detector")]
     given = ["--dataset", *folders, *READER, "--symmetry", "wrench.object=6:base:top", *SMALL]
     assert train.main([*given, *output, "--epochs", "2"]) == 0
-    before = json.loads((tmp_path / "reader" / "metrics.jsonl").read_text().splitlines()[0])
+    before = json.loads((tmp_path / "detector" / "metrics.jsonl").read_text().splitlines()[0])
     assert train.main([*given, *output, "--epochs", "2"]) == 0  # nothing is left to do
     unnamed = [each for each in given if "symmetry" not in each and "base:top" not in each]
     assert train.main([*unnamed, *output, "--epochs", "2"]) == 2  # something else is read
     wider = [*given, "--set", "body.width=17"]
-    assert train.main([*wider, *output, "--epochs", "2"]) == 2  # another reader
+    assert train.main([*wider, *output, "--epochs", "2"]) == 2  # another detector
     assert before["loss"] > 0
     state = [*NAMES, "end_effector_pose"]
     policy = ["--dataset", *folders, "--architecture", "elman", "--observations", *state]
     policy += ["--set", "body.layers=1", "--set", "body.width=8", "--epochs", "1", "--quiet"]
     assert train.main([*policy, "--output", str(tmp_path / "policy")]) == 0
-    parts = [f"--{name}={tmp_path / name / 'last.safetensors'}" for name in ("policy", "reader")]
+    parts = [f"--{name}={tmp_path / name / 'last.safetensors'}" for name in ("policy", "detector")]
     seeing = tmp_path / "seeing.safetensors"
     capsys.readouterr()
-    assert attach_reader.main([*parts, "--output", str(seeing), "--json"]) == 0
+    assert attach_detector.main([*parts, "--output", str(seeing), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"output": str(seeing)}
-    assert attach_reader.main([*parts, "--output", str(seeing)]) == 2
-    reader = tmp_path / "reader" / "last.safetensors"
-    content = reader.read_bytes()
-    assert attach_reader.main([*parts, "--output", str(reader), "--overwrite"]) == 2
-    assert reader.read_bytes() == content and "one of" in capsys.readouterr().err
+    assert attach_detector.main([*parts, "--output", str(seeing)]) == 2
+    detector = tmp_path / "detector" / "last.safetensors"
+    content = detector.read_bytes()
+    assert attach_detector.main([*parts, "--output", str(detector), "--overwrite"]) == 2
+    assert detector.read_bytes() == content and "one of" in capsys.readouterr().err
     source = find_policy(str(seeing))
     assert source.env_kwargs["obs_mode"] == "point_cloud"
     env = EnvSpec.of("wrench", **source.env_kwargs).make_tool_use()
@@ -141,24 +141,24 @@ def test_a_reader_is_trained_and_resumed_and_acts_with_a_policy(data, tmp_path, 
 
 
 def test_policies_on_keypoints_are_judged_behind_a_reader(data, tmp_path):
-    """As fleets with a `reader` are: the same end as of the attached policy in an environment."""
-    reading = lesson(data).blueprint
+    """As fleets with a `detector` are: the same end as of the attached policy in an environment."""
+    reading = target(data).blueprint
     eyes = Checkpoint(reading, reading.create(0).state_dict())
-    save_checkpoint(tmp_path / "reader.safetensors", eyes)
+    save_checkpoint(tmp_path / "detector.safetensors", eyes)
     samples = Samples(data[:1], observations=[*NAMES, "end_effector_pose"])
     of_policy = blueprint_of(policy_config("elman"), samples)
     policy = Checkpoint(of_policy, of_policy.create(0).state_dict())
-    reader = str(tmp_path / "reader.safetensors")
-    measure = make_success_measure(data[:1], 1, of_policy, first=3, reader=reader)
+    detector = str(tmp_path / "detector.safetensors")
+    measure = make_success_measure(data[:1], 1, of_policy, first=3, detector=detector)
     found = measure(policy)
     seeing = attached(policy, eyes)
     env = EnvSpec.of("hammer", **seeing.blueprint.env_kwargs).make_tool_use()
     alone = rollout(env, NetworkPolicy(seeing), seed=VALIDATION[3])
     env.close()
     assert found is not None and found["hammer"]["outcomes"] == {alone.outcome: 1}
-    save_checkpoint(tmp_path / "reader.safetensors", policy)
+    save_checkpoint(tmp_path / "detector.safetensors", policy)
     with pytest.raises(LayoutError, match="checkpoint is a policy's"):
-        make_success_measure(data[:1], 1, of_policy, reader=reader)
+        make_success_measure(data[:1], 1, of_policy, detector=detector)
 
 
 @pytest.mark.parametrize(
@@ -171,15 +171,15 @@ def test_policies_on_keypoints_are_judged_behind_a_reader(data, tmp_path):
 )
 def test_symmetries_that_the_data_do_not_have_are_refused(change, error, message, data):
     with pytest.raises(error, match=message):
-        lesson(data, TURNS.model_copy(update=change))
+        target(data, TURNS.model_copy(update=change))
 
 
 def test_other_layouts_and_readers_are_refused(data, tmp_path, capsys):
     with pytest.raises(ConfigError, match="sees one cloud at a time"):
-        lesson(data, config=policy_config("pointnet_elman"))
+        target(data, config=policy_config("pointnet_elman"))
     with pytest.raises(ConfigError, match="sees one cloud at a time"):
-        lesson(data, config=read_policy_config("pointnet_mlp", [("chunk", 2)]))
-    given = ["--dataset", str(data[0]), *READER, *SMALL, "--output", str(tmp_path / "reader")]
+        target(data, config=read_policy_config("pointnet_mlp", [("chunk", 2)]))
+    given = ["--dataset", str(data[0]), *READER, *SMALL, "--output", str(tmp_path / "detector")]
     for more in (["--rollouts", "3"], ["--teacher", "a"], ["--observations", "point_cloud"]):
         with pytest.raises(SystemExit, match="2"):
             train.main([*given, *more])
@@ -187,4 +187,4 @@ def test_other_layouts_and_readers_are_refused(data, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         train.main([*given, "--symmetry", "wrench.object=6"])
     assert "expected TASK.PART=FOLD:FROM:TO" in capsys.readouterr().err
-    assert not (tmp_path / "reader").exists()
+    assert not (tmp_path / "detector").exists()

@@ -1,4 +1,4 @@
-"""Readers of keypoints: their numbers, turns that look alike, the tool in the hand, and merging."""
+"""Keypoint detectors: their numbers, turns that look alike, the tool in the hand, and merging."""
 
 import numpy as np
 import pytest
@@ -30,10 +30,15 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
 from fleet_tools.baselines.policies.encoders import PointNetEncoder, part_means
+from fleet_tools.baselines.policies.keypoint_detector import (
+    DetectingNetwork,
+    KeypointDetector,
+    attached,
+    behind,
+)
 from fleet_tools.baselines.policies.layout import LayoutError, Scaling
 from fleet_tools.baselines.policies.part_configs import MLPConfig, PointNetConfig
 from fleet_tools.baselines.policies.policy import NetworkPolicy
-from fleet_tools.baselines.policies.reader import KeypointReader, ReadingNetwork, attached, behind
 from fleet_tools.baselines.policies.reading import (
     HAND,
     NAMES,
@@ -124,9 +129,9 @@ def test_parts_that_move_as_a_whole_move_their_features_by_the_mean_alone():
 
 
 def test_coordinates_move_with_the_means():
-    """Of a reader whose network gives nothing, they are the means."""
+    """Of a keypoint detector whose network gives nothing, they are the means."""
     made = network(reader())
-    assert isinstance(made, KeypointReader)
+    assert isinstance(made, KeypointDetector)
     cloud = seen(2, 2)["point_cloud"]
     with torch.no_grad():
         for each in made.head.parameters():
@@ -141,7 +146,7 @@ def test_coordinates_move_with_the_means():
 @pytest.mark.parametrize("body", ["mlp", "elman", "gru", "transformer"])
 def test_it_acts_as_the_policy_on_what_is_read_and_steps_follow_one_another(body):
     made = network(attached(policy(body), reader()))
-    assert isinstance(made, ReadingNetwork)
+    assert isinstance(made, DetectingNetwork)
     observed = seen(3, 5)
     with torch.no_grad():
         keypoints, _ = made.read(observed)
@@ -165,11 +170,11 @@ def test_it_acts_as_the_policy_on_what_is_read_and_steps_follow_one_another(body
 def test_what_is_read_is_what_its_numbers_stand_for():
     """By `Reading` itself: one task in an episode, decided by the sum of its numbers so far."""
     made = network(attached(policy(), reader()))
-    assert isinstance(made, ReadingNetwork)
+    assert isinstance(made, DetectingNetwork)
     observed = seen(1, 6)
     observed[HAND][:] = observed[HAND][:, :1].clone()  # the hand rests
     with torch.no_grad():
-        numbers = made.reader(observed)[0][0].numpy()
+        numbers = made.detector(observed)[0][0].numpy()
         keypoints, memory = made.read(observed)
     former: np.ndarray | None = None
     scores = np.zeros(2)
@@ -184,15 +189,15 @@ def test_what_is_read_is_what_its_numbers_stand_for():
 
 @pytest.mark.parametrize("task", [0, 1])
 def test_a_tool_in_late_clouds_is_put_where_the_hand_holds_it(task):
-    """By a reader that gives the means of the parts, with one keypoint of the tool or two of six.
+    """By a keypoint detector that gives the means of the parts.
 
-    The object stays where the cloud shows it.
+    The tool has one keypoint, or two of six. The object stays where the cloud shows it.
     """
     tasks = (TaskReading(name="one", tool=1, object=3), TaskReading(name="two", tool=2, object=1))
     reading = Reading(tasks=tasks, rows=6)
     eyes, acting = reader(reading=reading), policy(rows=reading.layout)
     made = network(attached(acting, eyes))
-    assert isinstance(made, ReadingNetwork)
+    assert isinstance(made, DetectingNetwork)
     observed = seen(1, 6)
     cloud, X_WE = observed["point_cloud"], observed[HAND][0].double().numpy()
     present = cloud[:, :1].expand_as(cloud)
@@ -200,9 +205,9 @@ def test_a_tool_in_late_clouds_is_put_where_the_hand_holds_it(task):
     late = present.clone()
     late[..., :3] = torch.where(cloud[:, :1, :, 3:] > 0, torch.tensor(moved), late[..., :3])
     with torch.no_grad():
-        for each in made.reader.head.parameters():
+        for each in made.detector.head.parameters():
             each.zero_()
-        bias = next(each for each in made.reader.head.parameters() if each.ndim == 1)
+        bias = next(each for each in made.detector.head.parameters() if each.ndim == 1)
         bias[reading.coordinates + 8 + task] = 1.0
         found, _ = made.read({**observed, "point_cloud": late})
         expected, _ = made.read({**observed, "point_cloud": present})
@@ -253,14 +258,17 @@ def test_what_does_not_fit_is_refused():
     )
     with pytest.raises(LayoutError, match="the shape of 'object_keypoints'"):
         behind(policy().blueprint, wide)
-    with pytest.raises(LayoutError, match="a reader of keypoints, which does not act"):
+    with pytest.raises(LayoutError, match="a keypoint detector, which does not act"):
         NetworkPolicy(reader())
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"reading": READING.model_copy(update={"rows": 4})}, "a reader gives 34 numbers"),
+        (
+            {"reading": READING.model_copy(update={"rows": 4})},
+            "a keypoint detector gives 34 numbers",
+        ),
         ({"config": {"body": {"type": "gru"}, "clouds": {}}}, "one network without memory"),
         ({"config": {"clouds": {}, "gate": {"members": 2, "sharpness": 0}}}, "one network"),
         ({"observation": OBSERVED}, "other entries"),
@@ -269,15 +277,15 @@ def test_what_does_not_fit_is_refused():
 def test_blueprints_of_what_is_no_reader_are_refused(change, message):
     given = {**reader().blueprint.model_dump(), **change}
     with pytest.raises(ConfigError, match=message):
-        parse(Blueprint, given, "A reader")
+        parse(Blueprint, given, "A keypoint detector")
 
 
 def test_blueprints_of_readers_in_the_wrong_place_are_refused():
     behind_it = attached(policy(), reader()).blueprint
     for change, message in (
-        ({"reader": policy().blueprint}, "not that of a reader"),
-        ({"reading": READING}, "not that of a reader"),
-        ({"observation": {"joint_position": STATE["joint_position"]}}, "what its reader reads"),
+        ({"detector": policy().blueprint}, "not that of a keypoint detector"),
+        ({"reading": READING}, "not that of a keypoint detector"),
+        ({"observation": {"joint_position": STATE["joint_position"]}}, "what its detector reads"),
         ({"scaling": Scaling(mean={}, std={})}, "the scaling has the sizes"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -286,10 +294,10 @@ def test_blueprints_of_readers_in_the_wrong_place_are_refused():
 
 def test_they_are_merged_apart():
     blueprint = attached(policy(), reader()).blueprint
-    with pytest.raises(MergeError, match="Merge the readers, and the policies"):
+    with pytest.raises(MergeError, match="Merge the detectors, and the policies"):
         blueprint.symmetry()
-    other = attached(policy(), reader()).blueprint.model_copy(update={"reader": None})
-    with pytest.raises(IncompatiblePoliciesError, match="reader"):
+    other = attached(policy(), reader()).blueprint.model_copy(update={"detector": None})
+    with pytest.raises(IncompatiblePoliciesError, match="detector"):
         common_blueprint({"one": blueprint, "other": other})
     assert reader().blueprint.symmetry().axes  # as that of any network
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.submitted import SMALL, evaluation_with, submission, write
 
-from fleet_tools.envs.handling import Handling, Load
+from fleet_tools.envs.contact_metrics import ContactMetrics, Load
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT, WORKER_ERROR
 from fleet_tools.evaluation.protocol import Trial
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation
@@ -18,15 +18,16 @@ from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
 from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.submissions import read_checked
 
-GENTLE = Handling(object=Load(peak_N=8, impulse_Ns=4, contact_s=1), time_s=3)
+GENTLE = ContactMetrics(object=Load(peak_N=8, impulse_Ns=4, contact_s=1), time_s=3)
 ROUGH = GENTLE.model_copy(update={"table": Load(peak_N=900, impulse_Ns=9, contact_s=1)})
 
 
-def handled(handling: Handling | None = GENTLE, name: str = "somebody") -> Evaluation:
+def handled(contact_metrics: ContactMetrics | None = GENTLE, name: str = "somebody") -> Evaluation:
     """Returns an evaluation whose every episode succeeds, handled in the given way."""
     made = evaluation_with(lambda trial: SUCCESS, name=name)
     return with_episodes(
-        made, [each.model_copy(update={"handling": handling}) for each in made.episodes]
+        made,
+        [each.model_copy(update={"contact_metrics": contact_metrics}) for each in made.episodes],
     )
 
 
@@ -54,7 +55,7 @@ def test_who_slams_the_table_succeeds_and_is_not_gentle():
     gentle, rough = total_of(handled()), total_of(handled(ROUGH))
     assert gentle.success.rate == rough.success.rate == 1.0
     assert (gentle.gentle.rate, rough.gentle.rate) == (1.0, 0.0)
-    assert rough.handling["table_peak_N"] == pytest.approx(900)
+    assert rough.contact_metrics["table_peak_N"] == pytest.approx(900)
 
 
 def test_failures_are_not_gentle_and_lost_episodes_count_as_failures():
@@ -66,35 +67,37 @@ def test_failures_are_not_gentle_and_lost_episodes_count_as_failures():
         each.model_copy(
             update={"steps": 0, "actions": ""}
             if each.outcome == WORKER_ERROR
-            else {"handling": GENTLE}
+            else {"contact_metrics": GENTLE}
         )
         for each in made.episodes
     ]
     total = score(SMALL, episodes).total
-    assert total.gentle == total.success and total.handling is not None
+    assert total.gentle == total.success and total.contact_metrics is not None
 
 
 def test_results_without_handling_remain_valid_and_have_dashes_beside_those_with(tmp_path):
     old, new = handled(None, "old"), handled(name="new")
     assert kinds(tmp_path, old) == kinds(tmp_path, new) == set()
-    assert "handling" not in json.loads((tmp_path / "old" / EPISODES).read_text().splitlines()[0])
+    assert "contact_metrics" not in json.loads(
+        (tmp_path / "old" / EPISODES).read_text().splitlines()[0]
+    )
     alone, both = as_html(a_board(old)), as_html(a_board(old, new))
     assert "table peak" not in alone.lower() and "Table peak, N" in both
     lines = [line for line in as_markdown(a_board(old, new)).splitlines() if " - |" in line]
     assert len(lines) == 1 and lines[0].startswith("| old |") and lines[0].count(" - |") == 9
-    assert "Handling" in as_text(new.result) and "Handling" not in as_text(old.result)
+    assert "ContactMetrics" in as_text(new.result) and "ContactMetrics" not in as_text(old.result)
 
 
 def test_handling_is_told_of_all_episodes_or_of_none(tmp_path):
     made = handled()
-    hidden = made.episodes[3].model_copy(update={"handling": None})
+    hidden = made.episodes[3].model_copy(update={"contact_metrics": None})
     assert kinds(
         tmp_path, with_episodes(made, [*made.episodes[:3], hidden, *made.episodes[4:]])
     ) == {"episodes"}
 
 
 def test_a_success_that_touched_nothing_is_refused(tmp_path):
-    assert kinds(tmp_path, handled(Handling(time_s=3))) == {"episodes"}
+    assert kinds(tmp_path, handled(ContactMetrics(time_s=3))) == {"episodes"}
 
 
 def test_gentleness_that_does_not_follow_from_the_episodes_is_refused(tmp_path):
@@ -114,14 +117,14 @@ def test_values_that_no_evaluation_writes_are_refused(tmp_path, value):
 
 def test_handling_that_another_run_does_not_confirm_refutes():
     honest = handled(ROUGH).episodes[0]
-    forged = honest.model_copy(update={"handling": GENTLE})
+    forged = honest.model_copy(update={"contact_metrics": GENTLE})
     nearby = honest.model_copy(update={"state_digest": "f" * 16})
     for stored, again, alike in (
         (honest, honest, True),
         (forged, honest, False),
         (forged, nearby, False),  # other bits, as on another processor, are no excuse for this
         (honest, nearby, True),
-        (honest.model_copy(update={"handling": None}), honest, True),  # an older result
+        (honest.model_copy(update={"contact_metrics": None}), honest, True),  # an older result
     ):
         assert judge(stored, again).agreement.same_outcome == alike
-    assert "handling" in judge(forged, honest).differences[0]
+    assert "contact_metrics" in judge(forged, honest).differences[0]

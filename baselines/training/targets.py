@@ -44,7 +44,7 @@ Labels = Callable[[Samples], np.ndarray | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingTarget:
     """What a training teaches.
 
     Attributes:
@@ -77,8 +77,8 @@ def imitation(
     fraction: float,
     seed: int,
     check: bool,
-) -> Lesson:
-    """Returns the lesson of acting as demonstrated, or as a teacher would have.
+) -> TrainingTarget:
+    """Returns the training target of acting as demonstrated, or as a teacher would have.
 
     Args:
         folders: Folders of the demonstrations.
@@ -105,8 +105,8 @@ def imitation(
         require_same_policy(blueprint, model)
         blueprint = model
     if checkpoint is None:
-        return Lesson(blueprint, samples, training, validation)
-    return Lesson(
+        return TrainingTarget(blueprint, samples, training, validation)
+    return TrainingTarget(
         blueprint, samples, training, validation, lambda part: teacher_actions(checkpoint, part)
     )
 
@@ -119,26 +119,26 @@ def keypoint_reading(
     fraction: float,
     seed: int,
     check: bool,
-) -> Lesson:
-    """Returns the lesson of reading keypoints from clouds, see `policies.reading`.
+) -> TrainingTarget:
+    """Returns the training target of reading keypoints from clouds, see `policies.reading`.
 
     Args:
         folders: Folders of episodes with `obs_mode="cloud_and_keypoints"`, with any sensors.
-        config: Configuration of the reader; it reads the cloud alone.
+        config: Configuration of the detector; it reads the cloud alone.
         symmetries: Symmetries of parts.
         fraction: Fraction of the episodes for validation.
         seed: Seed of their draw.
         check: See `Samples`.
 
     Raises:
-        ConfigError: The reader has a memory or another head than a linear one, or no keypoint is
+        ConfigError: The detector has a memory or another head than a linear one, or no keypoint is
             off the axis of a symmetry.
         UnknownNameError: A symmetry is of a task or of keypoints that the data do not have.
         FleetToolsError: See `Samples`, `split` and `Blueprint.of`.
     """
     if config.with_memory or config.head.type != "linear" or config.chunk > 1:
         raise ConfigError(
-            "A reader of keypoints sees one cloud at a time, and gives one row of numbers: choose "
+            "A keypoint detector sees one cloud at a time, and gives one row of numbers: choose "
             "--architecture pointnet_mlp, with the linear head and without chunks."
         )
     samples = Samples(folders, observations=[CLOUD, HAND, *NAMES], check=check)
@@ -168,8 +168,10 @@ def keypoint_reading(
         Scaling(mean={}, std={}),
         kwargs[0],
     )
-    blueprint = parse(Blueprint, {**dict(blueprint), "reading": reading}, "The reader's blueprint")
-    return Lesson(
+    blueprint = parse(
+        Blueprint, {**dict(blueprint), "reading": reading}, "The detector's blueprint"
+    )
+    return TrainingTarget(
         blueprint, samples, training, validation, partial(_targets, reading), every_step=True
     )
 

@@ -1,7 +1,7 @@
 """Messages to robots and their answers in one round, and what was exchanged with each robot.
 
-All that a round sends passes `Exchanges.ask`: requests to train or for changes, and queries of a
-merge.
+All that a round sends passes `RoundMessages.ask`: requests to train or for changes, and queries of
+a merge.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from fleet_merging.queries.query import DataAnswer, DataQuery
 from fleet_merging.queries.traffic import DataHolderError, Traffic
 from fleet_merging.queries.validity import MALFORMED, NO_LIMITS, Limits
 from fleet_tools.baselines.federated.messages import Answer, Message, Trained, size_of
-from fleet_tools.baselines.federated.transport import LostRobot, Transport
+from fleet_tools.baselines.federated.transport import LostClient, Transport
 from fleet_tools.config.values import Value
 
 LATE = "it had not answered when the round closed"
 """Why a robot is left out for whose answer the round did not wait."""
 
 
-class RobotSummary(Value):
+class ClientSummary(Value):
     """What was exchanged with a robot in a round.
 
     Attributes:
@@ -31,7 +31,7 @@ class RobotSummary(Value):
         loss: Mean loss over them; None likewise.
         left_out: Why it was left out of the merge; None if it was merged.
         messages: Number of messages that it was sent.
-        bytes_to_robot, bytes_from_robot: Size of the messages.
+        downloaded_bytes, uploaded_bytes: Size of the messages.
     """
 
     robot: int
@@ -39,8 +39,8 @@ class RobotSummary(Value):
     loss: float | None = None
     left_out: str | None = None
     messages: int = 0
-    bytes_to_robot: int = 0
-    bytes_from_robot: int = 0
+    downloaded_bytes: int = 0
+    uploaded_bytes: int = 0
 
 
 class Aggregator(Protocol):
@@ -51,7 +51,7 @@ class Aggregator(Protocol):
         ...
 
 
-class Exchanges:
+class RoundMessages:
     """All exchanges of one round.
 
     Args:
@@ -64,7 +64,7 @@ class Exchanges:
     """
 
     def __init__(
-        self, transport: Transport, robots: Mapping[int, RobotSummary] | None = None
+        self, transport: Transport, robots: Mapping[int, ClientSummary] | None = None
     ) -> None:
         self.transport, self.robots = transport, dict(robots or {})
         self._size: tuple[object, int] = (None, 0)
@@ -113,13 +113,13 @@ class Exchanges:
         self,
         robot: int,
         message: Message,
-        answer: Answer | LostRobot | None,
+        answer: Answer | LostClient | None,
         left_out: str | None = None,
     ) -> None:
         """Adds a message and its answer to what was exchanged with a robot."""
-        before = self.robots.get(robot) or RobotSummary(robot=robot)
+        before = self.robots.get(robot) or ClientSummary(robot=robot)
         received = 0
-        if answer is not None and not isinstance(answer, LostRobot):
+        if answer is not None and not isinstance(answer, LostClient):
             with contextlib.suppress(*MALFORMED):  # what cannot be sent has no size
                 received = size_of(answer)
         learned = answer if isinstance(answer, Trained) and left_out is None else before
@@ -129,15 +129,15 @@ class Exchanges:
                 "loss": learned.loss,
                 "left_out": left_out,
                 "messages": before.messages + 1,
-                "bytes_to_robot": before.bytes_to_robot + self._size_of(message),
-                "bytes_from_robot": before.bytes_from_robot + received,
+                "downloaded_bytes": before.downloaded_bytes + self._size_of(message),
+                "uploaded_bytes": before.uploaded_bytes + received,
             }
         )
 
     def leave_out(self, robot: int, reason: str) -> None:
         """Ends a robot, and says why."""
         self.transport.end(robot)
-        summary = self.robots.get(robot) or RobotSummary(robot=robot)
+        summary = self.robots.get(robot) or ClientSummary(robot=robot)
         self.robots[robot] = summary.model_copy(update={"left_out": reason})
 
     def merged(self) -> list[int]:
@@ -153,13 +153,13 @@ class Exchanges:
         robots = self.robots.values()
         return Traffic(
             sum(each.messages for each in robots),
-            sum(each.bytes_to_robot for each in robots),
-            sum(each.bytes_from_robot for each in robots),
+            sum(each.downloaded_bytes for each in robots),
+            sum(each.uploaded_bytes for each in robots),
         )
 
-    def _add(self, aggregator: Aggregator, robot: int, answer: Answer | LostRobot) -> str | None:
+    def _add(self, aggregator: Aggregator, robot: int, answer: Answer | LostClient) -> str | None:
         """Lets the aggregator take an answer, and returns why it does not."""
-        if isinstance(answer, LostRobot):
+        if isinstance(answer, LostClient):
             return answer.reason
         try:
             aggregator.add(robot, answer)
@@ -203,10 +203,10 @@ class RobotGroup:
     """The robots of a merge, a `merging.queries.traffic.DataHolderGroup`.
 
     Attributes:
-        exchanges: Exchanges of the round.
+        exchanges: RoundMessages of the round.
     """
 
-    exchanges: Exchanges
+    exchanges: RoundMessages
 
     def answer_all(
         self, queries: Sequence[tuple[DataHolder, DataQuery]]
@@ -226,8 +226,8 @@ class RobotGroup:
         after = self.exchanges.traffic()
         traffic = Traffic(
             after.calls - before.calls,
-            after.bytes_to_robots - before.bytes_to_robots,
-            after.bytes_from_robots - before.bytes_from_robots,
+            after.downloaded_bytes - before.downloaded_bytes,
+            after.uploaded_bytes - before.uploaded_bytes,
         )
         return [answers.by_robot[holder.robot] for holder, _ in asked], traffic
 

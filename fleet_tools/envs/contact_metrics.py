@@ -54,7 +54,7 @@ class Load(Value):
         )
 
 
-class Handling(Value):
+class ContactMetrics(Value):
     """How a task was handled so far.
 
     Attributes:
@@ -82,8 +82,8 @@ class Handling(Value):
             raise ValueError(f"contact lasts {longest} s, longer than the episode, {self.time_s} s")
         return self
 
-    def after(self, before: WorldState, now: WorldState) -> "Handling":
-        """Returns the handling after another control step.
+    def after(self, before: WorldState, now: WorldState) -> "ContactMetrics":
+        """Returns the contact metrics after another control step.
 
         Args:
             before: State at its beginning.
@@ -92,7 +92,7 @@ class Handling(Value):
         done: HandForces = now.hand_forces
         way = now.X_WE.translation() - before.X_WE.translation()
         limits = sum(float(seconds.sum()) for seconds in now.limit_times.values())
-        return Handling(
+        return ContactMetrics(
             object=self.object.and_then(done.object_peak_N, done.object_impulse_Ns, done.object_s),
             table=self.table.and_then(done.table_peak_N, done.table_impulse_Ns, done.table_s),
             table_work_J=self.table_work_J + done.table_work_J,
@@ -114,7 +114,7 @@ class Handling(Value):
             "joint_limit_s": self.joint_limit_s,
         }
 
-    def resembles(self, other: "Handling") -> bool:
+    def resembles(self, other: "ContactMetrics") -> bool:
         """Returns whether both may be of one episode, on processors that round differently.
 
         Contact magnifies the least difference, so that only a factor of two is told apart.
@@ -126,22 +126,24 @@ class Handling(Value):
         )
 
 
-UNTOUCHED = Handling()
-"""Handling at the start of an episode."""
+UNTOUCHED = ContactMetrics()
+"""Contact metrics at the start of an episode."""
 
 
-def is_gentle(limits: GentleLimits | None, success: bool, handling: Handling) -> bool | None:
+def is_gentle(
+    limits: GentleLimits | None, success: bool, contact_metrics: ContactMetrics
+) -> bool | None:
     """Returns whether an episode is a gentle success.
 
     Args:
         limits: Limits of its task.
         success: Whether it succeeded; without success nothing is gentle.
-        handling: How it was handled.
+        contact_metrics: How it was handled.
 
     Returns:
         None if the task has no limits.
     """
     if limits is None:
         return None
-    numbers = handling.numbers()
+    numbers = contact_metrics.numbers()
     return success and all(numbers[name] <= limit for name, limit in limits)

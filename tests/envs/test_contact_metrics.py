@@ -14,7 +14,7 @@ from support.environments import press
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import GentleLimits, load_task, task_names
-from fleet_tools.envs.handling import UNTOUCHED, Handling, Load, is_gentle
+from fleet_tools.envs.contact_metrics import UNTOUCHED, ContactMetrics, Load, is_gentle
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
@@ -48,7 +48,7 @@ def lower_to_table(env: ToolUseEnv) -> None:
         env.step(down(env, 0.0, aside=-1.0))
     for _ in range(60):
         env.step(down(env, 0.5))
-        if env.handling().table.contact_s > 0.2:
+        if env.contact_metrics().table.contact_s > 0.2:
             return
     raise AssertionError("the tool never reached the table")
 
@@ -91,7 +91,7 @@ def test_an_episode_of_doing_nothing_leaves_everything_untouched(hammer):
     _, info = hammer.reset(seed=1)
     for _ in range(4):
         *_, info = hammer.step(STILL)
-    told = info["handling"]
+    told = info["contact_metrics"]
     assert told.pop("time_s") == pytest.approx(4 / 6)
     assert told.pop("hand_path_m") < 1e-3 and not told.pop("gentle")
     assert set(told.values()) == {0.0}
@@ -119,24 +119,24 @@ def test_forces_of_blows_are_those_of_contact_by_drake(hammer, pushed):
 
     with hammer.watched(watch):
         expert_acts(hammer)
-    load = hammer.handling().object
+    load = hammer.contact_metrics().object
     # Drake makes a step at each multiple of the time step, after this was seen.
     steps = {round(t / TIME_STEP): f for t, f in seen if abs(t / TIME_STEP % 1 - 0.5) > 0.499}
     forces = np.array(list(steps.values()))
     assert load.peak_N == pytest.approx(forces.max(), rel=1e-6)
     assert load.impulse_Ns == pytest.approx(forces.sum() * TIME_STEP, rel=1e-6)
     assert load.contact_s == pytest.approx(np.count_nonzero(forces) * TIME_STEP)
-    assert hammer.handling().table == Load()
+    assert hammer.contact_metrics().table == Load()
 
 
 def test_a_pressed_table_is_told_from_the_object_and_takes_the_work_of_friction(spatula):
     """A force that leans by the angle of friction does mu / sqrt(1 + mu^2) F d along the table."""
     spatula.reset(seed=3)
     lower_to_table(spatula)
-    before = spatula.handling()
+    before = spatula.contact_metrics()
     for _ in range(4):
         spatula.step(down(spatula, 0.1, aside=-1.0))
-    slid = spatula.handling()
+    slid = spatula.contact_metrics()
     assert slid.object == Load() and slid.table.peak_N > 1.0
     impulse = slid.table.impulse_Ns - before.table.impulse_Ns
     force = impulse / (slid.time_s - before.time_s)
@@ -161,9 +161,9 @@ def test_forces_on_a_slab_fit_its_motion_while_the_blade_is_pressed_onto_the_tab
     expert = ExpertPolicy(spatula)
     expert.reset()
     with spatula.watched(watch):
-        while spatula.handling().object.contact_s < 0.4:
+        while spatula.contact_metrics().object.contact_s < 0.4:
             spatula.step(expert.act({}))
-    assert spatula.handling().table.peak_N > 20.0
+    assert spatula.contact_metrics().table.peak_N > 20.0
     # Between two multiples of the time step there is one step of the dynamics.
     whole = {
         k: each for t, *each in seen if abs(t - (k := round(t / TIME_STEP)) * TIME_STEP) < 1e-9
@@ -177,10 +177,10 @@ def test_forces_on_a_slab_fit_its_motion_while_the_blade_is_pressed_onto_the_tab
 
 def test_values_grow_over_an_episode_and_the_way_is_at_least_the_distance(hammer):
     hammer.reset(seed=2)
-    begin, so_far = hammer.world_state().X_WE.translation(), [hammer.handling()]
+    begin, so_far = hammer.world_state().X_WE.translation(), [hammer.contact_metrics()]
     for _ in range(12):
         hammer.step(press(hammer))
-        so_far.append(hammer.handling())
+        so_far.append(hammer.contact_metrics())
     assert so_far[0] == UNTOUCHED
     for one, two in pairwise(so_far):
         assert two.time_s > one.time_s and two.hand_path_m >= one.hand_path_m
@@ -194,26 +194,26 @@ def test_values_grow_over_an_episode_and_the_way_is_at_least_the_distance(hammer
 
 def test_the_expert_is_gentle_and_one_that_slams_the_table_first_is_not(spatula, lifted):
     limits = spatula.task.gentle
-    assert limits is not None and is_gentle(limits, True, lifted.handling)
+    assert limits is not None and is_gentle(limits, True, lifted.contact_metrics)
     spatula.reset(seed=1)
     begin = spatula.get_state()
     for _ in range(30):
         spatula.step(down(spatula, 1.0))  # as fast as it can
-        if spatula.handling().table_work_J > limits.table_work_J:
+        if spatula.contact_metrics().table_work_J > limits.table_work_J:
             break
-    slammed = spatula.handling()
+    slammed = spatula.contact_metrics()
     assert slammed.table.peak_N > 100.0 and not is_gentle(limits, True, slammed)
     # The task is done as the expert does it, by somebody who slammed before.
-    spatula.set_state(replace(begin, handling=slammed))
+    spatula.set_state(replace(begin, contact_metrics=slammed))
     info = expert_acts(spatula)
-    assert info["outcome"] == "success" and not info["handling"]["gentle"]
+    assert info["outcome"] == "success" and not info["contact_metrics"]["gentle"]
 
 
 def test_nothing_is_gentle_without_success(hammer):
     hammer.reset(seed=1)
     for action in (STILL, press(hammer), STILL):
         *_, info = hammer.step(action)
-        assert not info["success"] and not info["handling"]["gentle"]
+        assert not info["success"] and not info["contact_metrics"]["gentle"]
 
 
 @pytest.mark.parametrize("limits, told", [("", False), ("gentle: null", None)])
@@ -221,7 +221,7 @@ def test_gentleness_is_told_of_a_users_own_task_with_limits(tmp_path, limits, to
     file = tmp_path / "own.yaml"
     file.write_text(f"extends: hammer\nname: own\n{limits}\n")
     _, info = EnvSpec.of(task=str(file)).make_tool_use().reset(seed=1)
-    assert info["handling"].get("gentle") is told
+    assert info["contact_metrics"].get("gentle") is told
 
 
 def test_every_task_of_the_package_has_limits_of_which_none_is_below_what_is_always_gentle():
@@ -234,11 +234,11 @@ def test_every_task_of_the_package_has_limits_of_which_none_is_below_what_is_alw
 def test_who_is_gentler_stays_gentle(peak, table, work, factor):
     limits = GentleLimits(object_peak_N=50, table_peak_N=20, table_work_J=5)
 
-    def handling(scale: float) -> Handling:
+    def contact_metrics(scale: float) -> ContactMetrics:
         load, other = Load(peak_N=scale * peak), Load(peak_N=scale * table)
-        return Handling(object=load, table=other, table_work_J=scale * work)
+        return ContactMetrics(object=load, table=other, table_work_J=scale * work)
 
-    first, second = (is_gentle(limits, True, handling(scale)) for scale in (1.0, factor))
+    first, second = (is_gentle(limits, True, contact_metrics(scale)) for scale in (1.0, factor))
     assert first is not None and second is not None and first >= second
 
 
@@ -272,7 +272,7 @@ def test_loads_add_up_in_any_order(parts):
 )
 def test_impossible_values_are_refused(data):
     with pytest.raises(ValidationError):
-        Handling.model_validate(data)
+        ContactMetrics.model_validate(data)
 
 
 @given(st.floats(1e-3, 1e4))

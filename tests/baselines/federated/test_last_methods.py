@@ -57,7 +57,7 @@ def outputs(policy: Checkpoint, batch: Batch) -> np.ndarray:
 def test_the_gate_has_all_networks_and_knows_what_each_learned_from(
     data: Path, tmp_path: Path
 ) -> None:
-    plan = plan_of(data, policy=MLP, last_method="density_gate")
+    plan = plan_of(data, policy=MLP, last_method="density_gated_ensemble")
     report = completed(plan, tmp_path / "fleet")
     assert json.loads((tmp_path / "fleet" / REPORT).read_text()) == report
     assert report["combined"]["traffic"]["calls"] == 3
@@ -79,7 +79,7 @@ def test_the_gate_has_all_networks_and_knows_what_each_learned_from(
     np.testing.assert_allclose(np.linalg.inv(factor @ factor.T), covariance, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["density_gate", "gated_refit", "concatenation"])
+@pytest.mark.parametrize("method", ["density_gated_ensemble", "gated_refit", "concatenation"])
 def test_a_finished_fleet_is_resumed(data: Path, tmp_path: Path, method: str) -> None:
     """The merged policy of its last round was not evaluated, though rollouts were asked for."""
     plan = plan_of(data, policy=MLP, last_method=method, rollouts=1, rollout_every=2)
@@ -207,7 +207,7 @@ def test_a_student_learns_from_drawn_states_what_the_gate_does(data: Path, tmp_p
         policy=MLP,
         merge_every=None,
         training={"epochs": 30, "batch_size": 8, "seed": 5, "learning_rate": 0.01},
-        last_method="density_gate",
+        last_method="density_gated_ensemble",
         distillation=learning,
     )
     report = completed(plan, tmp_path / "fleet")
@@ -225,7 +225,7 @@ def test_a_student_learns_from_drawn_states_what_the_gate_does(data: Path, tmp_p
 
 
 def test_drawn_states_have_the_moments_of_the_gate(data: Path, tmp_path: Path) -> None:
-    plan = plan_of(data, policy=MLP, last_method="density_gate")
+    plan = plan_of(data, policy=MLP, last_method="density_gated_ensemble")
     completed(plan, tmp_path / "fleet")
     gate = load_checkpoint(tmp_path / "fleet" / COMBINED)
     states = DrawnStates.of(gate, (0, 60_000, 0), seed=3)
@@ -251,7 +251,7 @@ def test_drawn_states_have_the_moments_of_the_gate(data: Path, tmp_path: Path) -
 def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Path) -> None:
     write(tmp_path / "data", Drawn([5, 4, 6, 3], [True] * 4, 0), hammer_header())
     learning = {"inputs": "scenes", "scenes": 3, "epochs": 1}
-    changes: dict[str, Any] = {"last_method": "density_gate", "distillation": learning}
+    changes: dict[str, Any] = {"last_method": "density_gated_ensemble", "distillation": learning}
     plan = plan_of(tmp_path / "data", robots=1, policy=MLP, **changes)
     folder = tmp_path / "fleet"
     first = completed(plan, folder)
@@ -270,14 +270,20 @@ def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"policy": {**MLP, "clouds": {"widths": [4]}}, "last_method": "density_gate"}, "encoders"),
+        (
+            {"policy": {**MLP, "clouds": {"widths": [4]}}, "last_method": "density_gated_ensemble"},
+            "encoders",
+        ),
         ({"policy": {**MLP, "clouds": {"widths": [4]}}, "last_method": "gated_refit"}, "encoders"),
         (
             {"policy": {**MLP, "head": {"type": "flow"}}, "last_method": "concatenation"},
             "linear heads",
         ),
         ({"policy": MLP, "distillation": {}}, "imitates what a `last_method` makes"),
-        ({"last_method": "density_gate", "distillation": {"inputs": "moments"}}, "memory"),
+        (
+            {"last_method": "density_gated_ensemble", "distillation": {"inputs": "moments"}},
+            "memory",
+        ),
         (
             {
                 "policy": MLP,
@@ -303,7 +309,7 @@ def test_robots_are_compressed_to_a_policy_of_another_width(
     policy = {"body": {"type": body, "layers": 2, "width": 6}}
     losses = []
     for width in (3, 18):
-        last = {"last_method": "compress", "last_options": {"width": width}}
+        last = {"last_method": "structured_compression", "last_options": {"width": width}}
         plan = plan_of(data, policy=policy, **last)
         report = completed(plan, tmp_path / str(width))
         assert report["combined"]["traffic"]["calls"] == 9
@@ -318,12 +324,15 @@ def test_robots_are_compressed_to_a_policy_of_another_width(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method": "compress", "options": {"width": 4}}, "robots go on with"),
-        ({"last_method": "compress", "last_options": {"width": 25}}, "more than the 18 units"),
-        ({"last_method": "compress", "last_options": {"width": 0}}, "at least 1"),
+        ({"method": "structured_compression", "options": {"width": 4}}, "robots go on with"),
+        (
+            {"last_method": "structured_compression", "last_options": {"width": 25}},
+            "more than the 18 units",
+        ),
+        ({"last_method": "structured_compression", "last_options": {"width": 0}}, "at least 1"),
         (
             {
-                "last_method": "compress",
+                "last_method": "structured_compression",
                 "last_options": {"width": 4},
                 "policy": {"body": {"type": "transformer", "width": 8, "heads": 2}},
             },

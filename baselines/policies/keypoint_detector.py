@@ -22,13 +22,13 @@ _MEMORY = 2 + len(HeldTool._fields)
 """Number of tensors that a reading network remembers beside its policy's."""
 
 
-class KeypointReader(PolicyNetwork):
+class KeypointDetector(PolicyNetwork):
     """Gives the numbers of a `Reading` in place of actions; `Blueprint.create` returns it.
 
     Coordinates are learned relative to the mean of the points of their part.
 
     Args:
-        blueprint: Blueprint of the reader.
+        blueprint: Blueprint of the detector.
         reading: What its numbers are.
     """
 
@@ -50,21 +50,21 @@ class KeypointReader(PolicyNetwork):
         return numbers + nn.functional.pad(offsets, (0, others)), state
 
 
-class ReadingNetwork(nn.Module):
-    """A reader of keypoints, and a policy that acts on what it reads.
+class DetectingNetwork(nn.Module):
+    """A keypoint detector, and a policy that acts on what it reads.
 
     Its hidden state has, before the policy's, the sum of the numbers for the tasks since the
     beginning of the episode, by which it decides for one, and the angles of parts with a symmetry.
     Then come the entries of a `HeldTool`, by which the tool is put where the hand holds it.
 
     Args:
-        reader: Network of the reader.
+        detector: Network of the detector.
         policy: Network of the policy.
     """
 
-    def __init__(self, reader: KeypointReader, policy: PolicyNetwork | GatedNetwork) -> None:
+    def __init__(self, detector: KeypointDetector, policy: PolicyNetwork | GatedNetwork) -> None:
         super().__init__()
-        self.reader, self.policy, self._reading = reader, policy, reader.reading
+        self.detector, self.policy, self._reading = detector, policy, detector.reading
 
     def forward(
         self,
@@ -90,7 +90,7 @@ class ReadingNetwork(nn.Module):
         Returns:
             Keypoints of tool and object by the names of entries, (B, T, rows, 4), and the memory.
         """
-        answers, _ = self.reader(observations)
+        answers, _ = self.detector(observations)
         numbers = answers.detach().float().cpu().numpy()
         X_WE = observations[HAND].double().cpu().numpy()
         batch, steps, _ = numbers.shape
@@ -121,51 +121,52 @@ class ReadingNetwork(nn.Module):
         return {name: given[:, :, number] for number, name in enumerate(NAMES)}, kept
 
     def symmetry(self) -> Symmetry:
-        """Raises an error, since such a policy is made of a reader and a policy.
+        """Raises an error, since such a policy is made of a keypoint detector and a policy.
 
         Raises:
             MergeError: Always.
         """
         raise MergeError(
-            "A policy that reads keypoints is made of a reader and a policy. Merge the readers, "
+            "A policy that reads keypoints is made of a keypoint detector and a policy. Merge the "
+            "detectors, "
             "and the policies, and attach the one to the other."
         )
 
 
-def attached(policy: Checkpoint, reader: Checkpoint) -> Checkpoint:
-    """Returns a policy that acts on the keypoints that a reader reads.
+def attached(policy: Checkpoint, detector: Checkpoint) -> Checkpoint:
+    """Returns a policy that acts on the keypoints that a keypoint detector reads.
 
     Args:
         policy: A policy that learned from keypoints.
-        reader: A reader.
+        detector: A detector.
 
     Raises:
-        LayoutError: The reader is none, or the policy does not read keypoints as it gives them.
+        LayoutError: The detector is none, or the policy does not read keypoints as it gives them.
     """
     weights = {
         f"{name}.{key}": weight
-        for name, each in (("reader", reader), ("policy", policy))
+        for name, each in (("detector", detector), ("policy", policy))
         for key, weight in each.weights.items()
     }
-    return Checkpoint(behind(policy.blueprint, reader.blueprint), weights, policy.notes)
+    return Checkpoint(behind(policy.blueprint, detector.blueprint), weights, policy.notes)
 
 
-def behind(policy: Blueprint, reader: Blueprint) -> Blueprint:
-    """Returns the blueprint of a policy with a reader; see `attached`."""
-    if reader.reading is None:
+def behind(policy: Blueprint, detector: Blueprint) -> Blueprint:
+    """Returns the blueprint of a policy with a keypoint detector; see `attached`."""
+    if detector.reading is None:
         raise LayoutError(
-            "The reader's checkpoint is a policy's. Train a reader by `python -m "
+            "The detector's checkpoint is a policy's. Train a keypoint detector by `python -m "
             "fleet_tools.baselines.train --keypoints`."
         )
-    if policy.reading is not None or policy.reader is not None:
-        raise LayoutError("A reader is attached to a policy that has none, and is none.")
+    if policy.reading is not None or policy.detector is not None:
+        raise LayoutError("A keypoint detector is attached to a policy that has none, and is none.")
     keypoints = {name: each for name, each in policy.observation.items() if name in NAMES}
-    given = {name: reader.reading.layout for name in NAMES}
+    given = {name: detector.reading.layout for name in NAMES}
     found = layout_differences(keypoints, given) if keypoints else ["there are none"]
     if found:
         raise LayoutError(
-            f"The policy does not read keypoints as the reader gives them: {'; '.join(found)}. "
-            f"Train it with obs_mode=multitask_state, keypoint_rows={reader.reading.rows}."
+            f"The policy does not read keypoints as the detector gives them: {'; '.join(found)}. "
+            f"Train it with obs_mode=multitask_state, keypoint_rows={detector.reading.rows}."
         )
     others = {name: each for name, each in policy.observation.items() if name not in NAMES}
     if HAND not in others:
@@ -173,6 +174,6 @@ def behind(policy: Blueprint, reader: Blueprint) -> Blueprint:
             f"The policy does not observe {HAND}, by which a tool that delayed cameras show is put "
             f"into the hand. It observes {', '.join(policy.observation)}: train it on {HAND}, too."
         )
-    observation = dict(sorted({**others, **reader.observation}.items()))
-    update = {"observation": observation, "env_kwargs": reader.env_kwargs, "reader": reader}
+    observation = dict(sorted({**others, **detector.observation}.items()))
+    update = {"observation": observation, "env_kwargs": detector.env_kwargs, "detector": detector}
     return parse(Blueprint, {**dict(policy), **update}, "The blueprint of the policy")

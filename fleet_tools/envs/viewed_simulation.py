@@ -1,4 +1,4 @@
-"""The stage of an environment: one simulation after another, and who watches them."""
+"""The viewed simulation of an environment: one world after another, and its viewers."""
 
 import gc
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Viewer(Protocol):
         ...
 
 
-class Stage:
+class ViewedSimulation:
     """Simulations of a task. A world is built anew only for another pair of models.
 
     Args:
@@ -52,7 +52,7 @@ class Stage:
         engine: Class of the simulations in these worlds.
     """
 
-    _released = 0  # by all stages of this process, since garbage was collected
+    _released = 0  # by all of this process, since garbage was collected
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Stage:
             counts: As how many worlds it counts; from `_WORLDS_KEPT`, garbage is collected now.
         """
         self.simulation = self._entered = None
-        Stage._released += counts
-        if Stage._released >= _WORLDS_KEPT:
+        ViewedSimulation._released += counts
+        if ViewedSimulation._released >= _WORLDS_KEPT:
             gc.collect()
-            Stage._released = 0
+            ViewedSimulation._released = 0
