@@ -157,13 +157,6 @@ class FleetConfig(Value):
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
-        asked = {self.options.get(name) for name in ("by", "start")}
-        if "activations" in asked:
-            raise ConfigError(
-                "the activations of every unit on common data are not sent; `method: git_rebasin` "
-                "matches by weights, and head_refit, regmean and least_squares with `alignment: "
-                "activations` by moments that robots measure"
-            )
         if "base" in registry.needs(self.method) and self.initialization != "common":
             raise ConfigError(
                 f"`method: {self.method}` needs weights from which all robots begin, and in the "

@@ -264,7 +264,6 @@ def test_arms_that_fail_are_named_and_the_others_are_plotted(data, tmp_path, mon
     ("arm", "message"),
     [
         ({"method": "git_rebasn"}, "Did you mean 'git_rebasin'"),
-        ({"method": "git_rebasin", "options": {"by": "activations"}}, "matches by weights"),
         ({"method": "fleet_merge_soft"}, "permutes softly"),
         ({"method": "fleet_merge", "options": {"soft": True}}, "permutes softly"),
         ({"method": "fleet_merge", "options": {"stps": 3}}, "Did you mean 'steps'"),

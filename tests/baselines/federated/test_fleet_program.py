@@ -78,7 +78,6 @@ def test_the_program_runs_all_rounds_and_reports_them(
         ({"method": "git_rebasn"}, "Did you mean 'git_rebasin'"),
         ({"options": {"rounds": 2}}, "'rounds'"),
         ({"method": "git_rebasin", "options": {"rounds": "many"}}, "rounds"),
-        ({"method": "git_rebasin", "options": {"by": "activations"}}, "matches by weights"),
         (
             {"method": "ties", "merge_every": 1},
             "each begins with its own; give `initialization: common`",

@@ -1,6 +1,6 @@
 """Arguments and results of merging methods."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -40,8 +40,6 @@ class MergeProblem:
             outputs are the model's, for which data holders have labels.
         unitwise: Names of parameters outside of these maps that are a number for each unit, which
             acts on it alone, such as a decay; where units are chosen, each keeps its own.
-        activations: For each model its units' activations on the same inputs, by free name, for
-            activation matching of `git_rebasin`; see `matching.activations.record`.
         seed: Seed of everything that is drawn.
         base: Weights from which all models were trained, for methods on task vectors: the common
             initialization, or in a fleet's later rounds the last merged weights; None if there are
@@ -72,7 +70,7 @@ class MergeProblem:
 
     Raises:
         MergeError: There are no models, the averaging weights are invalid, or there are not as
-            many data holders or activations as models.
+            many data holders as models.
         ModelMismatchError: The models, the base and the module are not of one form.
         UncoveredParameterError, AxisSizeError: The table does not fit them.
     """
@@ -84,7 +82,6 @@ class MergeProblem:
     shared_data_holder: DataHolder | None = None
     affine_maps: Sequence[AffineMap] = ()
     unitwise: Sequence[str] = ()
-    activations: Sequence[Mapping[str, torch.Tensor]] = ()
     seed: int = 0
     base: State | None = None
     module: torch.nn.Module | None = None
@@ -121,15 +118,11 @@ class MergeProblem:
         object.__setattr__(self, "normalized_weights", weights)
         if self.example is not None and not isinstance(self.example, tuple):
             object.__setattr__(self, "example", (self.example,))
-        for what, given in (
-            ("data holders", self.data_holders),
-            ("sets of activations", self.activations),
-        ):
-            if given and len(given) != len(self.models):
-                raise MergeError(
-                    f"A merge problem with {len(self.models)} models has {len(given)} {what}. Give "
-                    "one for each model, in the same order, or none."
-                )
+        if (count := len(self.data_holders)) not in (0, len(self.models)):
+            raise MergeError(
+                f"A merge problem with {len(self.models)} models has {count} data holders. Give "
+                "one for each model, in the same order, or none."
+            )
 
     def permuted(self, permutations: Sequence[Permutation]) -> list[dict[str, torch.Tensor]]:
         """Returns every model, permuted by its own permutation."""

@@ -12,8 +12,7 @@ from merging_support.problems import WIDE, noisy
 from merging_support.wreath_products import invert
 
 from fleet_merging.average import flatten
-from fleet_merging.errors import MergeError, PermutationError
-from fleet_merging.matching.activations import match_activations, record
+from fleet_merging.errors import PermutationError
 from fleet_merging.matching.assignment import (
     assign_nested,
     assign_quadratic,
@@ -21,7 +20,6 @@ from fleet_merging.matching.assignment import (
     unfold_models,
 )
 from fleet_merging.matching.weights import CoordinateAscent, match_weights
-from fleet_merging.symmetry.group import PermutationGroup
 from fleet_merging.symmetry.table import Symmetry
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -121,59 +119,8 @@ def test_nested_assignment_is_the_best_of_all(seed):
     assert float(value(order.tolist(), units)) == pytest.approx(float(best))
 
 
-def test_activations_determine_a_permutation():
-    model = torch.nn.Sequential(
-        torch.nn.Linear(3, 16), torch.nn.Tanh(), torch.nn.Linear(16, 12), torch.nn.Tanh()
-    )
-    symmetry = Symmetry.of(
-        {"0.weight": "h1 _", "0.bias": "h1", "2.weight": "h2 h1", "2.bias": "h2"}
-    )
-    inputs = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-    state = model.state_dict()
-    group = symmetry.group(state)
-    element = group.random(rng(0))
-    modules = {"h1": "1", "h2": "3"}
-    original, permuted = (
-        record(model, s, inputs, modules) for s in (state, symmetry.apply(element, state))
-    )
-    assert_equal(match_activations(group, original, permuted), invert(group, element))
-    with pytest.raises(PermutationError, match="'h2' are missing"):
-        match_activations(group, {"h1": original["h1"]}, permuted)
-    with pytest.raises(MergeError, match="no module 'core'"):
-        record(model, state, inputs, {"h1": "core"})
-
-
-def test_activations_inside_groups_of_units_are_matched_nested():
-    group = PermutationGroup({"head": (3,), "k": (3, 5)}, {"k": "head"})
-    activations = torch.randn(100, 3, 5, generator=torch.Generator().manual_seed(0))
-    element = group.random(rng(0))
-    head, k = torch.as_tensor(element["head"]), torch.as_tensor(element["k"])
-    moved = activations[:, head].gather(2, k.expand(100, 3, 5))
-    found = match_activations(group, {"k": activations}, {"k": moved})
-    assert_equal(found, invert(group, element))
-
-
 def test_a_tensor_with_one_name_on_three_axes_is_refused():
     symmetry = Symmetry.of({"w": "h h h"})
     state = {"w": torch.rand(3, 3, 3)}
     with pytest.raises(PermutationError, match="'h' occurs on 3 axes"):
         match_weights(symmetry, state, state, rng(0))
-
-
-def test_activations_of_a_model_with_tied_weights_are_recorded():
-    class Tied(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words = torch.nn.Embedding(5, 4)
-            self.scores = torch.nn.Linear(4, 5, bias=False)
-            self.scores.weight = self.words.weight
-
-        def forward(self, words):
-            return self.scores(torch.tanh(self.words(words)))
-
-    model, words = Tied(), torch.arange(5)
-    doubled = {name: 2 * value for name, value in model.state_dict().items()}
-    found = record(model, doubled, words, {"h": "words", "out": "scores"})
-    weight = model.words.weight.detach()
-    torch.testing.assert_close(found["h"], 2 * weight)
-    torch.testing.assert_close(found["out"], 2 * torch.tanh(2 * weight) @ weight.T)

@@ -8,7 +8,6 @@ import torch
 from merging_support.problems import WIDE, make_data_holder, maps_of, noisy
 
 from fleet_merging import MergeProblem, Symmetry
-from fleet_merging.matching.activations import record
 
 State = dict[str, torch.Tensor]
 MLP = WIDE["mlp"]
@@ -28,9 +27,6 @@ def with_data(models: Sequence[State]) -> MergeProblem:
         data_holders=[holder, holder],
         shared_data_holder=holder,
         affine_maps=maps_of(MLP),
-        activations=[
-            record(MLP.build(), state, MLP.example(), {"h1": "1", "h2": "3"}) for state in models
-        ],
         base=MLP.build(6).state_dict(),
         module=MLP.build(),
         example=MLP.example(),

@@ -4,12 +4,10 @@ import numpy as np
 import torch
 from merging_support.problems import WIDE, make_data_holder, maps_of
 
-from fleet_merging.matching.activations import record
 from fleet_merging.matching.soft_descent import Descent
 from fleet_merging.problem import MergeProblem
 
 SHORT = Descent(steps=2)
-MODULES = {"mlp": {"h1": "1", "h2": "3"}}
 
 
 def copies(kind, count, seed=0, **fields):
@@ -21,16 +19,12 @@ def copies(kind, count, seed=0, **fields):
     generator = np.random.default_rng(seed)
     models = [architecture.symmetry.apply(group.random(generator), state) for _ in range(count)]
     data_holder = make_data_holder(architecture, architecture.outputs(model))
-    activations = [
-        record(model, m, architecture.example(), MODULES[kind]) for m in models if kind in MODULES
-    ]
     return MergeProblem(
         architecture.symmetry,
         models,
         data_holders=[data_holder] * count,
         shared_data_holder=data_holder,
         affine_maps=maps_of(architecture),
-        activations=activations,
         module=model,
         example=architecture.example(),
         base=architecture.build(9).state_dict(),

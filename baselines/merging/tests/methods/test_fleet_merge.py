@@ -128,12 +128,6 @@ def test_constants_of_a_merge_are_not_computed_in_each_step():
     assert counts[0] == counts[1] and max(counts[0]) <= 4
 
 
-def test_fleet_merge_can_start_from_activations():
-    problem = copies("mlp", 3)
-    merged = fleet_merge(problem, start="activations", descent=Descent(steps=1, rate=0.01))
-    torch.testing.assert_close(outputs("mlp", merged.state), outputs("mlp", problem.models[0]))
-
-
 @settings(max_examples=6)
 @given(
     st.permutations(range(4)),

@@ -146,10 +146,6 @@ INVALID = {
         lambda p: fleet_merge(MergeProblem(p.symmetry, p.models)), "no data holders to answer"),
     "no shared data": (
         lambda p: sinkhorn_rebasin(MergeProblem(p.symmetry, p.models)), "no data common to all"),
-    "no activations": (lambda p: git_rebasin(p, by="activations"), "no activations"),
-    "no activations to start": (
-        lambda p: fleet_merge(p, start="activations"), "no activations"),
-    "matching by": (lambda p: git_rebasin(p, by="taste"), "known are 'weights'"),
     "a loss": (lambda p: sinkhorn_rebasin(p, loss="l3"), "known are l1, l2"),
     "a start": (lambda p: fleet_merge(p, start="middle"), "known are identity, matching"),
     "a point": (lambda p: fleet_merge(p, point="end"), "known are interpolation"),

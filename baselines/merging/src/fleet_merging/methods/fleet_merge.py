@@ -102,8 +102,7 @@ def fleet_merge(
         descent: Parameters of the descent of T steps; S in the algorithm's list of parameters;
             defaults if None.
         participants: Number of models, drawn anew in each epoch, that move in it; all if None.
-        start: "matching" of weights (MergeMany), "activations", which are matched likewise, or
-            "identity", as in the paper.
+        start: "matching" of weights (MergeMany), or "identity", as in the paper.
         trust: Weight of each unit's entry in the first projection of every descent from a hard
             permutation, also the identity; see `descend`. A descent leaves its start only if rate
             times steps exceeds tau log(n trust / (1 - trust)): 8.4 for n = 512 units. If None, a
@@ -133,7 +132,7 @@ def fleet_merge(
     # Line 3: initialize.
     permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
     if start != "identity":
-        permutations[:] = match_models(problem, "weights" if start == "matching" else start)
+        permutations[:] = match_models(problem)
     lowest = _pooled_loss(problem, problem.mean(permutations), meter) if monotone else math.inf
     # A point is made of a model and of the mean, which stays until the next epoch, so that models
     # of an epoch descend at the same time. Those of the ablations are among the models as permuted
@@ -310,10 +309,7 @@ def _descend(
 def _require_usable(
     problem: MergeProblem, epochs: int, participants: int | None, start: str, point: str
 ) -> None:
-    if start == "activations":
-        require(problem, "activations")
-    else:
-        require_start(start)
+    require_start(start)
     if point not in POINTS:
         raise MergeError(f"The point is {point!r}; known are {', '.join(POINTS)}.")
     require(problem, "data_holders")

@@ -28,11 +28,6 @@ NEEDS = {
         "`baselines.merge`), or use 'l1' or 'l2' as a loss, which need none. For data that stay "
         "apart, use fleet_merge.",
     ),
-    "activations": (
-        "activations to match",
-        "Give those of each model, as `matching.activations.record` returns them, or match by "
-        "weights.",
-    ),
     "module": (
         "module in which the models live",
         "Give its `module` and an `example`, its argument or a tuple of its arguments.",

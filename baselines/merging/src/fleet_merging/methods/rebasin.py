@@ -19,11 +19,7 @@ from fleet_merging.average import (
     weighted_sum,
 )
 from fleet_merging.errors import MergeError
-from fleet_merging.matching.activations import (
-    match_activations,
-    match_moments,
-    permute_activations,
-)
+from fleet_merging.matching.activations import match_moments
 from fleet_merging.matching.sinkhorn import harden
 from fleet_merging.matching.soft_descent import Descent, Gradient, descend
 from fleet_merging.matching.weights import match_weights
@@ -43,7 +39,7 @@ STARTS = ("identity", "matching")
 Alignment = Literal["none", "weights", "activations"]
 
 Permuted = Callable[[int, Permutation], State]
-"""permuted(i, permutation): what is averaged of model i, its weights or activations, permuted."""
+"""permuted(i, permutation): the permuted weights of model i."""
 
 Align = Callable[[int, State, Permutation], Permutation]
 """align(i, reference, permutation): a new permutation of model i, close to a reference."""
@@ -63,50 +59,34 @@ def naive_average(problem: MergeProblem) -> MergeResult:
 
 
 @method("git_rebasin", "Git Re-Basin, weight matching", source="Ainsworth et al. 2023")
-def git_rebasin(problem: MergeProblem, *, by: str = "weights", rounds: int = 20) -> MergeResult:
+def git_rebasin(problem: MergeProblem, *, rounds: int = 20) -> MergeResult:
     """Aligns models by matching, then averages them.
 
     Of two models, the second one is aligned with the first one; more models are aligned in turn,
     each with the average of the others (MergeMany).
 
     Args:
-        problem: The models; with their activations, if these are matched.
-        by: "weights" or "activations".
+        problem: The models.
         rounds: Maximum number of rounds of MergeMany.
 
     Raises:
-        MergeError: `by` is neither, there are no activations to match, or `rounds` is less than 1.
-        PermutationError: The activations do not fit the models.
+        MergeError: `rounds` is less than 1.
     """
-    if by not in ("weights", "activations"):
-        raise MergeError(f"Models are matched by {by!r}; known are 'weights' and 'activations'.")
-    if by == "activations":
-        require(problem, "activations")
-    permutations = match_models(problem, by, rounds)
+    permutations = match_models(problem, rounds)
     return MergeResult.network(problem.mean(permutations), permutations)
 
 
-def match_models(
-    problem: MergeProblem, by: str = "weights", rounds: int = 20
-) -> tuple[Permutation, ...]:
+def match_models(problem: MergeProblem, rounds: int = 20) -> tuple[Permutation, ...]:
     """Returns the permutations of `git_rebasin`, with the same arguments."""
     generator = np.random.default_rng(problem.seed)
 
-    def permuted_weights(index: int, permutation: Permutation) -> State:
+    def permuted(index: int, permutation: Permutation) -> State:
         return problem.symmetry.apply(permutation, problem.models[index])
 
-    def align_weights(index: int, reference: State, before: Permutation) -> Permutation:
+    def align(index: int, reference: State, before: Permutation) -> Permutation:
         return match_weights(problem.symmetry, reference, problem.models[index], generator, before)
 
-    def permuted_activations(index: int, permutation: Permutation) -> State:
-        return permute_activations(problem.group, problem.activations[index], permutation)
-
-    def align_activations(index: int, reference: State, _: Permutation) -> Permutation:
-        return match_activations(problem.group, reference, problem.activations[index])
-
-    if by == "weights":
-        return alternate(problem, permuted_weights, align_weights, generator, rounds)
-    return alternate(problem, permuted_activations, align_activations, generator, rounds)
+    return alternate(problem, permuted, align, generator, rounds)
 
 
 @variant(

@@ -55,7 +55,6 @@ def reordered(problem: MergeProblem, order: Sequence[int]) -> MergeProblem:
         models=[problem.models[index] for index in order],
         averaging_weights=None if weights is None else [weights[index] for index in order],
         data_holders=[holders[index] for index in order] if holders else (),
-        activations=[problem.activations[index] for index in order] if problem.activations else (),
     )
 
 
