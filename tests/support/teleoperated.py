@@ -117,15 +117,26 @@ class ExpertWishes(RealTime):
         wishes: Actions (6,) that the devices are to ask for, as they come.
     """
 
-    fraction, remaining_s = 1.0, 0.005
-    real_time_factor = None
-
     def __init__(self, env: ToolUseEnv, inputs: Inputs) -> None:
         self._expert = ExpertPolicy(env)
         self._wish: np.ndarray | None = None
         self._inputs = inputs
         self.phase = "ready"
         self.wishes: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
+
+    @property
+    def fraction(self) -> float:
+        """All of the step has passed."""
+        return 1.0
+
+    @property
+    def remaining_s(self) -> float:
+        """A few milliseconds."""
+        return 0.005
+
+    @property
+    def real_time_factor(self) -> None:
+        """Unknown."""
 
     def begin(self) -> None:
         """Begins an episode."""
