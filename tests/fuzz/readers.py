@@ -33,7 +33,6 @@ TRIED: dict[str, str] = {
     "fleet_tools/utils/option_parser.py": "names and notations",
     "fleet_tools/robot/arm.py": "files of experiments, protocols, scenes",
     # models
-    "fleet_tools/studio/checking/model_edits.py": "models' SDFormat and URDF",
     "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
     "fleet_tools/studio/importing/program.py": "caches and records",
     "fleet_tools/studio/importing/scan_files.py": "views of scans",
