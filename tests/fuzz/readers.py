@@ -34,7 +34,6 @@ TRIED: dict[str, str] = {
     "fleet_tools/utils/option_parser.py": "names and notations",
     "fleet_tools/robot/arm.py": "files of experiments, protocols, scenes",
     # models
-    "fleet_tools/studio/checking/model_edits.py": "models' SDFormat and URDF",
     "fleet_tools/studio/checking/program.py": "models' keypoints.yaml",
     "fleet_tools/studio/importing/program.py": "caches and records",
     "fleet_tools/studio/importing/scan_files.py": "views of scans",
@@ -47,6 +46,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/sim/contact_shapes.py": "models' SDFormat and URDF",
     "fleet_tools/sim/model_files.py": "models that data carry",
     "fleet_tools/sim/model_xml.py": "models' SDFormat and URDF",
+    "fleet_tools/studio/checking/mending.py": "models' SDFormat and URDF",
     # data and results
     "fleet_tools/dataset/episode_file.py": "episodes without, or a forged one",
     "fleet_tools/dataset/header.py": "headers and manifests",
@@ -130,7 +130,6 @@ NOT_TRIED: dict[str, str] = {
     "baselines/experiments/result.py": "a result of the same folder, checked as a whole",
     "baselines/federated/changes.py": _OWN,
     "fleet_tools/sim/resting_faces.py": _OWN,
-    "fleet_tools/studio/checking/mending.py": _OWN,
     "baselines/training/reports.py": _OWN,
     "fleet_tools/dataset/export/exporting.py": "the task of a dataset that has been read",
     "fleet_tools/dataset/export/source.py": _OWN,
