@@ -106,7 +106,8 @@ def files() -> Iterator[Path]:
                 yield path
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
-            if not path.is_symlink() and "tests" not in path.parts[len(ROOT.parts) :]:
+            parts = path.relative_to(ROOT).parts
+            if not path.is_symlink() and not {"build", "tests"} & set(parts):
                 yield path
 
 
