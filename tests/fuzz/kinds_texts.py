@@ -20,7 +20,7 @@ from support.processes import ROOT
 from support.task_files import whole_task
 from tyro.constructors import PrimitiveConstructorSpec
 
-from fleet_merging import model_files
+from fleet_tools.baselines import model_files
 from fleet_tools.baselines.experiments.fleets import ToolUse
 from fleet_tools.baselines.experiments.form import Experiment, load_experiment, planned_runs
 from fleet_tools.baselines.federated.config import FleetConfig
