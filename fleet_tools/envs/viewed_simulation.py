@@ -49,7 +49,6 @@ class ViewedSimulation:
     Attributes:
         simulation: The present simulation; None before the first, and after an error.
         substeps: Of the worlds that are built from now on, see `build_world`.
-        engine: Class of the simulations in these worlds.
     """
 
     _released = 0  # by all of this process, since garbage was collected
@@ -67,7 +66,7 @@ class ViewedSimulation:
         self._robot, self._robot_visuals = robot, robot_visuals
         self.simulation: Simulation | None = None
         self._entered: World | None = None
-        self.substeps, self.engine = 1, Simulation
+        self.substeps = 1
 
     def begin(self, scene: Scene) -> Simulation:
         """Begins a scene.
@@ -120,7 +119,7 @@ class ViewedSimulation:
             robot_visuals=self._robot_visuals,
             substeps=self.substeps,
         )
-        simulation = self.engine(world, tool, object, scene, others)
+        simulation = Simulation(world, tool, object, scene, others)
         self.simulation = simulation
         return simulation
 
