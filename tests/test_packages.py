@@ -53,7 +53,7 @@ def test_no_module_is_importable_under_two_names():
 
 def test_merging_has_no_second_name():
     with pytest.raises(ImportError, match="Import fleet_merging instead"):
-        importlib.import_module("fleet_merging.src.fleet_merging")
+        importlib.import_module("fleet_tools.baselines." + "merging.src.fleet_merging")
 
 
 def test_merging_is_reexported_and_its_absence_tells_how_to_install_it(monkeypatch):

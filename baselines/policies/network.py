@@ -174,10 +174,10 @@ class GatedNetwork(nn.Module):
     """Networks of one kind as one policy, each weighted by how well it knows what is observed.
 
     A network that learned from one robot's data is right where these data lie. The gate holds the
-    mean and the covariance of the state that each network has learned from, and weighs the
-    networks' actions by powers of the densities of these Gaussians at the present state: a mixture
-    of experts with the gate of Xu et al. (1995), which needs no training. In memory and computation
-    it is as large as all its members together.
+    mean and the covariance of the states of each network's data. It weighs the networks' actions by
+    powers of the densities of these Gaussians at the present state. This is a mixture of experts
+    with the gate of Xu et al. (1995), which needs no training. In memory and computation it is as
+    large as all its members together.
 
     Args:
         config: Configuration of the gate.

@@ -10,13 +10,13 @@ import gymnasium
 import pydantic
 
 from fleet_tools.config.yaml_text import parse_yaml
+from fleet_tools.dataset.carried_models import CarriesModels
 from fleet_tools.envs.array_spec import ArraySpec, describe_action, describe_observation
 from fleet_tools.envs.recorded_env import recorded
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, DatasetError, FleetToolsError, UnknownNameError
 from fleet_tools.registration import TOOL_USE
 from fleet_tools.robot.arm import DEFAULT_ROBOT
-from fleet_tools.storage.carried_models import CarriesModels
 from fleet_tools.storage.locked_folder import Document
 from fleet_tools.storage.provenance import TaskFile, installed_packages
 

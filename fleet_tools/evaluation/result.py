@@ -13,13 +13,13 @@ import pydantic
 
 from fleet_tools.config.tasks import GentleLimits
 from fleet_tools.config.values import STORED_IF_SET, NonNegative, Number, Value
+from fleet_tools.dataset.carried_models import CarriesModels
 from fleet_tools.envs.contact_metrics import ContactMetrics, is_gentle
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.anytime_statistics import MOST_SCENES
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
-from fleet_tools.storage.carried_models import CarriesModels
 from fleet_tools.storage.locked_folder import Document
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.utils.statistics import NOT_TOLD_APART

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from fleet_tools.config.cameras import IDEAL
+from fleet_tools.dataset.carried_models import models_of_all
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
@@ -19,7 +20,6 @@ from fleet_tools.parallel.workers import LostJob, WorkerOptions
 from fleet_tools.policies.confined import find_policy_apart
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.rollouts.agreement import REPEAT
-from fleet_tools.storage.carried_models import models_of_all
 from fleet_tools.storage.provenance import Machine, installed_packages
 
 

@@ -7,6 +7,7 @@ import pydantic
 
 from fleet_tools.config.tasks import GentleLimits
 from fleet_tools.config.values import Number, Value
+from fleet_tools.dataset.carried_models import other_models
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, WORKER_ERROR
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol
@@ -19,7 +20,6 @@ from fleet_tools.evaluation.result import (
     Score,
     Scores,
 )
-from fleet_tools.storage.carried_models import other_models
 from fleet_tools.utils.drake_release import incomparable_drake
 from fleet_tools.utils.statistics import (
     Counts,

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.config.values import parse
+from fleet_tools.dataset.carried_models import models_of_all, other_models
 from fleet_tools.envs.observation_modes import OBS_MODES
 from fleet_tools.envs.outcomes import (
     OBJECT_LOST,
@@ -23,7 +24,6 @@ from fleet_tools.evaluation.protocol import Protocol, protocol_digest
 from fleet_tools.evaluation.result import EpisodeResult, Result
 from fleet_tools.evaluation.scores import score
 from fleet_tools.robot.arm import load_robot
-from fleet_tools.storage.carried_models import models_of_all, other_models
 from fleet_tools.storage.provenance import TaskFile, read_task_file
 
 ProblemKind = Literal[

@@ -8,11 +8,11 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet_tools.dataset.carried_models import MODELS
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.leaderboard.checks import ProblemKind
 from fleet_tools.leaderboard.records import CERTIFIED, VERIFIED
 from fleet_tools.policies.sources import built_in_description
-from fleet_tools.storage.carried_models import MODELS
 
 README = "README.md"
 COMMANDS = "commands.yaml"

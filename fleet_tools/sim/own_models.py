@@ -1,6 +1,6 @@
 """Models that are not the package's: of a family of a user's own task, or given by path.
 
-`fleet_tools.storage.carried_models` stores them with data.
+`fleet_tools.dataset.carried_models` stores them with data.
 """
 
 from pathlib import Path

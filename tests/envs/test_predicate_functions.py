@@ -158,7 +158,7 @@ def test_an_error_of_a_function_is_no_failure_of_the_policy(write):
     ("function", "kwargs", "key", "reason"),
     [
         ("nail_inn", {}, "function", "Did you mean 'nail_in'"),
-        ("number", {}, "function", "Unknown function in predicates_of_a_test: 'number'"),
+        ("number", {}, "function", "Unknown predicate in predicates_of_a_test: 'number'"),
         ("nail_in", {}, "kwargs", "missing a required argument: 'depth_m'"),
         ("nail_in", {"depth": 1}, "kwargs", "depth_m"),
         ("deep", {"depth_m": 1}, "kwargs", "unexpected keyword argument 'depth_m'"),

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleet_merging.errors import MergingError
 from fleet_tools.errors import FleetToolsError
 
 SECONDS = 10.0
@@ -88,7 +89,7 @@ class Subject:
     make: Callable[[np.random.Generator], Any]
     read: Callable[[Any], Any]
     check: Callable[[Any, Any], None]
-    refusals: tuple[type[Exception], ...] = (FleetToolsError,)
+    refusals: tuple[type[Exception], ...] = (FleetToolsError, MergingError)
     close: Callable[[], None] = lambda: None
 
 

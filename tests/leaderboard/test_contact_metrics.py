@@ -85,7 +85,8 @@ def test_results_without_handling_remain_valid_and_have_dashes_beside_those_with
     assert "table peak" not in alone.lower() and "Table peak, N" in both
     lines = [line for line in as_markdown(a_board(old, new)).splitlines() if " - |" in line]
     assert len(lines) == 1 and lines[0].startswith("| old |") and lines[0].count(" - |") == 9
-    assert "ContactMetrics" in as_text(new.result) and "ContactMetrics" not in as_text(old.result)
+    assert "Contact metrics" in as_text(new.result)
+    assert "Contact metrics" not in as_text(old.result)
 
 
 def test_handling_is_told_of_all_episodes_or_of_none(tmp_path):

@@ -137,7 +137,7 @@ def test_printed_commands_can_be_copied(tmp_path, capsys, monkeypatch):
     (checkout / "fleet_tools" / "utils").mkdir(parents=True)
     for file in CONSTRAINTS:
         shutil.copy(ROOT / file, checkout)
-    monkeypatch.setattr(libraries, "__file__", str(checkout / "fleet_tools/utils/libraries.py"))
+    monkeypatch.setattr(libraries, "_CHECKOUT", checkout)
     assert shlex.split(libraries.install_command("video"))[-1] == f"{checkout}[video]"
 
 

@@ -10,12 +10,12 @@ from support.processes import ROOT
 
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.config.tasks import load_task
+from fleet_tools.dataset.carried_models import models_of_all
 from fleet_tools.errors import ConfigError
 from fleet_tools.sim import model_files as module
 from fleet_tools.sim.catalog import find_model, name_of_own
 from fleet_tools.sim.model_files import digest_of, model_digest, model_files
 from fleet_tools.sim.own_models import own_models
-from fleet_tools.storage.carried_models import models_of_all
 
 CLAW = assets_root() / "tools" / "hammer" / "claw"
 MATERIAL = b"newmtl wood\nmap_Kd -s 1 1 1 textures/wood grain.png\nbump rough.png\n"

@@ -26,7 +26,6 @@ from fleet_tools.assets.solids import MassProperties, Solid, slightly_mapped
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.studio.checking.program import first_load_problem, load, read_model
-from fleet_tools.studio.importing.enclosed_body import convex_hull
 from fleet_tools.utils import cli
 
 if TYPE_CHECKING:
@@ -271,6 +270,7 @@ def _group(
 
     from fleet_tools.sim.contact_shapes import centre_of_mass, corners_with_margin, shape_name
     from fleet_tools.sim.resting_faces import resting_shapes
+    from fleet_tools.studio.importing.enclosed_body import convex_hull
 
     inspector = scene_graph.model_inspector()
     group = _Group(sides, centre_of_mass(bodies), {}, {}, [], {})

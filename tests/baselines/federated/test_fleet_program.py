@@ -111,7 +111,7 @@ def test_a_fleet_goes_on_with_the_reader_that_it_began_with(
     data: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reader, output = tmp_path / "reader.safetensors", tmp_path / "fleet"
-    given = arguments(data, output, merge_every=None, reader=str(reader))
+    given = arguments(data, output, merge_every=None, detector=str(reader))
     assert main(given) == 2  # there is none
     assert "reader.safetensors" in capsys.readouterr().err and not output.exists()
     shutil.copy(whole / "merged.safetensors", reader)
