@@ -1,6 +1,6 @@
 """Models that are not the package's: of a family of a user's own task, or given by path.
 
-`fleet_tools.dataset.carried_models` stores them with data.
+Stored data carry them in folders of their own.
 """
 
 from pathlib import Path
