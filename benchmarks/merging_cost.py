@@ -93,14 +93,13 @@ def merges() -> Iterator[tuple[str, str, set[tuple[str, str]]]]:
     """Yields the functions of merges of two networks: the method, where it begins, and they."""
     models = [mlp(8, 32, 32, 3, seed=seed) for seed in range(2)]
     data = [[(torch.randn(64, 8), torch.randn(64, 3))] for _ in models]
+    table = problem_of(models, data=data, method="git_rebasin").symmetry
     for method, options in MERGES.items():
         problem = problem_of(models, data=data, method=method)
         actions: dict[str, Callable[[], object]] = {
             "problem": lambda m=method, o=options, p=problem: merge(m, p, **o),
             "models": lambda m=method, o=options: merge(m, models, data=data, **o),
-            "table": lambda m=method, o=options, t=problem.symmetry: merge(
-                m, models, data=data, symmetry=t, **o
-            ),
+            "table": lambda m=method, o=options: merge(m, models, data=data, symmetry=table, **o),
         }
         for begin, action in actions.items():
             action()

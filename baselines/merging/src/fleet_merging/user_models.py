@@ -164,9 +164,7 @@ def problem_of(
             require_usable_data(module, states[0], pool, loss, output)
     table = _table(symmetry, module, states[0], example, output, method)
     maps = ()
-    known = isinstance(method, str) and method in registry.METHODS
-    needed = not known or "affine_maps" in registry.needs(method)
-    if needed and module is not None and example is not None:
+    if module is not None and example is not None:
         maps = applied_maps(copied(module), *as_arguments(example))
     last = maps[-1] if maps else None
     holders = [
