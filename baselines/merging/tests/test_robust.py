@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fleet_merging.errors import MergeError, UnknownNameError
+from fleet_merging.errors import MergeError, UnknownChoiceError
 from fleet_merging.methods.registry import merge
 from fleet_merging.moments.measurement import Moments, combine
 from fleet_merging.problem import MergeProblem
@@ -139,7 +139,7 @@ def test_too_few_robots_and_numbers_that_are_none_are_refused():
         rule_of("coordinate_median")(np.array([[0.0], [np.nan]]), np.ones(2))
     with pytest.raises(MergeError, match="0 or more"):
         rule_of("krum", -1)
-    with pytest.raises(UnknownNameError, match="norm_bound"):
+    with pytest.raises(UnknownChoiceError, match="norm_bound"):
         rule_of("medoid")
 
 

@@ -15,7 +15,7 @@ from fleet_merging.errors import (
     MergeError,
     MergingError,
     ModelMismatchError,
-    UnknownNameError,
+    UnknownChoiceError,
     UnsoundMergeError,
 )
 
@@ -76,7 +76,7 @@ def test_models_that_are_none_are_refused():
     with pytest.raises(ModelMismatchError, match="partition"):
         states = [each.state_dict() for each in TWO]
         merge("partition", states, model=network(0, 9), data=[loader(0), loader(1)])
-    with pytest.raises(UnknownNameError, match="git_rebasin"):
+    with pytest.raises(UnknownChoiceError, match="git_rebasin"):
         merge("git_rebasim", TWO)
     with pytest.raises(MergeError, match="beside a merge problem"):
         merge("git_rebasin", problem_of(TWO, example=torch.zeros(2, 5)), seed=3)

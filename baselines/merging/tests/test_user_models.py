@@ -25,7 +25,7 @@ from fleet_merging import (
 from fleet_merging.errors import (
     DerivationError,
     MergeError,
-    UnknownNameError,
+    UnknownChoiceError,
 )
 
 
@@ -101,7 +101,7 @@ def test_own_methods_are_functions_or_names():
     models, example = [network(seed) for seed in range(2)], torch.randn(6, 5)
     merged = merge(loudest, models, example=example, power=1.0)
     torch.testing.assert_close(merged.model(example), models[1](example))
-    with pytest.raises(UnknownNameError, match="power"):
+    with pytest.raises(UnknownChoiceError, match="power"):
         merge(loudest, models, example=example, powr=1.0)
     named = merge("merging_support.merge_problems:poisoned", models, example=example, how="nothing")
     average = merge("naive_average", models)

@@ -8,7 +8,7 @@ pytest.importorskip("safetensors")
 
 from support.processes import ROOT
 
-from fleet_merging.errors import MergeError, UnknownNameError
+from fleet_merging.errors import MergeError, UnknownChoiceError
 from fleet_merging.methods.registry import find, merge
 from fleet_merging.problem import MergeProblem
 from fleet_merging.symmetry import layers
@@ -67,5 +67,5 @@ def test_the_file_of_a_fleet_may_name_it_and_its_options():
     ],
 )
 def test_unknown_methods_are_refused(name, message):
-    with pytest.raises((UnknownNameError, MergeError), match=message):
+    with pytest.raises((UnknownChoiceError, MergeError), match=message):
         find(name)

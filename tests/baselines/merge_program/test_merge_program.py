@@ -13,7 +13,7 @@ from merging_support import merge_problems
 from support.merge_runs import run, write_two
 from support.processes import run_python
 
-from fleet_merging.errors import UnknownNameError
+from fleet_merging.errors import UnknownChoiceError
 from fleet_merging.methods.facts import METHODS, NETWORK
 from fleet_merging.methods.options import read_options
 from fleet_merging.methods.registry import find
@@ -37,7 +37,7 @@ def _paths(tmp_path):
 def options_of(method):
     arguments = []
     for text in QUICK:
-        with contextlib.suppress(UnknownNameError):  # not every method has every option
+        with contextlib.suppress(UnknownChoiceError):  # not every method has every option
             read_options(find(method), [text])
             arguments += ["--option", text]
     return arguments

@@ -9,7 +9,7 @@ class MergingError(Exception):
     """Base of all errors that this library raises on purpose."""
 
 
-class UnknownNameError(MergingError, ValueError):
+class UnknownChoiceError(MergingError, ValueError):
     """A name that does not exist."""
 
     @classmethod

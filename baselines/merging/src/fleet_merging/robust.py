@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from fleet_merging.buffers import learned_tensors, with_singular_vectors
-from fleet_merging.errors import MergeError, UnknownNameError
+from fleet_merging.errors import MergeError, UnknownChoiceError
 from fleet_merging.methods.facts import method, variant
 from fleet_merging.methods.rebasin import align
 from fleet_merging.moments.measurement import Moments, combine
@@ -127,12 +127,12 @@ def rule_of(name: str, byzantine: int = 1) -> Rule:
         byzantine: Largest number f of robots that may send anything.
 
     Raises:
-        UnknownNameError: There is no such rule.
+        UnknownChoiceError: There is no such rule.
         MergeError: f is negative. When the rule is called: there are too few robots for it, or a
             vector is not finite.
     """
     if name not in RULES:
-        raise UnknownNameError.of("rule of robust aggregation", name, RULES)
+        raise UnknownChoiceError.of("rule of robust aggregation", name, RULES)
     if byzantine < 0:
         raise MergeError(f"{byzantine} robots may send anything. Give a number, 0 or more.")
     rule = RULES[name]
@@ -169,7 +169,7 @@ def robust_average(
         alignment: "none", "weights" or "activations" before, see `rebasin.align`.
 
     Raises:
-        UnknownNameError: There is no such rule.
+        UnknownChoiceError: There is no such rule.
         MergeError: `alignment` is unknown, or there are too few models for the rule.
     """
     meter = TrafficMeter()
@@ -196,7 +196,7 @@ def robust_state(
         byzantine: Largest number of robots that may send anything.
 
     Raises:
-        UnknownNameError: There is no such rule.
+        UnknownChoiceError: There is no such rule.
         MergeError: There are too few models for it, or weights are not finite.
     """
     chosen, merged = rule_of(rule, byzantine), problem.mean(permutations)
@@ -234,7 +234,7 @@ def robust_moments(
         byzantine: Largest number of robots that may send anything.
 
     Raises:
-        UnknownNameError: There is no such rule.
+        UnknownChoiceError: There is no such rule.
         MergeError: There are too few robots for it, or moments are not finite.
     """
     chosen = rule_of(rule, byzantine)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fleet_merging.average import AveragingWeights
-from fleet_merging.errors import MergeError, ModelMismatchError, UnknownNameError
+from fleet_merging.errors import MergeError, ModelMismatchError, UnknownChoiceError
 from fleet_merging.loaders import (
     BatchLoss,
     make_holder,
@@ -71,7 +71,7 @@ def merge(
 
     Raises:
         UnsoundMergeError: The merged model is not of the models' form, or not usable.
-        UnknownNameError: There is no such method, or it has no such option.
+        UnknownChoiceError: There is no such method, or it has no such option.
         MergingError: See `problem_of`, and the method.
     """
     function = registry.find(method) if isinstance(method, str) else method
@@ -205,7 +205,7 @@ def _options(function: Method, given: Mapping[str, Any]) -> dict[str, Any]:
         return dict(given)
     of_descent = {each.name for each in fields(Descent)} - own if "descent" in own else set()
     if unknown := [name for name in given if name not in own | of_descent]:
-        raise UnknownNameError.of("option of this method", unknown[0], sorted(own | of_descent))
+        raise UnknownChoiceError.of("option of this method", unknown[0], sorted(own | of_descent))
     options = {name: value for name, value in given.items() if name in own}
     if changes := {name: value for name, value in given.items() if name in of_descent}:
         begin = options.get("descent") or parameters["descent"].default or Descent()

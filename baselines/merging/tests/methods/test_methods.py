@@ -10,7 +10,7 @@ from merging_support.permuted_copies import SHORT, copies, different_models, out
 from merging_support.problems import WIDE, noisy
 
 from fleet_merging.average import average, flatten
-from fleet_merging.errors import MergeError, ModelMismatchError, UnknownNameError
+from fleet_merging.errors import MergeError, ModelMismatchError, UnknownChoiceError
 from fleet_merging.matching.soft_descent import Descent
 from fleet_merging.methods.facts import METHODS, NETWORK
 from fleet_merging.methods.fleet_merge import fleet_merge
@@ -208,5 +208,5 @@ def test_models_of_another_form_and_unknown_methods_are_refused():
     problem = different_models(2)
     with pytest.raises(ModelMismatchError):
         MergeProblem(problem.symmetry, [problem.models[0], WIDE["conv"].build().state_dict()])
-    with pytest.raises(UnknownNameError, match="Did you mean 'git_rebasin'"):
+    with pytest.raises(UnknownChoiceError, match="Did you mean 'git_rebasin'"):
         merge("git_rebasing", problem)

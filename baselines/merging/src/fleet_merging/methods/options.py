@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, get_args
 
-from fleet_merging.errors import MergeError, UnknownNameError
+from fleet_merging.errors import MergeError, UnknownChoiceError
 from fleet_merging.matching.soft_descent import Descent
 from fleet_merging.methods import registry
 from fleet_merging.methods.facts import Method
@@ -19,7 +19,7 @@ def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
     """Returns the keyword arguments of a method from the options of a YAML file.
 
     Raises:
-        UnknownNameError, MergeError: There is no such method, it has no such option, or the option
+        UnknownChoiceError, MergeError: There is no such method, it has no such option, or the option
             has no such value.
     """
     texts = [
@@ -38,7 +38,7 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
 
     Raises:
         MergeError: A text has another form, or a value another type than the default.
-        UnknownNameError: The method has no such option.
+        UnknownChoiceError: The method has no such option.
     """
     own = {
         name: parameter
@@ -59,7 +59,7 @@ def read_options(method: Method, texts: Sequence[str]) -> dict[str, Any]:
                 f"The option {text!r} is not of the form NAME=VALUE, such as epochs=5."
             )
         if name not in known:
-            raise UnknownNameError.of("option of this method", name, known)
+            raise UnknownChoiceError.of("option of this method", name, known)
         values[name] = _parse(name, value, known[name])
     options = {name: value for name, value in values.items() if name in own}
     descent = {name: value for name, value in values.items() if name in of_descent}

@@ -7,7 +7,7 @@ from typing import Any
 
 from fleet_merging import robust
 from fleet_merging.buffers import with_singular_vectors
-from fleet_merging.errors import MergeError, UnknownNameError, UnsoundMergeError
+from fleet_merging.errors import MergeError, UnknownChoiceError, UnsoundMergeError
 from fleet_merging.methods import (
     compression,
     distillation,
@@ -44,7 +44,7 @@ def find(name: str) -> Method:
         name: One of `METHODS`, or module:function for a user's own, whose module is imported.
 
     Raises:
-        UnknownNameError: There is no such method.
+        UnknownChoiceError: There is no such method.
         MergeError: The module cannot be imported.
     """
     if name in METHODS:
@@ -52,7 +52,7 @@ def find(name: str) -> Method:
     if ":" in name:
         return _own_method(name)
     remedy = "A method of your own is given as module:function."
-    raise UnknownNameError.of("merging method", name, METHODS, remedy)
+    raise UnknownChoiceError.of("merging method", name, METHODS, remedy)
 
 
 def _own_method(name: str) -> Method:
@@ -70,7 +70,7 @@ def _own_method(name: str) -> Method:
     function: Method | None = getattr(module, function_name, None)
     if not callable(function):
         known = [key for key, each in vars(module).items() if inspect.isfunction(each)]
-        raise UnknownNameError.of(f"function in {module_name}", function_name, known)
+        raise UnknownChoiceError.of(f"function in {module_name}", function_name, known)
     return function
 
 
@@ -81,7 +81,7 @@ def needs(method: str | Method) -> tuple[str, ...]:
         method: Its name, see `find`, or a function. A user's own says it by its attribute `needs`.
 
     Raises:
-        UnknownNameError, MergeError: See `find`; or the attribute names no field.
+        UnknownChoiceError, MergeError: See `find`; or the attribute names no field.
     """
     if not isinstance(method, str):
         return needs_of(method)
