@@ -279,7 +279,7 @@ class FleetConfig(Value):
         """Returns the keyword arguments of the method.
 
         Raises:
-            UnknownNameError, MergeError: There is no such method, it has no such option, or the
+            UnknownChoiceError, MergeError: There is no such method, it has no such option, or the
                 option has no such value.
         """
         return keyword_arguments(self.method, self.options)

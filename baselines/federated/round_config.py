@@ -112,7 +112,7 @@ def require_streamable(
         initialization: Its initial weights, "own" or "common".
 
     Raises:
-        ConfigError, UnknownNameError: It cannot, or there is no such robust rule.
+        ConfigError, UnknownChoiceError: It cannot, or there is no such robust rule.
     """
     if method not in STREAMED_METHODS:
         raise ConfigError(

@@ -47,7 +47,7 @@ class MergeStrategy(flower("serverapp.strategy").FedAvg):
 
     Raises:
         MissingLibraryError: Flower is not installed.
-        UnknownNameError: There is no such method.
+        UnknownChoiceError: There is no such method.
         MergeError: The method asks robots, or has no such options.
     """
 

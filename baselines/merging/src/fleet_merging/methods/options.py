@@ -19,8 +19,8 @@ def keyword_arguments(method: str, options: MethodOptions) -> dict[str, Any]:
     """Returns the keyword arguments of a method from the options of a YAML file.
 
     Raises:
-        UnknownChoiceError, MergeError: There is no such method, it has no such option, or the option
-            has no such value.
+        UnknownChoiceError, MergeError: There is no such method, it has no such option, or the
+            option has no such value.
     """
     texts = [
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
