@@ -9,21 +9,27 @@ from fleet_tools.registration import env_id
 from fleet_tools.sim.scene import sample_scene
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    ("task", "object", "tools"),
+    ("task", "object", "tool"),
     [
-        ("wrench", "hex_nut", ("angled", "combination")),  # jaws at 15 degrees, either way
-        ("screwdriver", "wood_screw", ("ratchet", "all_steel", "offset")),
-        ("pry_bar", "crate", ("crowbar", "case_opener")),
+        ("wrench", "hex_nut", "angled"),  # jaws at 15 degrees
+        pytest.param("wrench", "hex_nut", "combination", marks=SLOW),  # the other way
+        ("screwdriver", "wood_screw", "offset"),
+        pytest.param("screwdriver", "wood_screw", "ratchet", marks=SLOW),
+        pytest.param("screwdriver", "wood_screw", "all_steel", marks=SLOW),
+        ("pry_bar", "crate", "crowbar"),
+        pytest.param("pry_bar", "crate", "case_opener", marks=SLOW),
     ],
 )
-def test_the_expert_plans_at_the_limits_of_the_randomization(make, task, object, tools):
+def test_the_expert_plans_at_the_limits_of_the_randomization(make, task, object, tool):
     env = make(env_id(task), split="all")
     for seed, pose in enumerate(corner_poses(env.task)):
-        for tool in tools:
-            scene = sample_scene(env.task, seed, split="all", tool=tool, object=object)
-            env.reset(options={"scene": scene.model_copy(update={"object_pose": pose})})
-            ExpertPolicy(env).reset()
+        scene = sample_scene(env.task, seed, split="all", tool=tool, object=object)
+        env.reset(options={"scene": scene.model_copy(update={"object_pose": pose})})
+        ExpertPolicy(env).reset()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-QUICK_EXAMPLES = 40
+QUICK_EXAMPLES = 20
 """How many examples the quick tests try of most properties."""
 
 
