@@ -8,7 +8,6 @@ from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.registration import env_id
 from fleet_tools.sim.scene import sample_scene
 
-
 SLOW = pytest.mark.slow
 
 
