@@ -5,9 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fleet_merging
-
-SOURCE = Path(fleet_merging.__file__).parents[1]
+SOURCE = Path(__file__).parents[1] / "src"
 ALLOWED = {"fleet_merging", "numpy", "safetensors", "scipy", "torch"}
 
 IMPORTS = """
