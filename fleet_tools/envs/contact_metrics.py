@@ -18,6 +18,9 @@ from fleet_tools.sim.world_state import WorldState
 _FACTOR, _FLOOR = 2.0, 5.0
 """Up to which values of the same episode on two processors agree, in N, N s, J, s and m."""
 
+_ROUNDING_N = 1e-300
+"""Rounding of numbers that are too small for a relative bound, N."""
+
 
 class Load(Value):
     """Contact force of the hand on objects or on the table, over an episode.
@@ -34,7 +37,7 @@ class Load(Value):
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.mean_N > self.peak_N * (1 + 1e-9):
+        if self.mean_N > self.peak_N * (1 + 1e-9) + _ROUNDING_N:
             raise ValueError(f"the mean force is {self.mean_N} N, above the peak, {self.peak_N} N")
         return self
 
