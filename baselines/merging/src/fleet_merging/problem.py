@@ -60,7 +60,7 @@ class MergeProblem:
         encoders: What of the models encodes what they read; None if nothing does.
         resized: An architecture of the models' kind with other numbers of hidden units, which the
             result has: for `partition`, as many as all models together; for
-                `structured_compression`, at most.
+            `structured_compression`, at most.
         at_width: Returns such an architecture of a given width, for the option `width` of
             `structured_compression`; it raises a MergeError if there is none.
         finish: Postprocesses every average before it is measured or stored, such as

@@ -94,9 +94,8 @@ def gated_refit(
     """Weighs models by densities, with last layers that are fitted together by least squares.
 
     Each data holder is asked twice: for the moments of what its model reads, as by
-        `density_gated_ensemble`.
-    Then it is asked, with the gate and all models, for the moments of the weighted units and
-    labels.
+    `density_gated_ensemble`. Then it is asked, with the gate and all models, for the moments of the
+    weighted units and labels.
 
     Args:
         problem: The models, their data holders with labels, and affine maps.
