@@ -8,7 +8,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PRODUCT = ("fleet_tools", "baselines", "experts", "assets")
 MERGING = "baselines/merging/src"
 BUDGETS = {"product": 79_000, MERGING: 11_500, "benchmarks": 8_000, "tests": 55_000}
-"""Goals; `tests` counts those of fleet-merging, too."""
+"""Goals. `tests` includes the tests of fleet-merging."""
 
 
 def package_of(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Hosts in Ray actors: what the server knows of one, where they run, and whose turn is next."""
+"""Hosts in Ray actors: their state, their machine and their next robot."""
 
 import time
 from collections import Counter, deque

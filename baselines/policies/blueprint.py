@@ -56,7 +56,7 @@ class Blueprint(Value):
         scaling: Scaling of every entry that no encoder reads.
         env_kwargs: Keyword arguments of the environment whose observations it has learned to
             read, such as {"obs_mode": "point_cloud", "cloud_size": [128, 128]}.
-        reading: What a keypoint detector gives instead of actions; None of policies.
+        reading: Layout of a keypoint detector's output; None for policies.
         detector: Blueprint of the detector whose keypoints the policy acts on; None of policies
             that read all that they act on.
     """

@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from fleet_tools.errors import LostClusterError, known_errors
@@ -80,6 +80,14 @@ class WorkerActor:
             return JobError(error)
 
 
+@cache
+def _remote(actor_class: type) -> Any:
+    """Returns Ray's form of a class, which Ray exports once for all of its actors."""
+    import ray
+
+    return ray.remote(actor_class)
+
+
 class RayActor:
     """The driver's view of an actor, which does one thing at a time.
 
@@ -95,12 +103,10 @@ class RayActor:
     """
 
     def __init__(self, actor_class: type, *arguments: Any, **options: Any) -> None:
-        import ray
-
         trusted = {TRUSTED_MODULES: os.environ.get(TRUSTED_MODULES, "")}  # also on other machines
         environment = {"env_vars": {**WORKER_VARIABLES, **trusted}}
         options |= {"max_restarts": 0, "runtime_env": environment}
-        self.actor: Any = ray.remote(actor_class).options(**options).remote(*arguments)
+        self.actor: Any = _remote(actor_class).options(**options).remote(*arguments)
         self.location: ActorLocation | None = None
         self.reference: Any = None
         self._call: Callable[[], Any] = lambda: None

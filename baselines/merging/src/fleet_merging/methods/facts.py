@@ -1,4 +1,4 @@
-"""Facts that each method tells beside its function, by one decorator: `method`.
+"""Facts about each merging method, declared beside its function by the decorator `method`.
 
     @method("regmean", "RegMean", source="Jin et al. 2023", needs=MOMENTS, start="common",
             asks="moments, once")
@@ -53,11 +53,11 @@ class MethodFacts:
     Attributes:
         name: Its name, or module:function of a user's own.
         title: The name that readers of the field know.
-        source: Where it is from.
+        source: The paper that describes it, or "this project".
         needs: Fields of `MergeProblem` that it needs with its default options, see `needs.NEEDS`.
         start: The start of training that it assumes: "any", since it aligns or does not average
             units; or "common", the same weights (or, as a control, without alignment).
-        asks: What each data holder is asked, and how often.
+        asks: The questions to each data holder, and how often they are asked.
         layers: Kinds of `LAYERS` with learned parameters that it merges.
         returns: `NETWORK` or `ENSEMBLE`.
         permutes: Whether it needs to know which units may be permuted; else no table of axes.
@@ -152,9 +152,9 @@ def variant(
     Args:
         name: Its name.
         title: Its title.
-        source: Where it is from, if not from where the method is.
-        needs: What it needs, if not what the method does.
-        asks: What data holders are asked, if not what the method asks.
+        source: Its source, if it differs from the method's.
+        needs: Its needs, if they differ from the method's.
+        asks: Its questions to data holders, if they differ from the method's.
         fixed: The options that make the variant.
     """
 
@@ -191,7 +191,7 @@ def refusal(
     Args:
         problem: The problem.
         name: The method.
-        found: What it cannot merge.
+        found: The layers or tensors that it cannot merge.
         layers: Kinds of layers that another method has to take.
     """
     able = [
