@@ -27,6 +27,13 @@ class Pose(Value):
         roll, pitch, yaw = (math.radians(angle) for angle in self.rpy_deg)
         return RigidTransform(RollPitchYaw(roll, pitch, yaw), self.translation_m)
 
+    @classmethod
+    def of(cls, X: "RigidTransform") -> Self:
+        """Returns the pose of a Drake transform."""
+        roll, pitch, yaw = map(math.degrees, X.rotation().ToRollPitchYaw().vector())
+        x, y, z = X.translation().tolist()
+        return cls(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
+
 
 TABLE_LOWER_M, TABLE_UPPER_M = (-0.2, -0.8), (1.0, 0.8)
 """Corners of the table's top, z = 0, in x and y, m; the arm's base stands at the origin."""

@@ -140,7 +140,7 @@ def propose_hand(
     x = axis if axis @ (ahead - middle) >= 0 else -axis
     z = _perpendicular(x, [down, -outward(surface, hit), *np.eye(3)])
     R = RotationMatrix.ProjectToRotationMatrix(np.column_stack([x, np.cross(z, x), z]))
-    return pose_of(RigidTransform(R, middle))
+    return Pose.of(RigidTransform(R, middle))
 
 
 def section_middle(
@@ -172,13 +172,6 @@ def section_middle(
         return point
     across = np.linalg.svd(axis[None])[2][1:]
     return point + _hull_centroid((points - point) @ across.T) @ across
-
-
-def pose_of(X: RigidTransform) -> Pose:
-    """Returns a transform as a pose."""
-    roll, pitch, yaw = np.rad2deg(X.rotation().ToRollPitchYaw().vector()).tolist()
-    x, y, z = X.translation().tolist()
-    return Pose(translation_m=(x, y, z), rpy_deg=(roll, pitch, yaw))
 
 
 def _hull_centroid(points: np.ndarray) -> np.ndarray:

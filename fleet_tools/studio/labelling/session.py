@@ -25,7 +25,6 @@ from fleet_tools.studio.labelling.picking import Hit, Snap, across, behind, near
 from fleet_tools.studio.labelling.proposals import (
     centroid,
     mirror_image,
-    pose_of,
     propose_hand,
     symmetry_planes,
 )
@@ -221,7 +220,7 @@ class LabellingSession:
 
     def place_hand(self, X_MG: RigidTransform) -> None:
         """Puts the hand's frame anywhere in M."""
-        self._set_hand(pose_of(X_MG))
+        self._set_hand(Pose.of(X_MG))
 
     def turn_hand(self) -> None:
         """Turns the hand by a quarter about the handle.

@@ -19,7 +19,6 @@ from fleet_tools.studio.labelling.proposals import (
     Plane,
     centroid,
     mirror_image,
-    pose_of,
     principal_axes,
     propose_hand,
     symmetry_planes,
@@ -115,7 +114,7 @@ def test_moments_do_not_depend_on_how_a_surface_is_divided(seed):
 def test_every_rotation_is_a_pose_without_a_warning(roll, pitch):
     """Warnings are errors here, also where two of the three angles turn about one axis."""
     X = Pose(translation_m=(1, 2, 3), rpy_deg=(roll, pitch, 37)).to_transform()
-    assert pose_of(X).to_transform().IsNearlyEqualTo(X, 1e-6)
+    assert Pose.of(X).to_transform().IsNearlyEqualTo(X, 1e-6)
 
 
 @given(SEEDS)
