@@ -173,7 +173,7 @@ class _Maximum(torch.autograd.Function):
         outputs = clouds * slopes.shape[1] + units
         equal = torch.bincount(outputs, minlength=slopes.numel())[outputs]
         shares = slopes.flatten()[outputs] / equal
-        of_inputs = None  # those of points, without hidden layers
+        of_inputs = None  # Points need no gradient.
         if ctx.needs_input_grad[0]:
             of_inputs = weighted_sums(weight, units, shares, rows, len(inputs))
         of_weight = weighted_sums(inputs, rows, shares, units, len(weight))

@@ -176,9 +176,8 @@ def fed_sgd(
         compressed = structured_compression(replace(problem, resized=None))
         state, traffic = {**compressed.state}, compressed.traffic
     identities = tuple(problem.group.identity() for _ in problem.models)
-    # Copies, as what `structured_compression` leaves alone is a model's own; in float64, since
-    # small steps would
-    # be lost in half precision.
+    # Copies, as what `structured_compression` leaves alone is a model's own. In float64, since
+    # half precision loses small steps.
     parameters = {
         name: tensor.detach().to(torch.float64, copy=True)
         for name, tensor in learned_tensors(state).items()
