@@ -225,7 +225,7 @@ def tetrahedron_volumes(solid: Solid) -> np.ndarray:
     return np.linalg.det(solid.vertices[solid.triangles]) / 6
 
 
-def triangle_areas(corners: np.ndarray) -> np.ndarray:
+def area_vectors(corners: np.ndarray) -> np.ndarray:
     """Returns vectors along the normals of triangles, twice the areas long.
 
     Args:

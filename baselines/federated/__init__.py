@@ -11,7 +11,7 @@
     transport         how messages reach robots; robots in this process
     ray_transport     robots on Ray: hosts, one for each core
     ray_host          a host in a Ray actor, where it runs, and which robot is next
-    exchange          messages and answers of a round, and what was exchanged with each robot
+    round_messages    messages and answers of a round, and what was exchanged with each robot
     aggregation       updates that are kept, changes that are summed
     rounds            one round
     partial           what is kept of a round in progress

@@ -4,13 +4,13 @@
     state.safetensors       all that is needed to resume it (`progress.FleetProgress`)
     replies/N.safetensors   reply of robot N in the present round
     exchange.safetensors    the present exchange of a streaming round (`partial`)
-    answers/N.jsonl         a line for each robot in the streaming round N
-    (`round_messages.ClientSummary`) rounds.jsonl            a line for each round
-    (`progress.RoundSummary`) merged.safetensors      the policy after the last round
-    (`policies.checkpoint`) robots/N.safetensors    the policy of robot N before the last merge;
-    stored at the end combined.safetensors    what the last method made of the robots' networks;
-    likewise scenes/POLICY/TASK      datasets of the episodes for distillation (`distillation`);
-    likewise distilled.safetensors   a policy that imitates that (`distillation`); likewise
+    answers/N.jsonl         a `round_messages.ClientSummary` for each robot in streaming round N
+    rounds.jsonl            a line for each round (`progress.RoundSummary`)
+    merged.safetensors      the policy after the last round (`policies.checkpoint`)
+    robots/N.safetensors    the policy of robot N before the last merge; stored at the end
+    combined.safetensors    what the last method made of the robots' networks; likewise
+    scenes/POLICY/TASK      datasets of the episodes for distillation (`distillation`); likewise
+    distilled.safetensors   a policy that imitates that (`distillation`); likewise
     fine_tuned.safetensors  the merged policy, fine-tuned on the held-out episodes; likewise
     report.json             the report (`summary`); likewise
 

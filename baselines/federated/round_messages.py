@@ -52,7 +52,7 @@ class Aggregator(Protocol):
 
 
 class RoundMessages:
-    """All exchanges of one round.
+    """All messages of one round.
 
     Args:
         transport: Transport to the robots.
@@ -203,10 +203,10 @@ class RobotGroup:
     """The robots of a merge, a `merging.queries.traffic.DataHolderGroup`.
 
     Attributes:
-        exchanges: RoundMessages of the round.
+        messages: The messages of the round.
     """
 
-    exchanges: RoundMessages
+    messages: RoundMessages
 
     def answer_all(
         self, queries: Sequence[tuple[DataHolder, DataQuery]]
@@ -217,13 +217,12 @@ class RobotGroup:
             DataHolderError: A robot is lost.
         """
         asked: list[tuple[Any, DataQuery]] = list(queries)
-        before, answers = self.exchanges.traffic(), _Answers()
-        messages = {holder.robot: query for holder, query in asked}
-        self.exchanges.ask(messages, answers)
+        before, answers = self.messages.traffic(), _Answers()
+        self.messages.ask({holder.robot: query for holder, query in asked}, answers)
         for holder, _ in asked:
-            if (reason := self.exchanges.left_out(holder.robot)) is not None:
+            if (reason := self.messages.left_out(holder.robot)) is not None:
                 raise DataHolderError(holder, reason)
-        after = self.exchanges.traffic()
+        after = self.messages.traffic()
         traffic = Traffic(
             after.calls - before.calls,
             after.downloaded_bytes - before.downloaded_bytes,

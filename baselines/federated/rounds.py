@@ -100,22 +100,22 @@ def run_round(
     epochs = plan.config.epochs_per_round
     request = TrainRequest(number, (number - 1) * epochs, epochs, weights)
     if plan.config.streaming is not None:
-        exchanges, merged = _summed(plan, transport, request, base, store)
+        messages, merged = _summed(plan, transport, request, base, store)
         moved, robot_weights = None, {}
     else:
-        exchanges = RoundMessages(transport)
-        updates = _updates(plan, exchanges, request, store)
-        merge = _merge(plan, exchanges, number, updates, base)
+        messages = RoundMessages(transport)
+        updates = _updates(plan, messages, request, store)
+        merge = _merge(plan, messages, number, updates, base)
         merged = merge.state
         moved = plan.symmetry.group(merged).moved_fraction(merge.permutations)
-        robot_weights = {robot: updates[robot].weights for robot in exchanges.merged()}
+        robot_weights = {robot: updates[robot].weights for robot in messages.merged()}
     state, after, loss = after_merge(plan, number, base, merged, server_state or {})
-    robots = dict(sorted(exchanges.robots.items()))
+    robots = dict(sorted(messages.robots.items()))
     return RoundResult(number, state, after, loss, moved, robots, robot_weights, came_late)
 
 
 def _updates(
-    plan: FleetPlan, exchanges: RoundMessages, request: TrainRequest, store: RoundStore
+    plan: FleetPlan, messages: RoundMessages, request: TrainRequest, store: RoundStore
 ) -> dict[int, LocalUpdate]:
     """Lets the participants train, and returns their updates."""
     closing, participants = plan.config.closing, plan.participants(request.round)
@@ -125,20 +125,20 @@ def _updates(
         if robot in participants
     }
     for robot, reply in stored.items():
-        exchanges.record(robot, request, reply)
+        messages.record(robot, request, reply)
     updates = Updates(request.round, plan.form, store.save_reply, plan.limits)
     missing = plan.wanted - len(stored)
     waiting = [robot for robot in participants if robot not in stored] if missing > 0 else []
     limit = closing.deadline
     requests = {robot: _localized(plan, request, robot) for robot in waiting}
-    exchanges.ask(requests, updates, wanted=missing, deadline_s=limit)
+    messages.ask(requests, updates, wanted=missing, deadline_s=limit)
     for robot in set(participants).difference(stored, waiting):  # enough had answered before
-        exchanges.record(robot, request, None, LATE)
+        messages.record(robot, request, None, LATE)
     found = updates.by_robot | stored
-    sizes = {robot: plan.sizes_of(found[robot].weights) for robot in exchanges.merged()}
+    sizes = {robot: plan.sizes_of(found[robot].weights) for robot in messages.merged()}
     while (other := outlier(list(sizes.values()))) is not None:
         robot = list(sizes)[other[0]]
-        exchanges.leave_out(robot, other[1])
+        messages.leave_out(robot, other[1])
         del sizes[robot]
     return found
 
@@ -151,7 +151,7 @@ def _localized(plan: FleetPlan, request: TrainRequest, robot: int) -> TrainReque
 
 def _merge(
     plan: FleetPlan,
-    exchanges: RoundMessages,
+    messages: RoundMessages,
     number: int,
     updates: Mapping[int, LocalUpdate],
     base: Tensors | None,
@@ -164,12 +164,12 @@ def _merge(
         problem = merge_problem(plan, number, weights, steps, holders, base)
         return registry.merge(plan.config.method, problem, **plan.method_options)
 
-    return merge_remaining(plan, exchanges, number, exchanges.merged(), merge)
+    return merge_remaining(plan, messages, number, messages.merged(), merge)
 
 
 def merge_remaining(
     plan: FleetPlan,
-    exchanges: RoundMessages,
+    messages: RoundMessages,
     number: int,
     robots: Sequence[int],
     merge: Callable[[Sequence[int], Sequence[DataHolder]], MergeResult],
@@ -178,7 +178,7 @@ def merge_remaining(
 
     Args:
         plan: The fleet.
-        exchanges: RoundMessages of the round.
+        messages: The messages of the round.
         number: Number of the round.
         robots: Numbers of the robots.
         merge: merge(robots, data_holders): merges some of them.
@@ -189,21 +189,21 @@ def merge_remaining(
             data either.
         FleetToolsError: An error of the merging method.
     """
-    while robots := [robot for robot in robots if exchanges.left_out(robot) is None]:
-        plan.config.closing.require_quorum(number, len(robots), plan.wanted, _reasons(exchanges))
+    while robots := [robot for robot in robots if messages.left_out(robot) is None]:
+        plan.config.closing.require_quorum(number, len(robots), plan.wanted, _reasons(messages))
         try:
-            return merge(robots, robot_data_holders(plan, exchanges, robots))
+            return merge(robots, robot_data_holders(plan, messages, robots))
         except DataHolderError as error:
-            _leave_out(plan, exchanges, error)
-    reasons = "; ".join(f"robot {robot}: {why}" for robot, why in _reasons(exchanges).items())
+            _leave_out(plan, messages, error)
+    reasons = "; ".join(f"robot {robot}: {why}" for robot, why in _reasons(messages).items())
     raise TrainingError(f"In round {number}, no robot is left to merge. {reasons}")
 
 
-def _reasons(exchanges: RoundMessages) -> dict[int, str | None]:
-    return {robot: each.left_out for robot, each in sorted(exchanges.robots.items())}
+def _reasons(messages: RoundMessages) -> dict[int, str | None]:
+    return {robot: each.left_out for robot, each in sorted(messages.robots.items())}
 
 
-def _leave_out(plan: FleetPlan, exchanges: RoundMessages, error: DataHolderError) -> None:
+def _leave_out(plan: FleetPlan, messages: RoundMessages, error: DataHolderError) -> None:
     """Leaves out the robot of an error, unless the fault is the server's or of what was asked."""
     holder, query = error.holder, error.query
     if not isinstance(holder, RobotDataHolder):
@@ -214,14 +214,14 @@ def _leave_out(plan: FleetPlan, exchanges: RoundMessages, error: DataHolderError
             "nor is the answer of the server's own episodes. So the model is at fault, and no "
             "robot. Give a smaller learning rate, or a robust rule."
         )
-    exchanges.leave_out(holder.robot, str(error))
+    messages.leave_out(holder.robot, str(error))
 
 
 def robot_data_holders(
-    plan: FleetPlan, exchanges: RoundMessages, robots: Sequence[int]
+    plan: FleetPlan, messages: RoundMessages, robots: Sequence[int]
 ) -> list[RobotDataHolder]:
     """Returns robots as data holders of a merge, which are asked at the same time."""
-    group = RobotGroup(exchanges)
+    group = RobotGroup(messages)
     return [RobotDataHolder(robot, group, plan.limits(robot)) for robot in robots]
 
 
@@ -273,29 +273,29 @@ def _summed(
     partial = store.partial()
     if partial is not None and partial.session // EXCHANGES == number:
         begin, reference = partial.session, partial.reference
-        exchanges = RoundMessages(transport, partial.robots)
+        messages = RoundMessages(transport, partial.robots)
     else:
-        partial, begin, exchanges = None, number * EXCHANGES, RoundMessages(transport)
-        reference = base or _policy_of_one(plan, exchanges, training, robots)
+        partial, begin, messages = None, number * EXCHANGES, RoundMessages(transport)
+        reference = base or _policy_of_one(plan, messages, training, robots)
     passes = config.passes if base is None else 1
     for session in range(begin, number * EXCHANGES + passes):
         # Where there is a base, training begins there, and it need not be sent as well.
         request = ChangeRequest(training, reference if base is None else None, session)
         zero = FixedPointSum.zero(sum(sizes(reference)))
         begun = partial or Partial(session, reference, zero, {}, tuple(robots))
-        changes = _changes(plan, exchanges, request, begun, wanted, store)
+        changes = _changes(plan, messages, request, begun, wanted, store)
         partial = None
-        left_out = {robot: each.left_out for robot, each in exchanges.robots.items()}
+        left_out = {robot: each.left_out for robot, each in messages.robots.items()}
         plan.config.closing.require_quorum(number, changes.total.count, plan.wanted, left_out)
         reference = displaced(reference, changes.mean())
-        robots = exchanges.merged()
+        robots = messages.merged()
         wanted = len(robots)
-    return exchanges, reference
+    return messages, reference
 
 
 def _changes(
     plan: FleetPlan,
-    exchanges: RoundMessages,
+    messages: RoundMessages,
     request: ChangeRequest,
     begun: Partial,
     wanted: int,
@@ -313,12 +313,12 @@ def _changes(
         nonlocal stored
         if config.robust is None and time.monotonic() - stored >= STORE_EVERY_S:
             waiting = tuple(set(begun.waiting) - changes.robots)
-            robots = dict(exchanges.robots)
+            robots = dict(messages.robots)
             store.save_partial(replace(begun, total=changes.total, robots=robots, waiting=waiting))
             stored = time.monotonic()
 
     if wanted > begun.total.count:
-        exchanges.ask(
+        messages.ask(
             dict.fromkeys(sorted(begun.waiting), request),
             changes,
             wanted=wanted - begun.total.count,
@@ -329,7 +329,7 @@ def _changes(
 
 
 def _policy_of_one(
-    plan: FleetPlan, exchanges: RoundMessages, training: TrainRequest, robots: Sequence[int]
+    plan: FleetPlan, messages: RoundMessages, training: TrainRequest, robots: Sequence[int]
 ) -> Tensors:
     """Returns the policy of the first robot that answers, with which the others align theirs.
 
@@ -340,11 +340,11 @@ def _policy_of_one(
     limit = plan.config.closing.deadline
     first = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
     for robot in robots:
-        if exchanges.ask({robot: training}, found, deadline_s=limit):
+        if messages.ask({robot: training}, found, deadline_s=limit):
             weights = found.by_robot[robot].weights
             if (other := outlier([plan.sizes_of(first), plan.sizes_of(weights)])) is None:
                 return weights
-            exchanges.leave_out(robot, other[1])
+            messages.leave_out(robot, other[1])
     raise TrainingError(f"In round {training.round}, none of {len(robots)} robots answered.")
 
 

@@ -128,19 +128,19 @@ def _last_merge(
 ) -> dict[str, Any]:
     """Stores the result of the last method, and the policy that imitates it; returns a report."""
     plan, config = writer.plan, writer.plan.config
-    exchanges = RoundMessages(transport)
-    result = combine(plan, exchanges, progress)
+    messages = RoundMessages(transport)
+    result = combine(plan, messages, progress)
     combined = merged_checkpoint(plan.blueprint, result)
     save_checkpoint(writer.folder / COMBINED, combined)
     distills = config.distillation is not None
-    left_out = {k: why for k in progress.robot_weights if (why := exchanges.left_out(k))}
+    left_out = {k: why for k in progress.robot_weights if (why := messages.left_out(k))}
     report: dict[str, Any] = {
         "combined": {
             "policy": COMBINED,
             "method": config.last_method,
             "parameters": result.parameters,
             "loss": _held_out_loss(plan, combined),
-            "traffic": asdict(exchanges.traffic()),
+            "traffic": asdict(messages.traffic()),
             "left_out": [{"robot": robot, "reason": why} for robot, why in left_out.items()],
             "rollouts": None if distills else measure_success(combined),
         }
@@ -156,12 +156,12 @@ def _last_merge(
     return report
 
 
-def combine(plan: FleetPlan, exchanges: RoundMessages, progress: FleetProgress) -> MergeResult:
+def combine(plan: FleetPlan, messages: RoundMessages, progress: FleetProgress) -> MergeResult:
     """Returns what the last method makes of the robots that are not left out meanwhile.
 
     Args:
         plan: The fleet.
-        exchanges: RoundMessages with its robots.
+        messages: The messages to its robots.
         progress: The progress after the last round.
 
     Raises:
@@ -183,7 +183,7 @@ def combine(plan: FleetPlan, exchanges: RoundMessages, progress: FleetProgress) 
         options = keyword_arguments(method, plan.config.last_options)
         return registry.merge(method, problem, **options)
 
-    return merge_remaining(plan, exchanges, number, list(progress.robot_weights), merge)
+    return merge_remaining(plan, messages, number, list(progress.robot_weights), merge)
 
 
 def _held_out_loss(plan: FleetPlan, policy: Checkpoint) -> float:

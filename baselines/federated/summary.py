@@ -89,8 +89,8 @@ def _robot_entry(plan: FleetPlan, progress: FleetProgress, client: ClientData) -
         "kinds": client.episode_counts,
         "data_bytes": client.data_bytes,
         "rounds": sum(each.left_out is None for each in own),
-        "bytes_to_it": sum(each.downloaded_bytes for each in own),
-        "bytes_from_it": sum(each.uploaded_bytes for each in own),
+        "downloaded_bytes": sum(each.downloaded_bytes for each in own),
+        "uploaded_bytes": sum(each.uploaded_bytes for each in own),
         "loss": next((each.loss for each in reversed(own) if each.loss is not None), None),
         "held_out_loss": None if weights is None else plan.held_out_loss(weights),
     }

@@ -280,6 +280,10 @@ class CachingTransport:
         return self._folder / f"{digest.hexdigest()}.safetensors"
 
 
+_KIND = "kind"
+"""Key of the kind of a stored reply."""
+
+
 def store_reply(path: Path, reply: LocalUpdate) -> None:
     """Stores a reply with a digest, completely or not at all."""
     kind, tensors = contents(reply, CODECS)
@@ -293,7 +297,3 @@ def read_reply(path: Path) -> Any:
             path, _KIND, lambda tensors, kind: value_of(kind, tensors, CODECS), MessageError
         )
     return None
-
-
-_KIND = "kind"
-"""Key of the kind of a stored reply."""

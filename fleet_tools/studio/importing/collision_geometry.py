@@ -13,10 +13,10 @@ from trimesh.triangles import closest_point
 from fleet_tools.assets.model_description import Position
 from fleet_tools.assets.solids import (
     Solid,
+    area_vectors,
     distances_to_triangles,
     joined,
     leaning,
-    triangle_areas,
 )
 from fleet_tools.errors import ConfigError
 from fleet_tools.studio.importing.convex_decomposition import REACH, Decomposition
@@ -75,6 +75,12 @@ def collision_geometry(
     tell: Tell = silent,
 ) -> CollisionGeometry:
     """Decomposes a body into as many convex pieces as fit it well near its keypoints.
+
+    Args:
+        body: The body.
+        keypoints: Positions of the keypoints, m, by name.
+        settings: Settings of the geometry.
+        tell: Told each stage.
 
     Raises:
         ConfigError: The body is too thin for contact.
@@ -174,7 +180,7 @@ def _thickness(points: np.ndarray) -> float:
     hull = convex_hull(points)
     if hull is None:
         return 0.0
-    vectors = triangle_areas(hull.vertices[hull.triangles])
+    vectors = area_vectors(hull.vertices[hull.triangles])
     areas = np.linalg.norm(vectors, axis=1)
     regular = areas > 1e-9 * areas.max()  # slivers have no direction
     normals = np.unique(np.round(vectors[regular] / areas[regular, None], 3), axis=0)
@@ -272,7 +278,7 @@ def distance_outside(points: np.ndarray, solids: Sequence[Solid]) -> float:
     heights = np.full(len(points), np.inf)
     for solid in solids:
         corners = solid.vertices[solid.triangles]
-        normals = triangle_areas(corners)
+        normals = area_vectors(corners)
         normals /= np.linalg.norm(normals, axis=1, keepdims=True)
         offsets = (normals * corners[:, 0]).sum(axis=1)
         heights = np.minimum(heights, (points @ normals.T - offsets).max(axis=1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_tools.assets.solids import Solid, triangle_areas
+from fleet_tools.assets.solids import Solid, area_vectors
 from fleet_tools.errors import NativeLibraryError
 from fleet_tools.parallel.apart import CLEAN, call_apart
 from fleet_tools.studio.importing.enclosed_body import convex_hull, volume
@@ -254,7 +254,7 @@ def face_cut_parts(
 def _planes(solid: Solid) -> Iterable[tuple[np.ndarray, float]]:
     """Yields unit normals and offsets of the planes of the largest faces."""
     corners = solid.vertices[solid.triangles]
-    vectors = triangle_areas(corners)
+    vectors = area_vectors(corners)
     areas = np.linalg.norm(vectors, axis=1)
     normals = vectors / np.maximum(areas, 1e-30)[:, None]
     middles = corners.mean(axis=1)

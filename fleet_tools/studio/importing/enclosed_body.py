@@ -9,9 +9,9 @@ from scipy.spatial import ConvexHull, QhullError
 from fleet_tools.assets.solids import (
     MassProperties,
     Solid,
+    area_vectors,
     joined,
     mass_properties,
-    triangle_areas,
     without_unused_vertices,
 )
 from fleet_tools.errors import ConfigError, NativeLibraryError
@@ -213,7 +213,7 @@ def convex_hull(points: np.ndarray) -> Solid | None:
         hull = ConvexHull(points)
     except (QhullError, ValueError):
         return None
-    areas = triangle_areas(points[hull.simplices])
+    areas = area_vectors(points[hull.simplices])
     inward = np.einsum("ij,ij->i", areas, hull.equations[:, :3]) < 0
     triangles = np.where(inward[:, None], hull.simplices[:, ::-1], hull.simplices)
     return without_unused_vertices(points, triangles)

@@ -305,6 +305,13 @@ def plausibility_warnings(
 ) -> list[str]:
     """Checks a body, its keypoints and its mass.
 
+    Args:
+        body: The body, in the model frame.
+        keypoints: Positions of the keypoints in the model frame, m, by name.
+        mass: Mass, kg.
+        density: Density, kg/m^3.
+        settings: Settings of the import.
+
     Returns:
         Warnings for the user.
     """
@@ -365,7 +372,12 @@ def grasp_warnings(model: ModelDescription) -> list[str]:
 
 
 def deviation_warnings(deviations: Mapping[str, float], settings: ImportSettings) -> list[str]:
-    """Checks that the collision geometry has the shape of the mesh near the keypoints."""
+    """Checks that the collision geometry has the shape of the mesh near the keypoints.
+
+    Args:
+        deviations: Distance of the collision geometry from the mesh near each keypoint, m.
+        settings: Settings of the import.
+    """
     far = {name: x for name, x in deviations.items() if x > 4 * settings.geometry.fidelity}
     if not far:
         return []

@@ -189,6 +189,12 @@ def size_warnings(
 def check_size(kind: Kind, family: str, length: float, scale: float) -> None:
     """Refuses models that are too large or too small to be simulated with the others.
 
+    Args:
+        kind: Whether it is a tool or an object.
+        family: Name of its family.
+        length: Its longest side, m.
+        scale: Metres per unit of its file.
+
     Raises:
         ConfigError: The model is too large or too small.
     """

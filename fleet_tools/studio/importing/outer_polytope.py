@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
-from fleet_tools.assets.solids import Solid, triangle_areas
+from fleet_tools.assets.solids import Solid, area_vectors
 from fleet_tools.studio.importing.enclosed_body import convex_hull
 
 DOMINANT = 0.03
@@ -104,7 +104,7 @@ class _Body:
     def __init__(self, points: np.ndarray) -> None:
         self.points = points
         hull = ConvexHull(points)
-        areas = np.linalg.norm(triangle_areas(points[hull.simplices]), axis=1) / 2
+        areas = np.linalg.norm(area_vectors(points[hull.simplices]), axis=1) / 2
         self.inner = points[hull.vertices].mean(axis=0)
         self.faces = _merged_faces(hull.equations[:, :3], areas)
         self.dominant = list(self.faces[0][self.faces[1] >= DOMINANT])

@@ -15,7 +15,7 @@ from trimesh.geometry import faces_to_edges
 from trimesh.graph import face_adjacency
 from trimesh.grouping import unique_rows
 
-from fleet_tools.assets.solids import Solid, triangle_areas, without_unused_vertices
+from fleet_tools.assets.solids import Solid, area_vectors, without_unused_vertices
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.apart import CLEAN, call_apart
 from fleet_tools.utils.libraries import require
@@ -290,7 +290,7 @@ def _simplified(solid: Solid, max_triangles: int) -> Solid:
 def without_degenerate_triangles(solid: Solid) -> Solid:
     """Returns the solid without triangles that have no area once their corners are rounded."""
     vertices = np.round(solid.vertices, 9)
-    areas = triangle_areas(vertices[solid.triangles])
+    areas = area_vectors(vertices[solid.triangles])
     kept = solid.triangles[np.linalg.norm(areas, axis=1) > 1e-14]
     return without_unused_vertices(vertices, kept)
 

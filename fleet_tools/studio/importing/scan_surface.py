@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import KDTree
 
-from fleet_tools.assets.solids import Solid, joined, triangle_areas
+from fleet_tools.assets.solids import Solid, area_vectors, joined
 from fleet_tools.errors import ConfigError
 from fleet_tools.parallel.apart import call_apart
 from fleet_tools.studio.importing.mesh_file import RawMesh
@@ -316,7 +316,7 @@ def unseen(solid: Solid, points: np.ndarray, voxel: float) -> tuple[float, float
 
 
 def _areas(solid: Solid) -> np.ndarray:
-    return np.linalg.norm(triangle_areas(solid.vertices[solid.triangles]), axis=1)
+    return np.linalg.norm(area_vectors(solid.vertices[solid.triangles]), axis=1)
 
 
 CELLS = 256

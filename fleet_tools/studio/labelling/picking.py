@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from fleet_tools.assets.solids import Solid, triangle_areas
+from fleet_tools.assets.solids import Solid, area_vectors
 
 TOUCHING = 1e-6
 """Distance, relative to the surface's longest side, within which points count as the same."""
@@ -165,7 +165,7 @@ def size(surface: Solid) -> float:
 
 def normals(surface: Solid) -> np.ndarray:
     """Returns the unit normals of a surface's triangles, (m, 3); zero where they have no area."""
-    cross = triangle_areas(surface.vertices[surface.triangles])
+    cross = area_vectors(surface.vertices[surface.triangles])
     return cross / np.maximum(np.linalg.norm(cross, axis=1, keepdims=True), 1e-300)
 
 
@@ -193,13 +193,13 @@ def outline(surface: Solid, face: np.ndarray) -> np.ndarray:
 def face_centre(surface: Solid, face: np.ndarray) -> np.ndarray:
     """Returns the centroid (3,) of a face; it may lie in a notch or a hole."""
     triangles = surface.triangles[face]
-    area = np.linalg.norm(triangle_areas(surface.vertices[triangles]), axis=1)
+    area = np.linalg.norm(area_vectors(surface.vertices[triangles]), axis=1)
     return area @ surface.vertices[triangles].mean(axis=1) / area.sum()
 
 
 def face_normal(surface: Solid, face: np.ndarray) -> np.ndarray:
     """Returns the mean direction of a face by area, a unit vector (3,)."""
-    cross = triangle_areas(surface.vertices[surface.triangles[face]]).sum(axis=0)
+    cross = area_vectors(surface.vertices[surface.triangles[face]]).sum(axis=0)
     return cross / np.linalg.norm(cross)
 
 

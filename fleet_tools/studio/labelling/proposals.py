@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydrake.math import RigidTransform, RotationMatrix
 
-from fleet_tools.assets.solids import Solid, triangle_areas
+from fleet_tools.assets.solids import Solid, area_vectors
 from fleet_tools.config.geometry import Pose
 from fleet_tools.studio.labelling.picking import Hit, nearest, outward, size
 
@@ -109,7 +109,7 @@ def _middles(surface: Solid) -> tuple[np.ndarray, np.ndarray]:
     """Returns the middle of each triangle, (m, 3), and its area (m,)."""
     corners = surface.vertices[surface.triangles]
     a, b, c = np.moveaxis(corners, 1, 0)
-    return (a + b + c) / 3, np.linalg.norm(triangle_areas(corners), axis=1) / 2
+    return (a + b + c) / 3, np.linalg.norm(area_vectors(corners), axis=1) / 2
 
 
 # --- The hand ---------------------------------------------------------------------------------

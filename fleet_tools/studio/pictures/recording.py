@@ -317,7 +317,7 @@ class MeshcatDrawing:
             ]
 
     def move_cloud(self, motion: PairMotion, time: float) -> None:
-        """Moves the points that were drawn last."""
+        """Moves the points that were drawn last, by motions since then, at a time in s."""
         for path, X in zip(self._cloud_paths, (motion.tool, motion.object), strict=False):
             self._meshcat.SetTransform(path, X, time)
 

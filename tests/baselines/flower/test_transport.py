@@ -1,4 +1,4 @@
-"""RoundMessages with robots on nodes: what is lost, late, or never sent."""
+"""Messages to robots on nodes: what is lost, late, or never sent."""
 
 import time
 from pathlib import Path
