@@ -20,7 +20,7 @@ _PLACEHOLDER = re.compile(r"\{([A-Z]+)\}")
 _PROGRAMS = {"python": (sys.executable,), "fleet-tools": (sys.executable, "-m", "fleet_tools")}
 
 
-class Command(Value):
+class RecipeCommand(Value):
     """A command that is run for each combination of some values.
 
     Attributes:
@@ -36,7 +36,9 @@ class Command(Value):
         if (words := shlex.split(self.run))[:1] not in [[name] for name in _PROGRAMS]:
             raise ValueError(f"commands begin with {' or '.join(_PROGRAMS)}; given: {words[:1]}")
         if (named := {*_PLACEHOLDER.findall(self.run)}) != {*self.each}:
-            raise ValueError(f"`run` has the placeholders {sorted(named)}, and `each` others")
+            raise ValueError(
+                f"`run` has the placeholders {sorted(named)}, and `each` has {sorted(self.each)}"
+            )
         return self
 
     def lines(self) -> list[str]:
@@ -50,7 +52,7 @@ def _as_command(given: Any) -> Any:
     return {"run": given} if isinstance(given, str) else given
 
 
-Commands = tuple[Annotated[Command, pydantic.BeforeValidator(_as_command)], ...]
+Commands = tuple[Annotated[RecipeCommand, pydantic.BeforeValidator(_as_command)], ...]
 """Commands in their order; one without placeholders may be its line alone."""
 
 DataCommands = Commands | str

@@ -21,7 +21,7 @@ from support.page_commands import problem
 from support.processes import ROOT
 
 from fleet_tools import reproduce
-from fleet_tools.baselines.experiments.commands import Command, arguments
+from fleet_tools.baselines.experiments.commands import RecipeCommand, arguments
 from fleet_tools.baselines.experiments.recipes import (
     EXPERIMENTS,
     LINKED,
@@ -110,7 +110,7 @@ def test_every_entry_and_every_figure_of_what_we_found_has_a_recipe():
 def test_a_command_has_a_line_for_each_combination_of_its_values(values):
     each = dict(zip("ABC", values, strict=False))
     run = " ".join(["python", *(f"'{{{name}}}'" for name in each)])
-    lines = Command(run=run, each=each).lines()
+    lines = RecipeCommand(run=run, each=each).lines()
     assert [tuple(shlex.split(line)[1:]) for line in lines] == [*itertools.product(*values)]
 
 
