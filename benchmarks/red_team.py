@@ -1,23 +1,22 @@
-"""Attacks on the rules of success: `python benchmarks/red_team.py --scenes 10`.
+"""Attacks on the rules of success, and honest work: `python benchmarks/red_team.py --scenes 10`.
 
     python benchmarks/red_team.py --tool hammer --only grip handle
-    python benchmarks/red_team.py --cem-iterations 10 --cem-scenes 3
-    python benchmarks/red_team.py --level disturbed --cem-scenes 0
-    python benchmarks/red_team.py --honest --scenes 3
+    python benchmarks/red_team.py --kinds search --cem-iterations 10 --cem-scenes 3
+    python benchmarks/red_team.py --kinds cheat --level disturbed
     python benchmarks/red_team.py --task other_knife.yaml   # another version of a task
 
 Scripted cheats do a task's deed with something other than the tool's working part, and then bring
 the tool to where success wants it; a search over open-loop actions looks for a high dense reward.
-Honest ways, instead of the cheats, do it with the working part, otherwise than the expert.
+Honest ways do it with the working part, otherwise than the expert.
 """
 
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from cheats import CHEATS, PUSHES
+from cheats import CHEATS, OTHERS
 from cheats.cross_entropy import search
 from cheats.motion import ScriptPolicy
 from cheats.trial import Attacked, attacked_scene, run_trial
@@ -39,37 +38,43 @@ WRONG_VERDICT = 1
 
 SEARCH = "search (CEM)"
 
+_SCRIPTS = {"cheat": CHEATS, "honest": HONEST}
+
+CHEAT, HONEST_WAY, SEARCHED = "cheat", "honest", "search"
+
+PATIENCE = 3.0
+"""Time that cheats have, in time limits of the task: some undo the deed and do it again."""
+
 _COLUMNS = [
-    *("task", "attack", "episodes", "deeds", "other rules hold"),
-    *("successes", "false", "by part", "return"),
+    *("task", "kind", "script", "episodes", "not done", "denied", "successes", "wrong"),
+    *("by part", "return", "why"),
 ]
-_HONEST_COLUMNS = ["task", "way", "episodes", "done", "successes", "refused", "why"]
 
 
 class RedTeamOptions(cli.Options):
-    """Attacks the package's tasks with scripted cheats and with a search over actions.
+    """Attacks the package's tasks with cheats and a search over actions, and does honest work.
 
-    Prints a row for each attack: in how many episodes the object moved as the task asks, by
-    whatever means; how many would be successes without the predicate `caused_by_part`; how many
-    are; and how many of these are false: an independent witness, who looks at which shapes touched
-    the object while it moved, does not confirm that the tool's working part did it.
-
-    With `--honest`, a row for each honest way: in how many episodes the witness saw the working
-    part do the deed, how many are successes, how many are not although the deed was done so, and
-    which predicates did not hold then.
+    Prints a row for each script: in how many episodes the deed was *not done*, in how many it was
+    done and success *denied*, and in how many there was a success. A cheat's deed is what the
+    task's first predicate asks, by whatever means; one that is denied was caught. A success of it
+    is *wrong* if an independent witness, who looks at which shapes touched the object, does not
+    confirm that the tool's working part did what remains. An honest deed is one that the witness
+    saw the working part do; *wrong* is that it is denied. The last columns tell the largest
+    progress of `caused_by_part`, the largest dense return, and which predicates did not hold when
+    success was denied.
 
     Exit codes:
-    0: no success is false; with `--honest`, nothing that was done is refused.
-    1: some success is false, some deed is refused, or an episode was lost.
+    0: nothing is wrong.
+    1: something is, or an episode was lost.
     """
 
     tasks: TaskSelection = TaskSelection()
+    kinds: tuple[Literal["cheat", "honest", "search"], ...] = (CHEAT, HONEST_WAY, SEARCHED)
+    """What is run. Joints turn as hard as they are in honest ways, and more easily in cheats."""
     only: tuple[str, ...] = ()
-    """Names of cheats, or of honest ways; without any, all."""
-    honest: bool = False
-    """Run honest ways instead of cheats; their joints turn as hard as they are."""
+    """Names of cheats and of honest ways; without any, all."""
     scenes: CountOrZero = 10
-    """Number of scenes for each cheat."""
+    """Number of scenes for each script."""
     cem_scenes: CountOrZero = 2
     """Number of scenes in which actions are searched for, by the cross-entropy method."""
     cem_iterations: Count = 4
@@ -84,124 +89,131 @@ class RedTeamOptions(cli.Options):
 
 @dataclass(frozen=True)
 class AttackJob:
-    """One attack in one scene.
+    """One script in one scene.
 
     Attributes:
         task: Name of the task, or the path of a file with the name of a task.
-        attack: Name of the cheat, or `SEARCH`.
+        kind: What the script is.
+        script: Its name, or `SEARCH`.
         seed: Seed of the scene.
         iterations: Iterations of a search.
         level: Level whose disturbances the scene has; None for none.
-        honest: Whether the attack is an honest way.
     """
 
     task: str
-    attack: str
+    kind: str
+    script: str
     seed: int
-    iterations: int
+    iterations: int = 0
     level: str | None = None
-    honest: bool = False
 
 
 def _attack_all(options: RedTeamOptions) -> int:
     jobs = list(_jobs(options))
-    summarize_row = summarize_honest if options.honest else summarize
-    print_now(options, table_head(_HONEST_COLUMNS if options.honest else _COLUMNS))
-    rows: dict[tuple[str, str], list[Attacked]] = {}
+    print_now(options, table_head(_COLUMNS))
+    rows: dict[tuple[str, str, str], list[Attacked]] = {}
     lost: list[dict[str, Any]] = []
-    remaining = [(job.task, job.attack) for job in jobs]
+    remaining = [(job.task, job.kind, job.script) for job in jobs]
     for job, result in options.workers.run(jobs, _make_run):
-        key = job.task, job.attack
+        key = job.task, job.kind, job.script
         if isinstance(result, LostJob):
             lost.append({**asdict(job), "reason": result.reason})
         else:
             rows.setdefault(key, []).extend(result)
         remaining.remove(key)
         if key not in remaining and key in rows:
-            print_now(options, _as_text(summarize_row(*key, rows[key])))
-    summaries = [summarize_row(*key, trials) for key, trials in rows.items()]
-    counted = "refused" if options.honest else "false_successes"
-    wrong = sum(summary[counted] for summary in summaries)
-    print_now(options, f"\n{wrong} {counted.replace('_', ' ')}, {len(lost)} episodes lost.")
+            print_now(options, _as_text(summarize(*key, rows[key])))
+    summaries = [summarize(*key, trials) for key, trials in rows.items()]
+    wrong = {
+        kind: sum(summary["wrong"] for summary in summaries if summary["kind"] == kind)
+        for kind in options.kinds
+    }
+    told = ", ".join(f"{count} of {kind} wrong" for kind, count in wrong.items())
+    print_now(options, f"\n{told}, {len(lost)} episodes lost.")
     if options.json_output:
-        options.report({"rows": summaries, counted: wrong, "lost": lost}, str)
-    return WRONG_VERDICT if wrong or lost else cli.OK
+        options.report({"rows": summaries, "wrong": wrong, "lost": lost}, str)
+    return WRONG_VERDICT if any(wrong.values()) or lost else cli.OK
 
 
 def _jobs(options: RedTeamOptions) -> Iterator[AttackJob]:
     def seeds(count: int) -> range:
         return range(options.first_seed, options.first_seed + count)
 
-    scripts, what = (HONEST, "honest way") if options.honest else (CHEATS, "cheat")
     names = {task: load_task(task).name for task in options.tasks.names_or_paths()}
     for name in names.values():
-        if name not in scripts:
-            raise UnknownNameError(f"task with {what}s", name, scripts)
-    known = {way for name in names.values() for way in scripts[name]}
+        if name not in CHEATS:
+            raise UnknownNameError("task with cheats", name, CHEATS)
+    scripts = {kind: _SCRIPTS[kind] for kind in options.kinds if kind in _SCRIPTS}
+    known = {
+        way
+        for of_task in scripts.values()
+        for name in names.values()
+        for way in of_task.get(name, ())
+    }
     for name in options.only:
         if name not in known:
-            raise UnknownNameError(what, name, known)
+            raise UnknownNameError("cheat or honest way", name, known)
     for task, name in names.items():
-        for way in scripts[name]:
-            if way in options.only or not options.only:
-                for seed in seeds(options.scenes):
-                    yield AttackJob(task, way, seed, 0, options.level, options.honest)
-        for seed in seeds(0 if options.honest else options.cem_scenes):
-            yield AttackJob(task, SEARCH, seed, options.cem_iterations)
+        for kind, of_task in scripts.items():
+            for way in of_task.get(name, ()):
+                if way in options.only or not options.only:
+                    for seed in seeds(options.scenes):
+                        level = options.level if kind == CHEAT else None
+                        yield AttackJob(task, kind, way, seed, level=level)
+        if SEARCHED in options.kinds and not options.only:
+            for seed in seeds(options.cem_scenes):
+                yield AttackJob(task, SEARCHED, SEARCH, seed, options.cem_iterations)
 
 
 def _make_run() -> Callable[[AttackJob], list[Attacked]]:
-    """Returns the function that runs a job; it keeps the environment of the last job's task."""
-    environments: dict[str, ToolUseEnv] = {}
+    """Returns the function that runs a job; it keeps the environments of the last job's task."""
+    environments: dict[tuple[str, bool], ToolUseEnv] = {}
+
+    def environment(task: str, *, patient: bool) -> ToolUseEnv:
+        if (task, patient) not in environments:
+            if any(known != task for known, _ in environments):
+                environments.clear()
+            env = EnvSpec.of(task=task, split="all", reward="dense").make_tool_use()
+            factor = PATIENCE if patient else 1.0
+            limit = {"time_limit_s": factor * env.task.time_limit_s}
+            env.task = env.task.model_copy(update=limit)
+            environments[task, patient] = env
+        return environments[task, patient]
 
     def run(job: AttackJob) -> list[Attacked]:
-        if job.task not in environments:
-            environments.clear()
-            environments[job.task] = EnvSpec.of(
-                task=job.task, split="all", reward="dense"
-            ).make_tool_use()
-        env = environments[job.task]
-        if job.attack == SEARCH:
+        cheats = job.kind == CHEAT
+        env = environment(job.task, patient=cheats)
+        if job.kind == SEARCHED:
             return search(env, job.seed, job.iterations)
-        script = (HONEST if job.honest else CHEATS)[env.task.name][job.attack]
+        script = _SCRIPTS[job.kind][env.task.name][job.script]
         level = load_protocol(PROTOCOL, job.level).disturbances if job.level else None
-        push, loosened = PUSHES.get(script), not job.honest
-        scene = attacked_scene(env, job.seed, push, level, loosened=loosened)
+        scene = attacked_scene(env, job.seed, OTHERS.get(script), level, loosened=cheats)
         return [run_trial(env, ScriptPolicy(env, script), scene)]
 
     return run
 
 
-def summarize(task: str, attack: str, trials: list[Attacked]) -> dict[str, Any]:
-    """Returns the figures of an attack's episodes."""
+def summarize(task: str, kind: str, script: str, trials: list[Attacked]) -> dict[str, Any]:
+    """Returns the figures of a script's episodes."""
     trials = sorted(trials, key=lambda trial: trial.seed)
+    honest = kind == HONEST_WAY
+    did = [trial for trial in trials if trial.success or (trial.done if honest else trial.deed)]
+    denied = [trial for trial in did if not trial.success]
+    causes = Counter(name for trial in denied for name in trial.unmet or ("held too briefly",))
+    wrong = denied if honest else [trial for trial in trials if trial.false_success]
     return {
         "task": task,
-        "attack": attack,
+        "kind": kind,
+        "script": script,
         "episodes": len(trials),
-        "deeds": sum(trial.deed for trial in trials),
-        "old_successes": sum(trial.old_success for trial in trials),
-        "successes": sum(trial.success for trial in trials),
-        "false_successes": sum(trial.false_success for trial in trials),
+        "not_done": len(trials) - len(did),
+        "denied": len(denied),
+        "successes": len(did) - len(denied),
+        "wrong": len(wrong),
         "most_by_part": max(trial.by_part for trial in trials),
         "best_return": max(trial.total_reward for trial in trials),
-        "succeeded": [asdict(trial) for trial in trials if trial.success],
-    }
-
-
-def summarize_honest(task: str, way: str, trials: list[Attacked]) -> dict[str, Any]:
-    """Returns the figures of an honest way's episodes."""
-    refused = [trial for trial in trials if trial.done and not trial.success]
-    causes = Counter(name for trial in refused for name in trial.unmet or ("held too briefly",))
-    return {
-        "task": task,
-        "way": way,
-        "episodes": len(trials),
-        "done": sum(trial.done for trial in trials),
-        "successes": sum(trial.success for trial in trials),
-        "refused": len(refused),
         "why": ", ".join(f"{name} ({count})" for name, count in causes.items()),
-        "refusals": [asdict(trial) for trial in refused],
+        "trials": [asdict(trial) for trial in trials if trial.success or trial in wrong],
     }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cheats import CHEATS, PUSHES
+from cheats import CHEATS, OTHERS
 from cheats.motion import Actions, DrivenArm, ScriptPolicy
 from cheats.trial import Attack, attacked_scene, run_trial
 from honest_ways import HONEST
@@ -165,7 +165,7 @@ def policy_and_scene(env: ToolUseEnv, job: WatchJob) -> tuple[Attack, Scene]:
     """Returns who acts in an episode, and where."""
     if job.kind == "cheat":
         script = CHEATS[job.task][job.way]
-        return ScriptPolicy(env, script), attacked_scene(env, job.seed, PUSHES.get(script))
+        return ScriptPolicy(env, script), attacked_scene(env, job.seed, OTHERS.get(script))
     scene = sample_scene(env.task, job.seed, split="all", randomization="on")
     match job.kind:
         case "honest":

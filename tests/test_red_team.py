@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import red_team
-from cheats import CHEATS
+from cheats import CHEATS, OTHERS
 from cheats.motion import ScriptPolicy
 from cheats.trial import Attacked, attacked_scene, run_trial
+from cheats.witness import who_did_what_remains
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleet_tools.config.tasks import task_names
 from fleet_tools.envs.tool_use_env import ToolUseEnv
@@ -31,8 +34,9 @@ class Honest(ExpertPolicy):
 
 def cheat(env: ToolUseEnv, name: str, seed: int = 0) -> Attacked:
     """Runs a scripted cheat in one scene."""
-    policy = ScriptPolicy(env, CHEATS[env.task.name][name])
-    return run_trial(env, policy, attacked_scene(env, seed))
+    script = CHEATS[env.task.name][name]
+    scene = attacked_scene(env, seed, OTHERS.get(script))
+    return run_trial(env, ScriptPolicy(env, script), scene)
 
 
 def test_every_task_is_attacked_in_several_ways():
@@ -82,6 +86,26 @@ def test_an_object_that_the_hand_moved(make: Make, task: str):
     assert trial.deed and trial.old_success and not trial.success
 
 
+whos = st.sampled_from([frozenset("a"), frozenset("b"), frozenset("ab")])
+paths = st.lists(st.tuples(whos, st.integers(-20, 20)), min_size=1, max_size=12)
+
+
+@given(paths, st.integers(-20, 20))
+def test_the_witness_counts_who_last_passed_each_place(path, end):
+    """Found by walking along the path place by place."""
+    places = [*(value for _, value in path), end]
+    passed = {}
+    for (who, start), stop in zip(path, places[1:], strict=True):
+        for place in range(start, stop):
+            passed[place] = who
+        for place in range(stop, start):
+            passed.pop(place, None)
+    found = who_did_what_remains(path, end)
+    for who in (frozenset("a"), frozenset("b"), frozenset("ab")):
+        expected = sum(passed[place] == who for place in range(places[0], end))
+        assert found.get(who, 0) == expected
+
+
 def test_the_witness_confirms_honest_work(hammer: ToolUseEnv):
     trial = run_trial(hammer, Honest(hammer), attacked_scene(hammer, 0))
     assert trial.success and not trial.false_success
@@ -107,11 +131,12 @@ def test_a_slab_that_something_else_laid_upon_the_raised_blade(make: Make):
 @pytest.mark.parametrize("task", task_names())
 def test_no_attack_has_a_false_success(task: str, capsys: pytest.CaptureFixture[str]):
     options = ["--scenes", "2", "--cem-scenes", "1", "--cem-iterations", "1", "--workers", "0"]
-    assert red_team.main(["--tool", task, *options, "--json"]) == 0
+    kinds = ["--kinds", "cheat", "search"]
+    assert red_team.main(["--tool", task, *options, *kinds, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert {row["attack"] for row in report["rows"]} == {*CHEATS[task], red_team.SEARCH}
-    assert report["false_successes"] == 0 and report["lost"] == []
-    assert sum(row["deeds"] for row in report["rows"]) > 0
+    assert {row["script"] for row in report["rows"]} == {*CHEATS[task], red_team.SEARCH}
+    assert report["wrong"] == {"cheat": 0, "search": 0} and report["lost"] == []
+    assert sum(row["denied"] for row in report["rows"]) > 0
 
 
 def test_an_unknown_cheat_is_refused(capsys: pytest.CaptureFixture[str]):

@@ -1,7 +1,7 @@
 """Scripted cheats on the package's tasks: the deed is done, but not by the tool's working part.
 
 The module of this folder with a task's name holds its cheats, public functions that return
-`Actions`, and may hold `PUSHES` (displacements of the object that are parts of cheats) and
+`Actions`, and may hold `OTHERS` (what somebody else does to the object in the scenes of cheats) and
 `LOOSENED` (factor of the resistance of the object's joints).
 """
 
@@ -10,10 +10,10 @@ import inspect
 import pkgutil
 from collections.abc import Iterable
 from types import ModuleType
+from typing import Any
 
 from cheats.motion import Actions, Script
 from fleet_tools.config.tasks import task_names
-from fleet_tools.sim.scene import Push
 
 
 def modules_of_tasks(package: str, path: Iterable[str]) -> dict[str, ModuleType]:
@@ -37,12 +37,12 @@ _MODULES = modules_of_tasks(__name__, __path__)
 CHEATS = {task: scripts_of(module) for task, module in _MODULES.items()}
 """Scripts by the names of task and cheat."""
 
-PUSHES: dict[Script, Push] = {
-    script: push
+OTHERS: dict[Script, dict[str, Any]] = {
+    script: others
     for module in _MODULES.values()
-    for script, push in getattr(module, "PUSHES", {}).items()
+    for script, others in getattr(module, "OTHERS", {}).items()
 }
-"""Displacements of the object that are parts of cheats."""
+"""Fields of scenes that are parts of cheats, such as a push on the object."""
 
 LOOSENED = {task: getattr(module, "LOOSENED", 1.0) for task, module in _MODULES.items()}
 """Factor of the resistance of the object's joints, by task."""

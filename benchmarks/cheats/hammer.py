@@ -3,7 +3,18 @@
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import FINGERTIP, KNUCKLE, WRIST, Actions, Condition, DrivenArm, hand, over
+from cheats.motion import (
+    FINGERTIP,
+    KNUCKLE,
+    REST,
+    WRIST,
+    Actions,
+    Condition,
+    DrivenArm,
+    hand,
+    over,
+)
+from fleet_tools.sim.scene import ObjectForce
 
 
 def fingers(arm: DrivenArm) -> Actions:
@@ -68,6 +79,34 @@ def first_part(arm: DrivenArm) -> Actions:
     yield from _press(arm, _grip(arm), hand(), arm.done(0.3), speed=0.6)
     yield from arm.place(arm.on_tool("head"), over("head", 0.05), hand(), 12)
     yield from arm.place(arm.on_tool("head"), over("head", -0.03), hand(), 12, until=arm.done())
+
+
+def pulled_out(arm: DrivenArm) -> Actions:
+    """Twice the face presses the nail in partly, and somebody (`PULLED`) pulls it out.
+
+    At last they push it in, and the face hovers above it.
+    """
+    head = arm.on_tool("head")
+    for pulled in PULLED[:-1]:
+        yield from arm.place(head, over("head", 0.04), hand(), 16)
+        yield from arm.place(head, over("head", -0.03), hand(), 30, speed=0.1, until=arm.done(0.7))
+        yield from arm.shift([0.0, 0.0, 0.08], steps=4)
+        while arm.state.time < pulled.start_s + 0.5:
+            yield REST
+    while arm.state.time < PULLED[-1].start_s + 0.5:
+        yield REST
+    yield from _hover(arm)
+
+
+def _force(start_s: float, upwards: float) -> ObjectForce:
+    """Returns a force on the nail, N for each kilogram of it, for a sixth of a second."""
+    return ObjectForce(start_s=start_s, duration_s=0.16, force_N_per_kg=(0.0, 0.0, upwards))
+
+
+PULLED = (_force(10.0, 400.0), _force(20.0, 400.0), _force(21.0, -400.0))
+"""Forces on the nail, which is held by 2 N, that belong to the cheat `pulled_out`."""
+
+OTHERS = {pulled_out: {"object_forces": PULLED, "joint_resistance": {"slide": 2.0}}}
 
 
 def touch_first(arm: DrivenArm) -> Actions:

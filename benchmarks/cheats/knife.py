@@ -115,6 +115,40 @@ def touch_first(arm: DrivenArm) -> Actions:
     yield from _hover(arm)
 
 
+def closed_again(arm: DrivenArm) -> Actions:
+    """Twice the blade parts the blocks partly, and the hand closes them; then it parts them.
+
+    The blade hovers in between.
+    """
+    across, R = _across(arm), hand(arm_yaw(arm), roll_deg=60)
+    touch = lambda state: state.in_contact("object/left", "object/right")  # noqa: E731
+
+    def beside(off_m: float, up_m: float) -> Target:
+        goal = arm.state.p_W_object["left"] + off_m * across
+        goal[2] = 0.8 * goal[2] + up_m
+        return lambda _: goal
+
+    for _ in range(2):
+        yield from arm.follow_expert(until=arm.done(0.7))
+        yield from arm.shift([0.0, 0.0, 0.10], steps=5)
+        yield from arm.place(KNUCKLE, beside(0.09, 0.10), R, 20, within_m=0.02)
+        yield from arm.place(KNUCKLE, beside(0.09, 0.0), R, 6)
+        yield from arm.place(KNUCKLE, beside(-0.05, 0.0), R, 20, speed=0.4, until=touch)
+        yield from arm.shift(0.03 * across + [0.0, 0.0, 0.12], steps=5)
+    yield from _push_with_knuckle(arm, "left")
+    yield from _hover(arm)
+
+
+def from_the_end(arm: DrivenArm) -> Actions:
+    """The flat of the blade, at the end of the seam, shoves the left block along it; it hovers."""
+    tip, back = arm.on_tool("tip"), arm.on_tool("heel") - arm.on_tool("tip")
+    state = arm.state.p_W_object
+    to_seam = float(np.linalg.norm(state["left_seam"] - state["left_foot"]))
+    point = tip + (to_seam - 0.006) * back / np.linalg.norm(back)
+    yield from _push(arm, point, hand(arm_yaw(arm) - 90), "left", height_m=0.008)
+    yield from _hover(arm)
+
+
 def arm_yaw(arm: DrivenArm) -> float:
     """Returns the direction of the seam, degrees."""
     return arm.env.scene.object_pose.rpy_deg[2]

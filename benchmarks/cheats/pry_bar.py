@@ -125,6 +125,31 @@ def touch_first(arm: DrivenArm) -> Actions:
     yield from _put_under(arm)
 
 
+def pressed_shut(arm: DrivenArm) -> Actions:
+    """Twice the bar levers the lid open partly, and the hand presses it shut.
+
+    Then the hand drags it up, and the bar is put under.
+    """
+    for _ in range(2):
+        yield from _pry(arm, arm.done(0.7))
+        yield from arm.shift(0.06 * _outwards(arm.state), steps=4)
+        yield from _press_down(arm, 0.0)
+    yield from _drag(arm, KNUCKLE, hand(roll_deg=70), pressed_m=0.02)
+    yield from _put_under(arm)
+
+
+def pressed_back(arm: DrivenArm) -> Actions:
+    """The hand drags the lid up, the bar levers it further, and the hand presses it back by that.
+
+    What is left is as much as the hand had done before.
+    """
+    yield from _drag(arm, KNUCKLE, hand(roll_deg=70), pressed_m=0.02)
+    yield from _pry(arm, lambda state: state.object_joints["open"] > 0.30)
+    yield from arm.shift(0.06 * _outwards(arm.state), steps=4)
+    yield from _press_down(arm, 0.16)
+    yield from _put_under(arm)
+
+
 def wedge(arm: DrivenArm) -> Actions:
     """The blade, tilted to fill the slot, is driven in until the thick part bears on the lid."""
     yield from _to_slot(arm)
@@ -185,6 +210,23 @@ def _drag(
             goal = start + np.array([0.0, 0.0, up_m])
             yield from arm.place(p_E, lambda _, goal=goal: goal, R, 1, until=done)
         yield from arm.shift(0.06 * _outwards(arm.state) + [0.0, 0.0, 0.02], steps=3)
+
+
+def _press_down(arm: DrivenArm, until_rad: float) -> Actions:
+    """Presses the edge of the hand on the lid from above, until it is no further open."""
+
+    def above(up_m: float) -> Target:
+        return lambda state: (
+            (state.p_W_object["lid_left"] + state.p_W_object["lid_right"]) / 2 + [0.0, 0.0, up_m]
+        )
+
+    R, shut = _turned(arm, hand(roll_deg=70)), until_rad + 0.01
+    yield from arm.place(KNUCKLE, above(0.10), R, 16, within_m=0.015)
+    for _ in range(20):
+        if arm.state.object_joints["open"] <= shut:
+            break
+        yield from arm.place(KNUCKLE, above(-0.01), R, 1, speed=0.5)
+    yield from arm.shift([0.0, 0.0, 0.08], steps=4)
 
 
 def _level(arm: DrivenArm, tilt_deg: float = 0.0) -> RotationMatrix:

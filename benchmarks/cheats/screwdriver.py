@@ -110,6 +110,21 @@ def shallow(arm: DrivenArm) -> Actions:
     yield from _engage(arm)
 
 
+def turned_back(arm: DrivenArm) -> Actions:
+    """Twice the bit in the slot turns the screw partly, and on top of the head it turns it back.
+
+    Then, on top of the head, it turns it on.
+    """
+    back = lambda state: state.object_joints["turn"] < 0.05  # noqa: E731
+    for _ in range(2):
+        yield from _engage(arm)
+        yield from _turn(arm, 110.0, arm.done(0.7))
+        yield from arm.shift([0.0, 0.0, 0.06], steps=4)
+        yield from _spin(arm, off_deg=-90.0, done=back)
+    yield from _spin(arm, off_deg=90.0, done=arm.done())
+    yield from _engage(arm)
+
+
 def touch_first(arm: DrivenArm) -> Actions:
     """The bit is put in and taken out, spins on top of the head, and is put in again."""
     yield from _engage(arm)
@@ -160,7 +175,7 @@ def _spin(
     Args:
         arm: The arm.
         off_deg: Angle between bit and slot as it comes down; it stays more than 25 degrees, or the
-            bit would fall into the slot.
+            bit would fall into the slot. If negative, it turns back.
         done: Condition upon which it ends.
         pressed_m: Depth below the top to which it is sent.
         step_deg: Turn in one step.
@@ -172,8 +187,8 @@ def _spin(
         R = RotationMatrix.MakeZRotation(np.deg2rad(off_deg)) @ arm.hand_over_object(180.0)
         yield from arm.place(bit, over("top", 0.04), R, 16)
         yield from arm.place(bit, over("top", 0.0), R, 4, speed=0.5, within_m=0.002)
-        for angle in np.arange(step_deg, off_deg + 66, step_deg):
-            turned = RotationMatrix.MakeZRotation(-np.deg2rad(angle)) @ R
+        for angle in np.arange(step_deg, abs(off_deg) + 66, step_deg):
+            turned = RotationMatrix.MakeZRotation(-np.copysign(np.deg2rad(angle), off_deg)) @ R
             yield from arm.place(bit, over("top", -pressed_m), turned, 1, until=done)
             if _off_slot_deg(arm) < 25.0:
                 break

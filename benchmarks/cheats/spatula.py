@@ -88,20 +88,35 @@ def against_the_hand(arm: DrivenArm) -> Actions:
         yield from arm.place(face, goal, tilted, steps, speed=0.5)
 
 
+def handed_again(arm: DrivenArm) -> Actions:
+    """The blade lifts the slab and lays it down, twice; then somebody lays it on the blade."""
+    for _ in range(2):
+        yield from arm.follow_expert(until=arm.done(0.9))
+        yield from arm.shift([0.0, 0.0, 0.001 - arm.state.p_W_object["base"][2]], steps=10)
+        back = arm.state.p_W_tool["heel"] - arm.state.p_W_tool["edge"]
+        yield from arm.shift(0.20 * back / np.linalg.norm(back), steps=14)
+    yield from _wait_above(arm, HANDED_AGAIN)
+
+
 def handed(arm: DrivenArm) -> Actions:
     """The blade waits above the slab, until somebody (`HANDED`) lays the slab upon it."""
+    yield from _wait_above(arm, HANDED)
+
+
+def _wait_above(arm: DrivenArm, push: Push) -> Actions:
+    """Waits with the blade above the slab, until a push has laid the slab upon it."""
     level = arm.level_hand(_FORWARD_DEG)
     face = arm.on_tool("face")
     goal = _raised(arm.state.p_W_object["base"], 0.08)
     yield from arm.place(face, goal, level, 30, within_m=0.002)
-    while arm.env.world_state().time < HANDED.time_s + 2.0:
+    while arm.env.world_state().time < push.time_s + 2.0:
         yield REST
 
 
-HANDED = Push(time_s=5.85, translation_m=(0.0, 0.0, 0.095))
-"""Displacement of the slab that belongs to the cheat `handed`."""
+HANDED, HANDED_AGAIN = (Push(time_s=t, translation_m=(0.0, 0.0, 0.095)) for t in (5.85, 35.0))
+"""Displacements of the slab that belong to the cheats `handed` and `handed_again`."""
 
-PUSHES = {handed: HANDED}
+OTHERS = {handed: {"push": HANDED}, handed_again: {"push": HANDED_AGAIN}}
 
 
 def _is_under(state: WorldState) -> bool:

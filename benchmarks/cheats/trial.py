@@ -1,6 +1,6 @@
 """One episode of an attack, and what came of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from cheats.witness import Witness
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
-from fleet_tools.sim.scene import Push, Scene
+from fleet_tools.sim.scene import Scene
 
 
 class Attack(Protocol):
@@ -67,7 +67,7 @@ class Attacked:
 def attacked_scene(
     env: ToolUseEnv,
     seed: int,
-    push: Push | None = None,
+    others: Mapping[str, Any] | None = None,
     disturbances: Disturbances | None = None,
     *,
     loosened: bool = True,
@@ -77,14 +77,14 @@ def attacked_scene(
     Args:
         env: Environment of the task.
         seed: The seed.
-        push: A displacement of the object that somebody else causes.
+        others: Fields of the scene that say what somebody else does to the object.
         disturbances: Those of a level of the protocol.
         loosened: Whether joints turn more easily.
     """
     scene = disturbed_scene(env.task, seed, disturbances, split=env.split, randomization="on")
     factor = LOOSENED.get(env.task.name, 1.0) if loosened else 1.0
     resistance = {joint: factor * value for joint, value in scene.joint_resistance.items()}
-    return scene.model_copy(update={"joint_resistance": resistance, "push": push})
+    return scene.model_copy(update={"joint_resistance": resistance, **(others or {})})
 
 
 def run_trial(

@@ -1,11 +1,13 @@
-"""An independent account of who touched the object while it moved.
+"""An independent account of who moved the object to where it is.
 
 It shares nothing with `fleet_tools.sim.part_motion`: it asks which of the tool's collision shapes
-touch, by their names in the package's models, and not what work their forces do.
+touch, by their names in the package's models, and not what work their forces do. It adds up no
+steps, either: it compares where the object was when each contact began, from the end backwards.
 """
 
 import itertools
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 from pydrake.systems.framework import Context, EventStatus
@@ -34,10 +36,6 @@ class Witness:
 
     Args:
         env: The environment, right after `reset`.
-
-    Attributes:
-        change: Change of the quantity that the task's predicate `caused_by_part` is about, by who
-            touched the object then or last: a set of `PART`, `ELSEWHERE` and `ROBOT`.
     """
 
     def __init__(self, env: ToolUseEnv) -> None:
@@ -52,27 +50,35 @@ class Witness:
         if self._part.bears_on is not None:
             object = self._simulation.world.object
             self._fulcrum = plant.GetBodyByName(self._part.bears_on, object).index()
-        self.change: dict[frozenset[str], float] = defaultdict(float)
-        self._touching: frozenset[str] = frozenset()
         self._value = self._measure()
+        self._contacts = [(frozenset[str](), self._value)]
         self._simulation._simulator.set_monitor(self._watch)
 
     def stop(self) -> None:
         """Ends the watch."""
         self._simulation._simulator.clear_monitor()
 
+    @property
+    def change(self) -> dict[frozenset[str], float]:
+        """What remains of the change of the quantity that `caused_by_part` is about.
+
+        It is divided among sets of `PART`, `ELSEWHERE` and `ROBOT`, see `who_did_what_remains`.
+        """
+        return who_did_what_remains(self._contacts, self._value)
+
     def saw_the_part_do_it(self) -> bool:
-        """Whether nine tenths of what the task asks of the part were done while it alone touched.
+        """Whether nine tenths of what the task asks of the part remain of when it alone touched.
 
         The tenth is for moments at which something else touched, too.
         """
-        return self.change[frozenset({PART})] >= 0.9 * _threshold(self._predicate)
+        return self.change.get(frozenset({PART}), 0.0) >= 0.9 * _threshold(self._predicate)
 
     def _watch(self, root: Context) -> EventStatus:
-        value = self._measure()
-        self.change[self._touching] += value - self._value
-        self._value = value
-        self._touching = self._who_touches() or self._touching
+        self._value = self._measure()
+        last, _ = self._contacts[-1]
+        now = self._who_touches() or last
+        if now != last:
+            self._contacts.append((now, self._value))
         return EventStatus.DidNothing()
 
     def _who_touches(self) -> frozenset[str]:
@@ -97,7 +103,7 @@ class Witness:
             if world.tool in shape_of:
                 name = inspector.GetName(shape_of[world.tool]).split("::")[-1]
                 works = name.startswith(self._working_shapes) and self._is_in_front(p_WC)
-                works = works and self._is_in_place(p_WC)
+                works = works and self._is_in_place(p_WC) and self._is_pushed_from(p_WC)
                 who = PART if works else ELSEWHERE
             newtons[who] += float(np.linalg.norm(F_AC_W.translational()))
         if self._fulcrum is not None and on_fulcrum < LEAST_FRACTION * newtons[PART]:
@@ -129,6 +135,15 @@ class Witness:
         ]
         return min(float(np.linalg.norm(p_WC - p)) for p in line) <= place.within_m
 
+    def _is_pushed_from(self, p_WC: np.ndarray) -> bool:
+        """Whether a contact lies on a side of the object from which the part has to push it."""
+        points = self._simulation._locate(self._simulation._object.points)
+        sides = [(points[start], points[end]) for start, end in self._part.pushes or ()]
+        return not sides or any(
+            abs((p_WC - start) @ (end - start)) <= 0.2 * np.sum((end - start) ** 2)
+            for start, end in sides
+        )
+
     def _measure(self) -> float:
         simulation = self._simulation
         points = simulation._locate(simulation._object.points)
@@ -141,6 +156,24 @@ class Witness:
             case KeypointsParted(objects=(one, other)):
                 return float(np.linalg.norm(points[one] - points[other]))
         raise TypeError(f"no measure for {type(self._predicate).__name__}")
+
+
+def who_did_what_remains(
+    contacts: Sequence[tuple[frozenset[str], float]], end: float
+) -> dict[frozenset[str], float]:
+    """Divides the net increase of a quantity by who last brought it past each of its values.
+
+    Args:
+        contacts: Who touched from when on, in order, and the quantity then; the first is the start.
+        end: The quantity at the end.
+    """
+    change: dict[frozenset[str], float] = defaultdict(float)
+    (_, start), lowest = contacts[0], end
+    for who, value in reversed(contacts):  # what comes later is above `lowest`
+        if max(value, start) < lowest:
+            change[who] += lowest - max(value, start)
+            lowest = max(value, start)
+    return change
 
 
 def caused_by_part(task: TaskConfig) -> CausedByPart:

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 from pydrake.math import RotationMatrix
 
-from cheats.motion import KNUCKLE, Actions, DrivenArm, Target, hand, other_side, over
+from cheats.motion import (
+    KNUCKLE,
+    Actions,
+    Condition,
+    DrivenArm,
+    Target,
+    hand,
+    other_side,
+    over,
+)
 from fleet_tools.sim.world_state import WorldState
 
 _STROKES = 3
@@ -61,7 +70,7 @@ def throw(arm: DrivenArm) -> Actions:
 
 def nine_tenths(arm: DrivenArm) -> Actions:
     """The hand does nine tenths, and the jaw the rest."""
-    yield from _strokes(arm, other_side(KNUCKLE), hand(roll_deg=-60), until=0.8, speed=0.3)
+    yield from _strokes(arm, other_side(KNUCKLE), hand(roll_deg=-60), done=arm.done(0.8), speed=0.3)
     yield from _engage(arm)
     jaw, R = arm.on_tool("jaw"), arm.state.X_WE.rotation()
     for angle in np.deg2rad(np.arange(0, 40, 3)):
@@ -69,6 +78,20 @@ def nine_tenths(arm: DrivenArm) -> Actions:
         yield from arm.place(
             jaw, lambda state: state.p_W_object["nut"], turned, 1, until=arm.done()
         )
+
+
+def turned_back(arm: DrivenArm) -> Actions:
+    """Twice the jaw turns the nut partly, and the hand turns it back.
+
+    Then the hand turns it on, and the jaw is put over it.
+    """
+    back = lambda state: state.object_joints["turn"] < 0.05  # noqa: E731
+    for _ in range(2):
+        yield from arm.follow_expert(until=arm.done(0.7))
+        yield from arm.shift([0.0, 0.0, 0.08], steps=4)
+        yield from _strokes(arm, KNUCKLE, hand(roll_deg=60), aside_m=-0.017, done=back)
+    yield from _strokes(arm, other_side(KNUCKLE), hand(roll_deg=-60))
+    yield from _engage(arm)
 
 
 def touch_first(arm: DrivenArm) -> Actions:
@@ -100,24 +123,26 @@ def _strokes(
     R_WE: RotationMatrix,
     *,
     run_up_m: float = 0.06,
-    until: float = 1.0,
+    done: Condition | None = None,
+    aside_m: float = 0.017,
     speed: float = 1.0,
 ) -> Actions:
-    """Pushes the nut's left side away from the robot, several times.
+    """Pushes the nut's left side, or another one, away from the robot, several times.
 
     Args:
         arm: The arm.
         p_E: Point of the hand or the tool that pushes, in frame E.
         R_WE: Orientation of the hand.
         run_up_m: Distance from which a stroke starts.
-        until: Fraction of the deed at which it ends.
+        done: Condition upon which it ends; the deed by default.
+        aside_m: How far to the left of the nut's middle it pushes.
         speed: Largest entry of the actions while it pushes.
     """
-    done = arm.done(until)
+    done = done or arm.done()
 
     def beside(forwards_m: float, up_m: float) -> Target:
         def target(state: WorldState) -> np.ndarray:
-            return state.p_W_object["nut"] + [forwards_m, 0.017, up_m]
+            return state.p_W_object["nut"] + [forwards_m, aside_m, up_m]
 
         return target
 

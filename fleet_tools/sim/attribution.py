@@ -3,7 +3,7 @@
 The motion of a mechanism (links that move together) is divided among agents, the named parts of the
 tool and everything else, in proportion to the positive work that their contact forces do on it. A
 mechanism on which no agent does positive work, because it slides on or lies still, keeps its
-shares.
+shares. Motion back towards the start reduces what is attributed: `remaining`.
 
 Coordinates are of joints, keypoints and centres of links; a part is a region about lines through
 keypoints of the tool. `fleet_tools.sim.part_motion` does it in each step.
@@ -38,11 +38,12 @@ def advance(
     displacement: np.ndarray,
     mechanism: tuple[int, ...],
     share: np.ndarray,
-    change: np.ndarray,
+    before: np.ndarray,
+    now: np.ndarray,
     coordinate_mechanism: tuple[int, ...],
     motion: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divides the work of an interval, and adds the shares of the motion in it.
+    """Divides the work of an interval, and the motion in it.
 
     Args:
         force: (n + 1, links, 6), contact wrench of each of n parts, and of everything else in the
@@ -50,12 +51,14 @@ def advance(
         displacement: (links, 6), see `displacements`, in the interval in which these forces acted.
         mechanism: Mechanism of each link, or `FIXED`.
         share: (n, mechanisms), share of each part in the positive work before.
-        change: (coordinates,), changes of coordinates, such as a joint's or a point's position.
+        before: (coordinates,), how far coordinates, such as a joint's or a point's position, are
+            from the start before the interval.
+        now: (coordinates,), how far after it.
         coordinate_mechanism: Mechanism of each coordinate, or `FIXED`.
         motion: (n, coordinates), each part's motion before.
 
     Returns:
-        The shares in the work of the interval, and the motion with each part's share of `change`.
+        The shares in the work of the interval, and each part's motion after it, see `remaining`.
     """
     share, motion = share.copy(), motion.copy()
     agents, links = force.shape[0], force.shape[1]
@@ -69,11 +72,34 @@ def advance(
             total += larger(work[a], 0.0)
         for a in range(agents - 1):
             share[a, m] = where(total > 0.0, larger(work[a], 0.0) / total, share[a, m])
-    for c in range(change.shape[0]):
+    for c in range(now.shape[0]):
         if coordinate_mechanism[c] != FIXED:
             for a in range(agents - 1):
-                motion[a, c] += share[a, coordinate_mechanism[c]] * change[c]
+                of_part = share[a, coordinate_mechanism[c]]
+                motion[a, c] = remaining(motion[a, c], of_part, before[c], now[c])
     return share, motion
+
+
+@straight_line
+def remaining(motion: float, share: float, before: float, now: float) -> float:
+    """Returns a part's motion of a coordinate after an interval: its part of what remains.
+
+    Away from the start it grows by the part's share. Towards the start, a part takes back its own
+    motion first, down to none. What others move back takes the same fraction of everybody's.
+    So it lies between none and the whole displacement, and none is left at the start.
+
+    Args:
+        motion: The part's motion before.
+        share: Its share in the change.
+        before: How far the coordinate is from the start before; it has a sign.
+        now: How far after.
+    """
+    inwards = where(before * now > 0.0, where(before * (before - now) > 0.0, now, before), 0.0)
+    own = motion + share * (inwards - before)
+    own = where(own * before > 0.0, own, 0.0)
+    rest = before + share * (inwards - before)  # if only the part had moved it back
+    kept = where(rest * before > 0.0, own * inwards / rest, 0.0)
+    return kept + share * (now - inwards)
 
 
 @straight_line
@@ -327,6 +353,29 @@ def coordinates(X_WL: np.ndarray, x: np.ndarray, tables: tuple[Coordinates]) -> 
     return np.concatenate([[x[i] for i in table.joint_position], points.ravel()])
 
 
+@straight_line
+def from_start(
+    values: np.ndarray, start: np.ndarray, X_WS: np.ndarray, tables: tuple[Coordinates]
+) -> np.ndarray:
+    """Returns how far coordinates are from the start; points along axes of their links then.
+
+    Args:
+        values: (coordinates,), the coordinates.
+        start: (coordinates,), those at the start.
+        X_WS: (links, 3, 4), poses of the links at the start.
+        tables: Tables of the object.
+    """
+    (table,) = tables
+    far, joints = values - start, len(table.joint_position)
+    turned = far.copy()
+    for i, link in enumerate(table.point_link):
+        for k in range(3):
+            turned[joints + 3 * i + k] = 0.0
+            for j in range(3):
+                turned[joints + 3 * i + k] += X_WS[link, j, k] * far[joints + 3 * i + j]
+    return turned
+
+
 class ObjectMotion:
     """Tables of an object's links and coordinates; immutable.
 
@@ -365,6 +414,7 @@ class ObjectMotion:
         context = plant.CreateDefaultContext()
         self._keypoint_names, self._link_names = list(labels), [body.name() for body in links]
         point_link = (*(of_body[k.link] for k in labels.values()), *range(len(links)))
+        self._point_links = list(point_link)
         p_LP = np.array(
             [
                 *(keypoint.position for keypoint in labels.values()),
@@ -389,10 +439,17 @@ class ObjectMotion:
         """
         return coordinates(X_WL, x, self.packed)
 
-    def named(self, motion: np.ndarray) -> PartMotion:
-        """Returns coordinates, (coordinates,), by name."""
+    def named(self, motion: np.ndarray, X_WS: np.ndarray) -> PartMotion:
+        """Returns motion by name, that of points in the world.
+
+        Args:
+            motion: (coordinates,), see `from_start`.
+            X_WS: (links, 3, 4), poses of the links at the start.
+        """
         joints, keypoints = len(self._joint_names), len(self._keypoint_names)
         points = motion[joints:].reshape(-1, 3)
+        turns = X_WS[self._point_links, :, :3]
+        points = (turns * points[:, None]).sum(axis=2)
         return PartMotion(
             dict(zip(self._joint_names, map(float, motion), strict=False)),
             dict(zip(self._keypoint_names, points, strict=False)),
@@ -498,6 +555,8 @@ def advanced(
     before: np.ndarray,
     x: np.ndarray,
     motion: np.ndarray,
+    start: np.ndarray,
+    X_WS: np.ndarray,
     tables: "tuple[Coordinates]",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the shares, the motion and the coordinates after an interval.
@@ -508,12 +567,15 @@ def advanced(
         X_1: Those now.
         share: See `advance`.
         before: (coordinates,), coordinates before.
-        motion: See `advance`.
         x: State of the object in the plant.
+        motion: See `advance`.
+        start: See `from_start`.
+        X_WS: See `from_start`.
         tables: Tables of the object.
     """
     moved, now, (table,) = displacements(X_0, X_1), coordinates(X_1, x, tables), tables
+    far, farther = (from_start(each, start, X_WS, tables) for each in (before, now))
     share, motion = advance(
-        force, moved, table.of_link, share, now - before, table.of_coordinate, motion
+        force, moved, table.of_link, share, far, farther, table.of_coordinate, motion
     )
     return share, motion, now

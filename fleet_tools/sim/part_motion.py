@@ -1,8 +1,9 @@
 """The motion of the object that came through contact with named parts of the tool.
 
 A part is what lies within a distance of a line through some of the tool's keypoints. It may lie
-on one side of the tool only. It may count only where it touches a place on the object, or while the
-tool bears on one of its links, as a lever does on its fulcrum: `fleet_tools.config.tasks.ToolPart`.
+on one side of the tool only. It may count only where it touches a place on the object, where it
+pushes in a direction, or while the tool bears on one of its links, as a lever does on its fulcrum:
+`fleet_tools.config.tasks.ToolPart`.
 How motion is attributed: `fleet_tools.sim.attribution`.
 """
 
@@ -100,6 +101,8 @@ class PartMotionMeter(LeafSystem):
             motion=(len(parts), number),
             poses=(len(self._object.bodies), 3, 4),
             coordinates=(number,),
+            start_poses=(len(self._object.bodies), 3, 4),
+            start=(number,),
         )
         ends = np.cumsum([math.prod(shape) for shape in self._shapes])
         self._slices = _State(*map(slice, [0, *ends], ends))
@@ -149,6 +152,19 @@ class PartMotionMeter(LeafSystem):
         wrenches = states[:, self._slices.force].reshape(len(states), -1, 6)
         return wrenches[:, :, 3:].sum(axis=1), states[:, self._slices.age.start]
 
+    def begin(self, context: Context) -> None:
+        """Lets the motion begin at the present.
+
+        Args:
+            context: Context of this system.
+        """
+        values = np.zeros_like(context.get_discrete_state_vector().value())
+        state = self._parts_of(values)
+        state.start_poses[:] = state.poses[:] = self._poses(context, self._link_frames)
+        state.start[:] = self._object.coordinates(state.poses, self._object_state(context))
+        state.coordinates[:] = state.start
+        context.SetDiscreteState(values)
+
     def motion(self, context: Context) -> dict[str, PartMotion]:
         """Returns the motion up to the present by the name of the part.
 
@@ -159,7 +175,7 @@ class PartMotionMeter(LeafSystem):
         state = self._parts_of(context.get_discrete_state_vector().CopyToVector())
         self._advance(context, state)
         return {
-            name: self._object.named(row)
+            name: self._object.named(row, state.start_poses)
             for name, row in zip(self._parts.names, state.motion, strict=True)
         }
 
@@ -174,8 +190,10 @@ class PartMotionMeter(LeafSystem):
         state = self._parts_of(values)
         self._advance(context, state)
         yield
-        state.poses[:] = self._poses(context, self._link_frames)
-        state.coordinates[:] = self._object.coordinates(state.poses, self._object_state(context))
+        force, share = state.force.copy(), state.share.copy()
+        state.force[:], state.share[:] = 0.0, 0.0
+        self._advance(context, state)
+        state.force[:], state.share[:] = force, share
         context.SetDiscreteState(values)
 
     def set_external_forces(self, context: Context, forces: np.ndarray) -> None:
@@ -258,6 +276,8 @@ class PartMotionMeter(LeafSystem):
             state.coordinates,
             self._object_state(context),
             state.motion,
+            state.start,
+            state.start_poses,
             self._object.packed,
         )
         state.poses[:] = X_WL
@@ -290,9 +310,11 @@ class _State(NamedTuple):
         force: (n + 1, links, 6), contact wrenches read last, see `attribution.advance`.
         age: (1,), simulation steps since they were read.
         share: (n, mechanisms), shares of the parts in the work.
-        motion: (n, coordinates), motion that the parts caused.
+        motion: (n, coordinates), motion that the parts caused, see `attribution.from_start`.
         poses: (links, 3, 4), poses [R_WL | p_WL] up to which the motion reaches.
         coordinates: (coordinates,), coordinates up to which it reaches.
+        start_poses: (links, 3, 4), poses at which it begins.
+        start: (coordinates,), coordinates at which it begins.
     """
 
     force: Any
@@ -301,6 +323,8 @@ class _State(NamedTuple):
     motion: Any
     poses: Any
     coordinates: Any
+    start_poses: Any
+    start: Any
 
 
 def _frames(plant: MultibodyPlant, bodies: Iterable[int]) -> list[FrameId]:
@@ -364,16 +388,32 @@ class Bearing(NamedTuple):
     link: int
 
 
+class Direction(NamedTuple):
+    """The direction in which a part of the tool has to push a link of the object.
+
+    Attributes:
+        part: Index of the part.
+        link: The link, by its index in the object.
+        axis: (3,), the direction in its frame, of any length.
+    """
+
+    part: int
+    link: int
+    axis: np.ndarray
+
+
 class Places(NamedTuple):
     """Where parts of the tool have to touch the object, and on what the tool has to bear.
 
     Attributes:
         on_object: Places of the parts that have one.
         bearings: Bearings of the parts that have one.
+        directions: Directions of the parts that have some.
     """
 
     on_object: tuple[PlaceOnObject, ...]
     bearings: tuple[Bearing, ...]
+    directions: tuple[Direction, ...]
 
     def not_counted(
         self,
@@ -389,6 +429,7 @@ class Places(NamedTuple):
             X_WL: (links, 3, 4), poses of the object's links, m.
         """
         found = misplaced(self.on_object, [p_WC for _, _, p_WC, _ in contacts], X_WL)
+        found |= misdirected(self.directions, [(link, F[3:]) for link, _, _, F in contacts], X_WL)
         if self.bearings:
             load = [0.0, 0.0, 0.0]
             for _, agent, _, F in contacts:
@@ -415,7 +456,7 @@ def places_of_parts(
     """
     welded = {body.index() for body in plant.GetBodiesWeldedTo(plant.world_body())}
     of_name = {plant.get_body(BodyIndex(body)).name(): link for link, body in enumerate(bodies)}
-    places, bearings = [], []
+    places, bearings, directions = [], [], []
     for row, part in enumerate(parts.values()):
         if part.at is not None:
             points = [model.keypoint(name) for name in part.at.keypoints]
@@ -426,7 +467,11 @@ def places_of_parts(
             if part.bears_on not in fixed:
                 raise UnknownNameError(f"fixed link of {model.name}", part.bears_on, fixed)
             bearings.append(Bearing(row, fixed[part.bears_on]))
-    return Places(tuple(places), tuple(bearings))
+        for names in part.pushes or ():
+            start, end = (model.keypoint(name) for name in names)
+            axis = np.subtract(end.position, start.position)
+            directions.append(Direction(row, of_name[start.link], axis))
+    return Places(tuple(places), tuple(bearings), tuple(directions))
 
 
 def misplaced(
@@ -446,6 +491,38 @@ def misplaced(
             if distance_to_polyline(point, line) > place.within_m:
                 found.add((k, place.part))
     return found
+
+
+def misdirected(
+    directions: Sequence[Direction],
+    forces: Sequence[tuple[int, np.ndarray]],
+    X_WL: np.ndarray,
+) -> set[tuple[int, int]]:
+    """Returns which contacts do not count for which parts, as pairs of their indices.
+
+    Args:
+        directions: Directions of the parts that have some; it is enough to push in one of them.
+        forces: The link on which each contact acts, and its force, (3,), N, in the world.
+        X_WL: (links, 3, 4), poses of the object's links, m.
+    """
+    found = {(k, direction.part) for direction in directions for k in range(len(forces))}
+    for part, link, axis in directions:
+        towards = _in_world(X_WL[link] * _TURN, axis)
+        for k, (on, force) in enumerate(forces):
+            if on == link and _within_45_deg(force.tolist(), towards):
+                found.discard((k, part))
+    return found
+
+
+_TURN = np.array([1.0, 1.0, 1.0, 0.0])
+"""Factor of a pose [R | p] that leaves the rotation."""
+
+
+def _within_45_deg(a: Sequence[float], b: Sequence[float]) -> bool:
+    ab, aa, bb = (
+        sum(x * y for x, y in zip(p, q, strict=True)) for p, q in ((a, b), (a, a), (b, b))
+    )
+    return ab > 0.0 and 2.0 * ab * ab >= aa * bb
 
 
 def unsupported(

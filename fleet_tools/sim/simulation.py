@@ -100,6 +100,7 @@ class Simulation:
             self._start_motion(self.end_effector_pose(), np.zeros(6))
             self._simulator.Initialize()
             self._start = self.world.plant.GetPositionsAndVelocities(self._context)
+            self._object.begin()
         except RuntimeError as error:
             raise self._drake_error("begin", error) from error
 
@@ -406,7 +407,9 @@ class ObjectInUse:
     def begin(self) -> None:
         """Forgets who touched and moved it so far, as at the start of an episode."""
         self.contact.set_impulse(0.0)
-        self.set_attribution(np.zeros_like(self.attribution()))
+        if self._part_motion is not None:
+            meter, context = self._part_motion
+            meter.begin(context)
 
     def motion_by_part(self) -> dict[str, PartMotion]:
         """Returns its motion since it is in use by the part of the tool that caused it."""

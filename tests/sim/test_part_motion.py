@@ -86,8 +86,8 @@ def test_a_push_after_the_tool_has_touched_is_nobodys_motion(make):
     env.step(REST)
     now = env.world_state()
     assert now.p_W_object["base"][0] - before.p_W_object["base"][0] > 0.25
-    moved = [s.part_motion["blade"].p_W_object["base"][0] for s in (before, now)]
-    assert moved[1] - moved[0] == pytest.approx(0.0, abs=0.01)
+    moved = [np.linalg.norm(s.part_motion["blade"].p_W_object["base"]) for s in (before, now)]
+    assert 0.05 < moved[1] < moved[0] + 0.01  # it takes back some, where it leads to the start
 
 
 def test_a_block_that_flies_by_itself_is_nobodys_motion(make):
@@ -155,7 +155,8 @@ def test_coordinates_are_those_of_the_world_state(make):
         motion.coordinates(
             np.array([X_WB[body].GetAsMatrix34() for body in motion.bodies]),
             plant.get_state_output_port(world.object).Eval(context),
-        )
+        ),
+        np.tile(np.eye(3, 4), (len(motion.bodies), 1, 1)),
     )
     state = env.world_state()
     for name, p_W in named.p_W_object.items():

@@ -138,6 +138,7 @@ CASES = {
             (0, 1),
             matrix(rng, 2, 2),
             matrix(rng, 4),
+            matrix(rng, 4),
             (0, 1, -1, 1),
             matrix(rng, 2, 4),
         ),
