@@ -58,6 +58,36 @@ def test_a_nail_that_the_face_did_not_push_in(make, name, seed, tool, object):
     assert not trial.success and trial.by_part < 0.1
 
 
+UNDONE = {
+    "hammer": "pulled_out",
+    "knife": "closed_again",
+    "pry_bar": "pressed_shut",
+    "screwdriver": "turned_back",
+    "spatula": "handed_again",
+    "wrench": "turned_back",
+}
+"""Cheats that undo what the tool's part did, and do it again otherwise."""
+
+
+@pytest.mark.parametrize(
+    "task", [t if t == "pry_bar" else pytest.param(t, marks=pytest.mark.slow) for t in UNDONE]
+)
+def test_what_was_undone_and_done_again_otherwise_is_no_longer_the_parts(make: Make, task: str):
+    env = make(env_id(task), split="all")
+    limit = red_team.PATIENCE * env.task.time_limit_s
+    env.task = env.task.model_copy(update={"time_limit_s": limit})
+    trial = cheat(env, UNDONE[task])
+    assert trial.deed and not trial.success
+    assert trial.by_part > 0.6  # before it was undone
+    assert env.verdicts()["success[1] caused_by_part"].progress < 0.6
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_block_that_the_blade_shoved_along_the_seam_from_its_end(make: Make, seed: int):
+    trial = cheat(make(env_id("knife"), split="all"), "from_the_end", seed)
+    assert trial.deed and trial.old_success and not trial.success and trial.by_part < 0.1
+
+
 DISTURBED = load_protocol("v3", "disturbed").disturbances
 
 

@@ -49,44 +49,6 @@ def grip(arm: DrivenArm) -> Actions:
     yield from _hover(arm)
 
 
-def drag(arm: DrivenArm) -> Actions:
-    """The hand presses upon the left block and drags it off; then the blade hovers in between."""
-    R, p_E = hand(arm_yaw(arm), roll_deg=-60), other_side(KNUCKLE)
-    across = _across(arm)
-    yield from arm.place(p_E, _above(arm, "left", 0.06), R, 16)
-    yield from arm.place(p_E, _above(arm, "left", 0.0), R, 6)
-    for _ in range(14):
-        press = 0.03 * across - [0.0, 0.0, 0.02]
-        yield from arm.shift(press, steps=1)
-    yield from arm.shift([0.0, 0.0, 0.08])
-    yield from _hover(arm)
-
-
-def tip_over(arm: DrivenArm) -> Actions:
-    """The hand pushes the left block over at its top; then the blade hovers in between."""
-    yield from _push_with_knuckle(arm, "left", height=1.7)
-    yield from _hover(arm)
-
-
-def through(arm: DrivenArm) -> Actions:
-    """The hand pushes the right block, and this the left one, and stops at once; the blade hovers.
-
-    The left block is to slide on.
-    """
-    across = _across(arm)
-    R, p_E = hand(arm_yaw(arm) - 90, roll_deg=60), KNUCKLE
-    start = arm.state.p_W_object["right"] - 0.10 * across
-
-    def at(along_m: float, up_m: float) -> Target:
-        return lambda _: start + along_m * across + [0.0, 0.0, up_m]
-
-    yield from arm.place(p_E, at(0.0, 0.12), R, 20)
-    yield from arm.place(p_E, at(0.0, 0.0), R, 6)
-    yield from arm.place(p_E, at(0.22, 0.0), R, 8)
-    yield from arm.shift([0.0, 0.0, 0.12])
-    yield from _hover(arm)
-
-
 def nine_tenths(arm: DrivenArm) -> Actions:
     """The hand does nine tenths, and the blade the rest."""
     yield from _push_with_knuckle(arm, "left", until=0.9)

@@ -18,45 +18,6 @@ def knuckle(arm: DrivenArm) -> Actions:
     yield from _hover(arm)
 
 
-def fingers(arm: DrivenArm) -> Actions:
-    """A fingertip goes under the slab's rim and lifts; then the blade hovers at it."""
-    R = hand(_FORWARD_DEG, tilt_deg=40, roll_deg=45)
-    yield from _scoop(arm, np.array([0.009, 0.031, 0.008]), R)
-    yield from _hover(arm)
-
-
-def butt(arm: DrivenArm) -> Actions:
-    """The end of the handle goes under the slab's rim and lifts; then the blade hovers at it."""
-    R = hand(_FORWARD_DEG + 180, tilt_deg=35)
-    yield from _scoop(arm, arm.on_tool("tail") + np.array([0.0, 0.0, 0.012]), R)
-    yield from _hover(arm)
-
-
-def neck(arm: DrivenArm) -> Actions:
-    """The neck, sideways, goes under the slab's rim and lifts; then the blade hovers at it."""
-    heel = arm.on_tool("heel") - np.array([0.03, 0.0, -0.004])
-    yield from _scoop(arm, heel, hand(_FORWARD_DEG - 90, roll_deg=15))
-    yield from _hover(arm)
-
-
-def tip_up(arm: DrivenArm) -> Actions:
-    """The hand presses upon the slab's rim, so that it tips; then the blade hovers at it."""
-    R, p_E = hand(_FORWARD_DEG, roll_deg=60), KNUCKLE
-    yield from arm.place(p_E, _rim(arm, 0.035, 0.08), R, 18)
-    yield from arm.place(p_E, _rim(arm, 0.035, -0.03), R, 10)
-    yield from arm.shift([0.0, 0.0, 0.08], steps=3)
-    yield from _hover(arm)
-
-
-def throw(arm: DrivenArm) -> Actions:
-    """The hand knocks the slab up from its rim; then the blade hovers at it."""
-    R, p_E = hand(_FORWARD_DEG, roll_deg=60), KNUCKLE
-    yield from arm.place(p_E, _rim(arm, 0.12, 0.06), R, 18)
-    yield from arm.place(p_E, _rim(arm, 0.12, -0.004), R, 6)
-    yield from arm.place(p_E, _rim(arm, -0.05, 0.03), R, 6)
-    yield from _hover(arm)
-
-
 def wedge(arm: DrivenArm) -> Actions:
     """The hand drags the slab to the robot's base, and wedges it there; then the blade hovers."""
     R, p_E = hand(0.0, roll_deg=0.0, tilt_deg=60), arm.on_tool("tail")

@@ -2,7 +2,7 @@
 
 It shares nothing with `fleet_tools.sim.part_motion`: it asks which of the tool's collision shapes
 touch, by their names in the package's models, and not what work their forces do. It adds up no
-steps, either: it compares where the object was when each contact began, from the end backwards.
+shares, either: it goes back from the end, and asks who last passed each place.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.sim.contacts import contacts
 
-PART, ELSEWHERE, ROBOT = "part", "tool elsewhere", "robot"
+PART, ELSEWHERE, ROBOT, SOMEBODY = "part", "tool elsewhere", "robot", "somebody"
 
 LEAST_FRACTION = 0.25
 """Who exerts less than this fraction of the largest force only happens to touch, as a spatula's
@@ -51,7 +51,7 @@ class Witness:
             object = self._simulation.world.object
             self._fulcrum = plant.GetBodyByName(self._part.bears_on, object).index()
         self._value = self._measure()
-        self._contacts = [(frozenset[str](), self._value)]
+        self._path = [(frozenset[str](), self._value)]
         self._simulation._simulator.set_monitor(self._watch)
 
     def stop(self) -> None:
@@ -62,9 +62,9 @@ class Witness:
     def change(self) -> dict[frozenset[str], float]:
         """What remains of the change of the quantity that `caused_by_part` is about.
 
-        It is divided among sets of `PART`, `ELSEWHERE` and `ROBOT`, see `who_did_what_remains`.
+        It is divided among sets of those who touched, see `who_did_what_remains`.
         """
-        return who_did_what_remains(self._contacts, self._value)
+        return who_did_what_remains(self._path, self._value)
 
     def saw_the_part_do_it(self) -> bool:
         """Whether nine tenths of what the task asks of the part remain of when it alone touched.
@@ -75,10 +75,7 @@ class Witness:
 
     def _watch(self, root: Context) -> EventStatus:
         self._value = self._measure()
-        last, _ = self._contacts[-1]
-        now = self._who_touches() or last
-        if now != last:
-            self._contacts.append((now, self._value))
+        self._path.append((self._who_touches() or self._path[-1][0], self._value))
         return EventStatus.DidNothing()
 
     def _who_touches(self) -> frozenset[str]:
@@ -109,7 +106,18 @@ class Witness:
         if self._fulcrum is not None and on_fulcrum < LEAST_FRACTION * newtons[PART]:
             newtons[ELSEWHERE], newtons[PART] = newtons[ELSEWHERE] + newtons[PART], 0.0
         least = LEAST_FRACTION * max(newtons.values())
-        return frozenset(who for who, force in newtons.items() if force > least)
+        found = {who for who, force in newtons.items() if force > least}
+        return frozenset(found | {SOMEBODY}) if self._is_pushed() else frozenset(found)
+
+    def _is_pushed(self) -> bool:
+        """Whether a push or a force of the scene acts on the object about now.
+
+        A push is between two control steps, and both count.
+        """
+        simulation = self._simulation
+        push, step = simulation.scene.push, simulation._step
+        pushed = push is not None and simulation._step_of(push) in (step, step + 1)
+        return pushed or any(simulation._forces.object_N_kg)
 
     def _is_in_front(self, p_WC: np.ndarray) -> bool:
         """Whether a contact lies on the side that the part faces; a hammer's head has one shape."""
@@ -159,17 +167,17 @@ class Witness:
 
 
 def who_did_what_remains(
-    contacts: Sequence[tuple[frozenset[str], float]], end: float
+    path: Sequence[tuple[frozenset[str], float]], end: float
 ) -> dict[frozenset[str], float]:
     """Divides the net increase of a quantity by who last brought it past each of its values.
 
     Args:
-        contacts: Who touched from when on, in order, and the quantity then; the first is the start.
+        path: Who touched then or last, and the quantity, step by step from the start.
         end: The quantity at the end.
     """
     change: dict[frozenset[str], float] = defaultdict(float)
-    (_, start), lowest = contacts[0], end
-    for who, value in reversed(contacts):  # what comes later is above `lowest`
+    (_, start), lowest = path[0], end
+    for who, value in reversed(path):  # what comes later is above `lowest`
         if max(value, start) < lowest:
             change[who] += lowest - max(value, start)
             lowest = max(value, start)

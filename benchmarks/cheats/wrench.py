@@ -30,13 +30,6 @@ def knuckle(arm: DrivenArm) -> Actions:
     yield from _engage(arm)
 
 
-def fingers(arm: DrivenArm) -> Actions:
-    """A finger pushes the nut round; then the jaw is put over it."""
-    point = np.array([0.009, 0.031, 0.0])
-    yield from _strokes(arm, point, hand(tilt_deg=20, roll_deg=35))
-    yield from _engage(arm)
-
-
 def butt(arm: DrivenArm) -> Actions:
     """The end of the handle pushes the nut round; then the jaw is put over it."""
     yield from _strokes(arm, arm.on_handle(-0.085, -0.012), hand(90))
@@ -46,12 +39,6 @@ def butt(arm: DrivenArm) -> Actions:
 def prong(arm: DrivenArm) -> Actions:
     """The end of one prong pushes the nut round from outside; then the jaw is put over it."""
     yield from _strokes(arm, _prong(arm), hand())
-    yield from _engage(arm)
-
-
-def from_above(arm: DrivenArm) -> Actions:
-    """The flat side behind the jaw, pressed upon the nut, turns it; then the jaw is put over it."""
-    yield from _turn_from_above(arm, arm.on_tool("jaw") - [0.045, 0.0, 0.0])
     yield from _engage(arm)
 
 

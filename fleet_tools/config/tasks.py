@@ -284,6 +284,9 @@ class TaskConfig(Value):
             if part.at is not None:
                 for i, keypoint in enumerate(part.at.keypoints):
                     yield f"tool_parts.{name}.at.keypoints.{i}", "object", keypoint
+            for i, axis in enumerate(part.pushes or ()):
+                for keypoint in axis:
+                    yield f"tool_parts.{name}.pushes.{i}", "object", keypoint
         keys: dict[str, Part]
         keys = {"tool": "tool", "object": "object", "objects": "object", "start_of": "object"}
         for location, user in users:

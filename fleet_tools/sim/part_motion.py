@@ -27,7 +27,7 @@ from pydrake.systems.framework import (
 )
 
 from fleet_tools.config.tasks import ToolPart
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.robot.python_systems import release_cycles
 from fleet_tools.sim.attribution import (
     FIXED,
@@ -443,7 +443,7 @@ class Places(NamedTuple):
 def places_of_parts(
     parts: Mapping[str, ToolPart], bodies: Sequence[int], plant: MultibodyPlant, model: Model
 ) -> Places:
-    """Returns the places and bearings of those parts that have one.
+    """Returns places, bearings and directions of those parts that have some.
 
     Args:
         parts: Parts of the tool by name.
@@ -453,6 +453,7 @@ def places_of_parts(
 
     Raises:
         UnknownNameError: The object lacks a keypoint, or a fixed link.
+        ConfigError: A direction is between keypoints of two links.
     """
     welded = {body.index() for body in plant.GetBodiesWeldedTo(plant.world_body())}
     of_name = {plant.get_body(BodyIndex(body)).name(): link for link, body in enumerate(bodies)}
@@ -469,6 +470,11 @@ def places_of_parts(
             bearings.append(Bearing(row, fixed[part.bears_on]))
         for names in part.pushes or ():
             start, end = (model.keypoint(name) for name in names)
+            if start.link != end.link:
+                raise ConfigError(
+                    f"`pushes: [{names[0]}, {names[1]}]` needs two keypoints of one link of "
+                    f"{model.name}; theirs are {start.link} and {end.link}."
+                )
             axis = np.subtract(end.position, start.position)
             directions.append(Direction(row, of_name[start.link], axis))
     return Places(tuple(places), tuple(bearings), tuple(directions))
