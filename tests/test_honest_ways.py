@@ -20,6 +20,10 @@ QUICK = ["soft_blows", "press", "from_the_left", "tilted", "leaves_at_once"]
 """Ways on the hammer task of half a second."""
 
 
+REFUSED = {"knife": {"both_blocks", "farther"}}
+"""Ways that the task's rules refuse in every scene, as docs/results/red_team.md explains."""
+
+
 @pytest.mark.parametrize("way", QUICK)
 def test_a_nail_that_the_face_drove_otherwise_than_the_expert(make: Make, way: str):
     env = make(tool="claw", object="round_nail")
@@ -72,13 +76,17 @@ def test_another_plan_leaves_the_tasks_own_as_it_is(hammer: ToolUseEnv):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", sorted(HONEST))
-def test_honest_work_is_not_refused(task: str, capsys: pytest.CaptureFixture[str]):
+def test_what_is_refused_is_named_with_its_cause(task: str, capsys: pytest.CaptureFixture[str]):
     options = ["--scenes", "1", "--first-seed", "101", "--workers", "0", "--json"]
-    assert red_team.main(["--tool", task, "--kinds", "honest", *options]) == 0
+    code = red_team.main(["--tool", task, "--kinds", "honest", *options])
+    assert code == (1 if task in REFUSED else 0)
     report = json.loads(capsys.readouterr().out)
     assert [row["script"] for row in report["rows"]] == list(HONEST[task]) and report["lost"] == []
     assert sum(row["successes"] for row in report["rows"]) >= 0.7 * len(report["rows"])
-    assert all(row["episodes"] == row["not_done"] + row["successes"] for row in report["rows"])
+    assert {row["script"] for row in report["rows"] if row["wrong"]} == REFUSED.get(task, set())
+    for row in report["rows"]:
+        assert row["episodes"] == row["not_done"] + row["denied"] + row["successes"]
+        assert row["wrong"] == row["denied"] and bool(row["why"]) == bool(row["denied"])
 
 
 def test_an_honest_way_is_no_cheat(capsys: pytest.CaptureFixture[str]):
