@@ -1,7 +1,6 @@
 """Attacks on the rules of success, and honest work: `python benchmarks/red_team.py --scenes 10`.
 
     python benchmarks/red_team.py --tool hammer --only grip handle
-    python benchmarks/red_team.py --kinds search --cem-iterations 10 --cem-scenes 3
     python benchmarks/red_team.py --kinds cheat --level disturbed
     python benchmarks/red_team.py --task other_knife.yaml   # another version of a task
 

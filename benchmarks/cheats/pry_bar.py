@@ -4,7 +4,6 @@ import numpy as np
 from pydrake.math import RotationMatrix
 
 from cheats.motion import (
-    FINGERTIP,
     KNUCKLE,
     REST,
     Actions,
@@ -29,21 +28,9 @@ def knuckle(arm: DrivenArm) -> Actions:
     yield from _put_under(arm)
 
 
-def fingers(arm: DrivenArm) -> Actions:
-    """A finger, pressed on the lid's side, drags it up; then the bar is put under it."""
-    yield from _drag(arm, FINGERTIP, hand(roll_deg=25), side="left")
-    yield from _put_under(arm)
-
-
 def butt(arm: DrivenArm) -> Actions:
     """The end of the handle, pressed on the lid's side, drags it up; then the bar is put under."""
     yield from _drag(arm, arm.on_handle(-0.075), hand(90, tilt_deg=15), side="left", pressed_m=0.02)
-    yield from _put_under(arm)
-
-
-def shank(arm: DrivenArm) -> Actions:
-    """The shank, laid on the lid's side, drags it up; then the bar is put under it."""
-    yield from _drag(arm, arm.on_handle(0.11, 0.008, 0.015), hand(roll_deg=40), side="left")
     yield from _put_under(arm)
 
 
@@ -148,12 +135,6 @@ def pressed_back(arm: DrivenArm) -> Actions:
     yield from arm.shift(0.06 * _outwards(arm.state), steps=4)
     yield from _press_down(arm, 0.16)
     yield from _put_under(arm)
-
-
-def wedge(arm: DrivenArm) -> Actions:
-    """The blade, tilted to fill the slot, is driven in until the thick part bears on the lid."""
-    yield from _to_slot(arm)
-    yield from arm.shift(-0.05 * _outwards(arm.state), steps=10, speed=0.5)
 
 
 def _outwards(state: WorldState) -> np.ndarray:

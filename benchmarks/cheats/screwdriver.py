@@ -4,7 +4,6 @@ import numpy as np
 from pydrake.math import RotationMatrix
 
 from cheats.motion import (
-    FINGERTIP,
     KNUCKLE,
     Actions,
     Condition,
@@ -30,25 +29,6 @@ def knuckle(arm: DrivenArm) -> Actions:
     yield from _engage(arm)
 
 
-def fingers(arm: DrivenArm) -> Actions:
-    """A finger, pressed on the head, drags it round; then the bit is put in."""
-    yield from _drag(arm, FINGERTIP, hand(roll_deg=25))
-    yield from _engage(arm)
-
-
-def nose(arm: DrivenArm) -> Actions:
-    """The end of the handle, pressed on the head, drags it round; then the bit is put in."""
-    yield from _drag(arm, arm.on_tool("nose"), hand(tilt_deg=-65))
-    yield from _engage(arm)
-
-
-def shank(arm: DrivenArm) -> Actions:
-    """The side of the shank, laid on the head, drags it round; then the bit is put in."""
-    bit, back = arm.on_tool("bit"), arm.on_tool("back")
-    yield from _drag(arm, bit + 0.25 * (back - bit), hand(roll_deg=80))
-    yield from _engage(arm)
-
-
 def on_top(arm: DrivenArm) -> Actions:
     """The bit spins on top of the head, across the slot; then it is put in."""
     yield from _spin(arm, off_deg=90.0, done=arm.done())
@@ -66,18 +46,6 @@ def flank_on_top(arm: DrivenArm) -> Actions:
     bit, flank = arm.on_tool("bit"), arm.on_tool("flank")
     middle = bit + 1.2 * (flank - bit)
     yield from _drag(arm, middle, hand(tilt_deg=60))
-    yield from _engage(arm)
-
-
-def corner(arm: DrivenArm) -> Actions:
-    """A corner of the bit's end, the tool tilted, drags the head round; then the bit is put in."""
-    yield from _drag(arm, arm.on_tool("left"), hand(roll_deg=35))
-    yield from _engage(arm)
-
-
-def swing(arm: DrivenArm) -> Actions:
-    """The bit comes down on the head while the hand already turns; then it is put in."""
-    yield from _spin(arm, off_deg=120.0, done=arm.done(), pressed_m=0.05, step_deg=15.0)
     yield from _engage(arm)
 
 

@@ -61,18 +61,6 @@ def quick(arm: DrivenArm) -> Actions:
     yield from follow_edited(arm, after=[_LOAD, turn, stay(1.0)])
 
 
-def searching(arm: DrivenArm) -> Actions:
-    """The bit comes down across the slot, and turns on the head until it falls in; so on."""
-    bit, R = arm.on_tool("bit"), arm.hand_over_object(180.0)
-    start = _turned(R, 25.0)
-    yield from arm.place(bit, over("slot", 0.05), start, 18)
-    yield from arm.place(bit, over("slot", 0.008), start, 5, speed=0.4, within_m=0.002)
-    for angle in np.arange(22.0, -14.0, -2.0):
-        yield from arm.place(bit, over("slot", 0.002), _turned(R, angle), 1)
-    for angle in np.arange(-8.0, -130.0, -5.0):
-        yield from arm.place(bit, over("slot", -0.006), _turned(R, angle), 1, until=arm.done())
-
-
 def after_a_miss(arm: DrivenArm) -> Actions:
     """The bit first comes down on the head across the slot; then the expert's turn."""
     bit, R = arm.on_tool("bit"), _turned(arm.hand_over_object(180.0), 40.0)

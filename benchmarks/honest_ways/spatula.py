@@ -11,13 +11,6 @@ _AXIS = ("heel", "edge")
 _LIFT = [translate(0, 0, 0.09, frame="world"), stay(1.7)]
 
 
-def by_the_side(arm: DrivenArm) -> Actions:
-    """The blade goes under the slab sideways."""
-    before = [translate(-0.14, 0, 0.08, frame="world"), translate(-0.14, 0, 0, frame="world")]
-    after = [translate(0.03, 0, 0, frame="world"), *_LIFT]
-    yield from follow_edited(arm, before=before, after=after)
-
-
 def half_left(arm: DrivenArm) -> Actions:
     """The blade points half to the left and half away from the robot."""
     yield from _along(arm, (0.7, 0.7, 0.0))
