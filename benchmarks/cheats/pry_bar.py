@@ -120,20 +120,8 @@ def pressed_shut(arm: DrivenArm) -> Actions:
     for _ in range(2):
         yield from _pry(arm, arm.done(0.7))
         yield from arm.shift(0.06 * _outwards(arm.state), steps=4)
-        yield from _press_down(arm, 0.0)
+        yield from _press_down(arm)
     yield from _drag(arm, KNUCKLE, hand(roll_deg=70), pressed_m=0.02)
-    yield from _put_under(arm)
-
-
-def pressed_back(arm: DrivenArm) -> Actions:
-    """The hand drags the lid up, the bar levers it further, and the hand presses it back by that.
-
-    What is left is as much as the hand had done before.
-    """
-    yield from _drag(arm, KNUCKLE, hand(roll_deg=70), pressed_m=0.02)
-    yield from _pry(arm, lambda state: state.object_joints["open"] > 0.30)
-    yield from arm.shift(0.06 * _outwards(arm.state), steps=4)
-    yield from _press_down(arm, 0.16)
     yield from _put_under(arm)
 
 
@@ -193,18 +181,18 @@ def _drag(
         yield from arm.shift(0.06 * _outwards(arm.state) + [0.0, 0.0, 0.02], steps=3)
 
 
-def _press_down(arm: DrivenArm, until_rad: float) -> Actions:
-    """Presses the edge of the hand on the lid from above, until it is no further open."""
+def _press_down(arm: DrivenArm) -> Actions:
+    """Presses the edge of the hand on the lid from above, until it is shut."""
 
     def above(up_m: float) -> Target:
         return lambda state: (
             (state.p_W_object["lid_left"] + state.p_W_object["lid_right"]) / 2 + [0.0, 0.0, up_m]
         )
 
-    R, shut = _turned(arm, hand(roll_deg=70)), until_rad + 0.01
+    R = _turned(arm, hand(roll_deg=70))
     yield from arm.place(KNUCKLE, above(0.10), R, 16, within_m=0.015)
     for _ in range(20):
-        if arm.state.object_joints["open"] <= shut:
+        if arm.state.object_joints["open"] < 0.01:
             break
         yield from arm.place(KNUCKLE, above(-0.01), R, 1, speed=0.5)
     yield from arm.shift([0.0, 0.0, 0.08], steps=4)
