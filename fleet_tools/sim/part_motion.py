@@ -190,10 +190,8 @@ class PartMotionMeter(LeafSystem):
         state = self._parts_of(values)
         self._advance(context, state)
         yield
-        force, share = state.force.copy(), state.share.copy()
-        state.force[:], state.share[:] = 0.0, 0.0
+        state.force[:], state.share[:] = 0.0, 0.0  # how it goes on is nobody's, either
         self._advance(context, state)
-        state.force[:], state.share[:] = force, share
         context.SetDiscreteState(values)
 
     def set_external_forces(self, context: Context, forces: np.ndarray) -> None:

@@ -87,7 +87,7 @@ def test_a_push_after_the_tool_has_touched_is_nobodys_motion(make):
     now = env.world_state()
     assert now.p_W_object["base"][0] - before.p_W_object["base"][0] > 0.25
     moved = [np.linalg.norm(s.part_motion["blade"].p_W_object["base"]) for s in (before, now)]
-    assert 0.05 < moved[1] < moved[0] + 0.01  # it takes back some, where it leads to the start
+    assert 0.03 < moved[1] < moved[0] + 0.01  # what leads back to the start takes some
 
 
 def test_a_block_that_flies_by_itself_is_nobodys_motion(make):
