@@ -48,7 +48,12 @@ def check_scene(task: TaskConfig, robot: Arm, given: Scene | Mapping[str, Any]) 
                 f"The scene gives the resistance of the joints {list(each.joint_resistance)}; "
                 f"the task {task.name!r} has {resistances}."
             )
-        _check_place(task, each)
+        if (each.place is None) != (task.randomization.place is None):
+            has, draws = ("lacks", "draws") if each.place is None else ("has", "does not draw")
+            raise ConfigError(
+                f"The scene {has} the place of the object {each.object!r} (`place`); the task "
+                f"{task.name!r} {draws} one."
+            )
     if scene.cameras.keys() != task.cameras.keys():
         raise ConfigError(
             f"The scene places the cameras {list(scene.cameras)}; the task {task.name!r} has "
@@ -58,23 +63,6 @@ def check_scene(task: TaskConfig, robot: Arm, given: Scene | Mapping[str, Any]) 
     for each in scene.objects:
         find_task_model(task, "object", each.object)
     return scene
-
-
-def _check_place(task: TaskConfig, each: Scene | NextObject) -> None:
-    p_W = marked_place(each)
-    if (p_W is None) != (task.randomization.place is None):
-        has, draws = ("lacks", "draws") if p_W is None else ("has", "does not draw")
-        raise ConfigError(
-            f"The scene {has} the place of the object {each.object!r} (`place`); the task "
-            f"{task.name!r} {draws} one."
-        )
-    if p_W is not None and not task.workspace.contains(p_W):
-        x, y, _ = p_W
-        raise ConfigError(
-            f"The scene marks the place ({x:.3g}, {y:.3g}) m, outside the workspace of the task "
-            f"{task.name!r}, {task.workspace}. Give a smaller `distance_m` or another "
-            "`bearing_deg`."
-        )
 
 
 @dataclass(frozen=True)
