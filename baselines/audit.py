@@ -54,6 +54,9 @@ class ObservationOptions(_LearningOptions):
     130: Ctrl-C.
     """
 
+    lacking: tuple[str, ...] = ()
+    """Entries, such as tool_keypoints, of which policies lack one each (default: all policies)."""
+
 
 class DemonstrationOptions(_LearningOptions):
     """Trains policies on several datasets of one task, with as many episodes of each.
@@ -103,7 +106,8 @@ class RedrawnOptions(cli.Options):
 def _observations(options: ObservationOptions) -> int:
     from fleet_tools.baselines.training.arms import observation_arms
 
-    return _run(options, observation_arms(options.dataset, options.architecture))
+    arms = observation_arms(options.dataset, options.architecture, options.lacking)
+    return _run(options, arms)
 
 
 def _demonstrations(options: DemonstrationOptions) -> int:

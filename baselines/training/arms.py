@@ -10,7 +10,7 @@ from fleet_tools.baselines.policies.layout import Kind, kind_of
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.envs.array_spec import Layout
 from fleet_tools.envs.observations import proprioception
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, require_name
 from fleet_tools.utils.statistics import paired_interval, wilson_interval
 
 EVERYTHING = "everything"
@@ -48,16 +48,23 @@ class Arm:
         return Path(self.task, self.architecture, self.name.replace(" ", "_").replace("'", ""))
 
 
-def observation_arms(datasets: Sequence[Path], architectures: Sequence[str]) -> list[Arm]:
+def observation_arms(
+    datasets: Sequence[Path], architectures: Sequence[str], lacking: Sequence[str] = ()
+) -> list[Arm]:
     """Returns for each dataset and architecture one arm that reads everything, and others.
 
     Each of the others lacks one entry beside the robot's own senses, or all of them, or reads them
     in the first step only.
 
+    Args:
+        datasets: Folders of the datasets, one of each task.
+        architectures: Names of architectures.
+        lacking: Entries of which an arm lacks one; empty for all arms.
+
     Raises:
         DatasetError: A dataset cannot be read.
         ConfigError, UnknownNameError: Two datasets are of one task, or have nothing beside the
-            robot's senses; or there is no such architecture.
+            robot's senses; or there is no such architecture or entry.
     """
     arms = []
     for folder in datasets:
@@ -71,16 +78,21 @@ def observation_arms(datasets: Sequence[Path], architectures: Sequence[str]) -> 
         seen = [name for name in layout if name not in proprioception(1)]
         if not seen:
             raise ConfigError(f"{folder} has no entry beside the robot's own senses.")
-        lacking = {EVERYTHING: (), **{f"no {name}": (name,) for name in seen}}
-        if len(seen) > 1:
-            lacking[SENSES] = tuple(seen)
+        for name in lacking:
+            require_name("entry beside the robot's own senses", name, seen)
+        without = {EVERYTHING: (), **{f"no {name}": (name,) for name in lacking or seen}}
+        if not lacking and len(seen) > 1:
+            without[SENSES] = tuple(seen)
         for architecture in architectures:
-            for name, missing in lacking.items():
+            for name, missing in without.items():
                 reads = tuple(each for each in layout if each not in missing)
                 settings = tuple(_without_encoders(architecture, layout, reads))
                 arms.append(Arm(header.task.name, architecture, name, folder, reads, settings))
-            first = (("first_frame", seen),)
-            arms.append(Arm(header.task.name, architecture, FIRST_FRAME, folder, settings=first))
+            if not lacking:
+                first = (("first_frame", seen),)
+                arms.append(
+                    Arm(header.task.name, architecture, FIRST_FRAME, folder, settings=first)
+                )
     return arms
 
 

@@ -83,6 +83,10 @@ def test_each_arm_lacks_one_entry_and_one_has_everything(tmp_path):
         config = read_policy_config(arm.architecture, arm.settings, arm.observations or None)
         assert (config.clouds is None) == ("point_cloud" in lacking[arm.name])
         Blueprint.of(config, header.observation, header.action)
+    few = arms.observation_arms([tmp_path / "data"], ["pointnet_mlp"], ["tool_keypoints"])
+    assert [arm for arm in made if arm.name in ("everything", "no tool_keypoints")] == few
+    with pytest.raises(UnknownNameError, match="Did you mean 'tool_keypoints'"):
+        arms.observation_arms([tmp_path / "data"], ["mlp"], ["tool_keypoint"])
     with pytest.raises(ConfigError, match="second dataset"):
         arms.observation_arms([tmp_path / "data"] * 2, ["mlp"])
 
