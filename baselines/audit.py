@@ -4,6 +4,7 @@ What policies learn that lack a part of the observation, or learn from other dem
 what stored results prove of ranks and of scenes.
 """
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,12 +120,9 @@ def _demonstrations(options: DemonstrationOptions) -> int:
 
 def _run(options: _LearningOptions, arms: Sequence["Arm"]) -> int:
     """Trains what is missing, and stores the rows after each arm."""
-    import json
-
     from fleet_tools.baselines import train
     from fleet_tools.baselines.training.arms import table_row
     from fleet_tools.baselines.training.config import PolicyOptions
-    from fleet_tools.storage.atomic_files import write_file
 
     rows: list[dict[str, Any]] = []
     references: dict[tuple[str, str], Any] = {}
@@ -157,12 +155,24 @@ def _run(options: _LearningOptions, arms: Sequence["Arm"]) -> int:
         successes = summary["rollouts"][arm.task]
         reference = references.setdefault((arm.task, arm.architecture), successes)
         rows.append(table_row(arm, successes, reference))
-        write_file(options.output / REPORT, json.dumps({"rows": rows}, indent=1) + "\n")
+        _store(options.output / REPORT, rows)
     options.report(
         {"output": str(options.output), "rows": rows, "missing": len(arms) - len(rows)},
         lambda: _table(rows),
     )
     return code
+
+
+def _store(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Writes the rows, beside those of other commands with the same output."""
+    from fleet_tools.storage.atomic_files import write_file
+
+    def key(row: dict[str, Any]) -> tuple[str, ...]:
+        return row["task"], row["architecture"], row["arm"]
+
+    former = json.loads(path.read_text())["rows"] if path.is_file() else []
+    merged = {key(row): row for row in (*former, *rows)}
+    write_file(path, json.dumps({"rows": [*merged.values()]}, indent=1) + "\n")
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:

@@ -9,27 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.evaluated import SMALL, a_result, an_episode
+from support.evaluated import FIRST, SMALL, a_result, an_episode
 
 from fleet_tools.baselines import audit
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.audit import load_method, neighbouring_ranks, redrawn
-from fleet_tools.evaluation.protocol import Protocol
+from fleet_tools.evaluation.protocol import Protocol, Scenes
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import EvaluationWriter
 
-WIDE = SMALL.model_copy(
-    update={"splits": {"train": SMALL.splits["train"].model_copy(update={"scenes": 40})}}
-)
-FRESH = WIDE.model_copy(
-    update={
-        "splits": {
-            "train": WIDE.splits["train"].model_copy(
-                update={"first_seed": WIDE.splits["train"].first_seed + 1000}
-            )
-        }
-    }
+WIDE, FRESH = (
+    SMALL.model_copy(update={"splits": {"train": Scenes(scenes=40, first_seed=first)}})
+    for first in (FIRST, FIRST + 1000)
 )
 
 
@@ -40,7 +32,7 @@ def made(
     tasks: Sequence[str] = WIDE.tasks,
 ) -> Evaluation:
     """Returns a result in which a share of the scenes of each task is solved, the first ones."""
-    count = solved * protocol.splits["train"].scenes
+    count = 40 * solved
     return Evaluation(
         a_result(protocol, name),
         [
