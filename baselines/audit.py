@@ -153,8 +153,8 @@ def _run(options: _LearningOptions, arms: Sequence["Arm"]) -> int:
         if code != cli.OK:
             break
         successes = summary["rollouts"][arm.task]
-        reference = references.setdefault((arm.task, arm.architecture), successes)
-        rows.append(table_row(arm, successes, reference))
+        rows.append(table_row(arm, successes, references.get((arm.task, arm.architecture))))
+        references.setdefault((arm.task, arm.architecture), successes)
         _store(options.output / REPORT, rows)
     options.report(
         {"output": str(options.output), "rows": rows, "missing": len(arms) - len(rows)},
@@ -178,16 +178,19 @@ def _store(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     """Returns rows as a Markdown table."""
     lines = [
-        "| task | architecture | policy | success | of the first | difference, points |",
+        "| task | architecture | policy | success | of the first policy's | difference, points |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        share, (low, high) = row["of_reference"], row["difference_interval"]
+        share, compared = row.get("of_first"), "-"
+        if "difference" in row:
+            low, high = map(_points, row["difference_interval"])
+            compared = f"{_points(row['difference'])} ({low} to {high})"
         cells = [
             *(row["task"], row["architecture"], row["arm"]),
             f"{row['successes']} of {row['scenes']}",
             "-" if share is None else f"{100 * share:.0f}%",
-            f"{_points(row['difference'])} ({_points(low)} to {_points(high)})",
+            compared,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -152,29 +152,30 @@ def demonstration_arms(
     ]
 
 
-def table_row(arm: Arm, successes: Mapping[str, Any], reference: Mapping[str, Any]) -> dict:
+def table_row(
+    arm: Arm, successes: Mapping[str, Any], reference: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Returns the success of an arm, as plain JSON data.
 
     Args:
         arm: The arm.
         successes: Its rollouts, see `rollouts.TaskSuccesses`.
-        reference: Those of the first arm of its task and architecture, in the same scenes.
+        reference: Those of the first arm of its task and architecture, in the same scenes; None of
+            this arm itself.
     """
-    solved, others, scenes = (
-        set(successes["solved"]),
-        set(reference["solved"]),
-        successes["episodes"],
-    )
-    rate = len(solved) / scenes
-    low, high = paired_interval([(len(solved - others), len(others - solved), scenes)])
-    return {
+    solved, scenes = set(successes["solved"]), successes["episodes"]
+    row = {
         "task": arm.task,
         "architecture": arm.architecture,
         "arm": arm.name,
         "successes": len(solved),
         "scenes": scenes,
         "interval": list(wilson_interval(len(solved), scenes)),
-        "of_reference": len(solved) / len(others) if others else None,
-        "difference": rate - len(others) / scenes,
-        "difference_interval": [low, high],
     }
+    if reference is not None:
+        others = set(reference["solved"])
+        pairs = (len(solved - others), len(others - solved), scenes)
+        row["of_first"] = len(solved) / len(others) if others else None
+        row["difference"] = (len(solved) - len(others)) / scenes
+        row["difference_interval"] = list(paired_interval([pairs]))
+    return row

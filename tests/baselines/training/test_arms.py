@@ -113,12 +113,12 @@ def test_rows_compare_with_the_first_arm_of_the_same_scenes(tmp_path):
     arm = arms.Arm("knife", "mlp", "no tool_keypoints", tmp_path)
     all_seen = {"episodes": 40, "solved": [*range(30)]}
     row = arms.table_row(arm, {"episodes": 40, "solved": [*range(3)]}, all_seen)
-    assert (row["successes"], row["of_reference"]) == (3, 0.1)
+    assert (row["successes"], row["of_first"]) == (3, 0.1)
     assert row["difference"] == pytest.approx(-27 / 40) and row["difference_interval"][1] < 0
     same = arms.table_row(arm, all_seen, all_seen)
     assert same["difference"] == 0 and same["difference_interval"][0] < 0
     none = arms.table_row(arm, all_seen, {"episodes": 40, "solved": []})
-    assert none["of_reference"] is None
+    assert none["of_first"] is None and "difference" not in arms.table_row(arm, all_seen, None)
 
 
 def test_bad_input_is_refused_before_anything_is_trained(tmp_path, capsys):
