@@ -89,7 +89,7 @@ class RankOptions(cli.Options):
 
 
 class RedrawnOptions(cli.Options):
-    """Compares results on public scenes with those of the same policies on redrawn scenes.
+    """Compares results of the same policies on public and on redrawn scenes.
 
     It gives the drop of each learner, and the mean of all with its 95% interval. It takes seconds.
 
@@ -164,7 +164,7 @@ def _run(options: _LearningOptions, arms: Sequence["Arm"]) -> int:
 
 
 def _store(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Writes the rows, beside those of other commands with the same output."""
+    """Writes the rows beside the rows of other commands with the same output."""
     from fleet_tools.storage.atomic_files import write_file
 
     def key(row: dict[str, Any]) -> tuple[str, ...]:
