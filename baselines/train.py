@@ -98,7 +98,7 @@ class TrainOptions(cli.Options):
 
 def _train(options: TrainOptions) -> int:
     if options.dagger == 0:
-        code, summary = _learn(options)
+        code, summary = learn(options)
         options.report(summary, lambda: _as_text(summary))
         return code
     code, summaries = _train_in_rounds(options)
@@ -116,14 +116,14 @@ def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
     from fleet_tools.baselines.training.record import chosen_checkpoint
     from fleet_tools.baselines.training.rollouts import collect_round
 
-    def learn(number: int) -> int:
+    def learn_round(number: int) -> int:
         update = {"dataset": tuple(datasets), "output": options.output / f"round_{number}"}
-        code, summary = _learn(options.model_copy(update=update))
+        code, summary = learn(options.model_copy(update=update))
         summaries.append(summary)
         return code
 
     datasets, summaries = list(options.dataset), []
-    code, number = learn(0), 0
+    code, number = learn_round(0), 0
     while code == cli.OK and number < options.dagger:
         learner = chosen_checkpoint(options.output / f"round_{number}")
         number += 1
@@ -141,11 +141,11 @@ def _train_in_rounds(options: TrainOptions) -> tuple[int, list[dict[str, Any]]]:
                 )
             except (KeyboardInterrupt, OSError) as error:  # OSError: the disk is full or gone
                 return cli.stopped(error), summaries
-        code = cli.stopped(None) if interrupted() else learn(number)
+        code = cli.stopped(None) if interrupted() else learn_round(number)
     return code, summaries
 
 
-def _learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
+def learn(options: TrainOptions) -> tuple[int, dict[str, Any]]:
     """Trains once; returns the exit code and a summary."""
     from fleet_tools.baselines.training.record import TrainingWriter, restart
     from fleet_tools.baselines.training.reports import (

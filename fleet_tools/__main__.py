@@ -26,6 +26,7 @@ GROUPS = {
         "merge": ("baselines.merge", "Merges models into one."),
         "fleet": ("baselines.fleet", "Trains a fleet of robots in rounds of federated learning."),
         "experiment": ("baselines.experiment", "Compares merging methods, draws and tables."),
+        "audit": ("baselines.audit", "Says what tasks require, and what results prove."),
         "metaworld": (
             "baselines.metaworld.__main__",
             "Collects and evaluates in Meta-World's tasks.",

@@ -77,6 +77,8 @@ class Blueprint(Value):
                 raise ValueError("the blueprint of its detector is not that of a keypoint detector")
             if set(self.detector.observation) - set(self.observation):
                 raise ValueError("it does not have what its detector reads")
+            if self.config.first_frame:
+                raise ValueError("a policy behind a detector keeps no entry of the first step")
             self.policy()  # checks the rest
         else:
             self._require_scaled_entries()

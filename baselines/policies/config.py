@@ -62,6 +62,8 @@ class PolicyConfig(Value):
             read the task's one-hot, nor of padded keypoints the masks and the rows that some task
             of the demonstrations lacks, see `layout.numbers_read`. It still sees by what scenes of
             tasks differ, such as the form of a tool or the place of a goal.
+        first_frame: Names of the entries that the policy reads in the first step of an episode
+            only, and keeps from then on.
         head: Turns units into actions.
         chunk: Number of actions that the head gives in each step: the one of the step and of the
             steps that follow.
@@ -75,6 +77,7 @@ class PolicyConfig(Value):
     images: ImagesConfig | None = None
     reads: tuple[str, ...] = ()
     task_hidden: Annotated[bool, STORED_IF_SET] = False
+    first_frame: Annotated[tuple[str, ...], STORED_IF_SET] = ()
     head: HeadConfig = LinearHeadConfig()
     chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
     execution: ExecutionConfig = EnsembleConfig()

@@ -11,7 +11,7 @@ import pydantic
 from fleet_tools.baselines.policies.config import EncodedKind, PolicyConfig
 from fleet_tools.config.values import NonNegative, Number, Value
 from fleet_tools.envs.array_spec import ArraySpec, Layout, layout_differences, misfits
-from fleet_tools.errors import FleetToolsError, UnknownNameError
+from fleet_tools.errors import FleetToolsError, UnknownNameError, require_name
 
 if TYPE_CHECKING:
     from fleet_tools.dataset.normalization import Statistics
@@ -57,7 +57,8 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
         offered: The available entries.
 
     Raises:
-        UnknownNameError: The policy reads an entry that is not available.
+        UnknownNameError: The policy reads an entry that is not available, or keeps one of the first
+            step that it does not read.
         LayoutError: The policy lacks an encoder for an entry, or has one without an entry.
     """
     for name in config.reads:
@@ -94,6 +95,8 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
             )
     if not read:
         raise LayoutError("There is nothing to read in an observation without entries.")
+    for name in config.first_frame:
+        require_name("entry that the policy reads", name, read)
     if config.conditioned_on_task:
         entries_with_masks(read)  # raises if there are none
     return read

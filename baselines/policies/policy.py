@@ -120,6 +120,7 @@ class NetworkPolicy:
         self._acts_in = None
         self._hidden: Hidden | None = None
         self._chunks: Chunks = ()
+        self._kept: dict[str, np.ndarray] = {}
         self._generator = np.random.default_rng(0)
 
     @torch.inference_mode()
@@ -133,8 +134,12 @@ class NetworkPolicy:
         """
         self._require_one_environment(observation)
         require_observed(self.blueprint.observation, observation)
+        for name in self.blueprint.config.first_frame:
+            self._kept.setdefault(name, np.array(observation[name]))
         inputs = {
-            name: torch.tensor(observation[name], device=self._device)[None, None]
+            name: torch.tensor(self._kept.get(name, observation[name]), device=self._device)[
+                None, None
+            ]
             for name in self.blueprint.observation
         }
         actions, self._hidden = self._network(inputs, self._hidden, *self._noise())
@@ -147,7 +152,10 @@ class NetworkPolicy:
         if env is None:
             return
         remembers = (
-            self._hidden or config.chunk > 1 or not isinstance(config.head, LinearHeadConfig)
+            self._hidden
+            or self._kept
+            or config.chunk > 1
+            or not isinstance(config.head, LinearHeadConfig)
         )
         if remembers and self._acts_in is not None and self._acts_in() is not env:
             raise PolicyError(

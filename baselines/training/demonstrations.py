@@ -203,6 +203,8 @@ class Trajectories:
             raise DatasetError("There is nothing to learn from episodes without steps.")
         self._taught = taught
         self._samples, self._names = samples, list(blueprint.observation)
+        self._kept = blueprint.config.first_frame
+        self._first = np.repeat(self._starts, self.lengths)  # step of a row's episode
         self._in_memory: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
         self.nbytes = self._bytes(blueprint)
         if self.nbytes < _MEMORY_FRACTION * _free_memory(self.device):
@@ -288,7 +290,12 @@ class Trajectories:
 
     def _read(self, rows: np.ndarray) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         read = self._samples.read(rows)
-        observed = {name: self._on_device(read["observation"][name]) for name in self._names}
+        observation = read["observation"]
+        if self._kept:
+            firsts, which = np.unique(self._first[rows], return_inverse=True)
+            first = self._samples.read(firsts)["observation"]
+            observation = {**observation, **{name: first[name][which] for name in self._kept}}
+        observed = {name: self._on_device(observation[name]) for name in self._names}
         actions = read["action"] if self._taught is None else self._taught[rows]
         return observed, self._on_device(actions)
 

@@ -40,8 +40,8 @@ CountOrZero = Annotated[int, pydantic.BeforeValidator(_no_boolean), pydantic.Fie
 OddCount = Annotated[Count, pydantic.AfterValidator(_odd)]
 """Number of evenly spaced points on a line, which include both ends and the middle."""
 STORED_IF_SET = pydantic.Field(exclude_if=_unset)
-"""For a field with the default 0, False or None, which is not written: so configurations without it
-keep their digests, and the runs that are stored under these."""
+"""For a field with the default 0, False, () or None, which is not written: so configurations
+without it keep their digests, and the runs that are stored under these."""
 SEEDS_END = 2**128
 """All seeds are below it."""
 Seed = Annotated[CountOrZero, pydantic.Field(lt=SEEDS_END)]

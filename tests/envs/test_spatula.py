@@ -22,7 +22,12 @@ SECOND = 6
 
 @pytest.fixture(scope="module", name="env")
 def _env(make):
-    return make("FleetTools/Spatula-v0", tool="turner", object="brownie")
+    return make(
+        "FleetTools/Spatula-v0",
+        tool="turner",
+        object="brownie",
+        randomization={"tool_in_hand": False},  # a level blade, on which slabs can be laid
+    )
 
 
 @pytest.fixture(scope="module", name="held")

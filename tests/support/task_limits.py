@@ -86,7 +86,14 @@ def follow(
     # Success must last longer than an episode, so that none ends early.
     task = own_task(folder, name, success_duration_s=200, expert=expert)
     env = EnvSpec.of(task=task, tool=models[0], object=models[1]).make_tool_use()
-    scene = sample_scene(env.task, seed, split="all", tool=models[0], object=models[1])
+    scene = sample_scene(
+        env.task,
+        seed,
+        split="all",
+        tool=models[0],
+        object=models[1],
+        randomization={"tool_in_hand": False},  # the limits of contact, not of a grasp
+    )
     changed = {} if resistance is None else {"joint_resistance": resistance}
     _, info = env.reset(options={"scene": scene.model_copy(update=changed)})
     policy = ExpertPolicy(env, feedback=False)
