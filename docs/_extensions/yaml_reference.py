@@ -21,7 +21,6 @@ from fleet_tools.config import distributions, expert, predicates
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import Value
 from fleet_tools.evaluation.levels import LevelsFile
-from fleet_tools.evaluation.protocol import ProtocolFile
 from fleet_tools.robot.arm import Arm
 from fleet_tools.sim.catalog import Keypoints
 
@@ -51,10 +50,7 @@ FILES = (
     File("Robots", Arm, "`task_configs/robots/panda.yaml`, or `robot=` of an environment."),
     File("keypoints.yaml", Keypoints, "The labels of a tool or an object, in its model's folder."),
     File(
-        "Protocols", ProtocolFile, "`task_configs/protocols/v2.yaml`, by which policies are scored."
-    ),
-    File(
-        "Levels", LevelsFile, "Several protocols in one file, as `task_configs/protocols/v3.yaml`."
+        "Protocols", LevelsFile, "`task_configs/protocols/v1.yaml`, by which policies are scored."
     ),
     File("Fleets", FleetConfig, "What `fleet-tools fleet` reads, as `examples/fleet/hammer.yaml`."),
     File(

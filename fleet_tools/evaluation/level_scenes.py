@@ -7,17 +7,27 @@ again.
 
 import math
 import zlib
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pydantic
 
 from fleet_tools.config.distributions import RANGES, Distribution, bounds
 from fleet_tools.config.tasks import TaskConfig
-from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, NonNegative, Value
+from fleet_tools.config.values import (
+    STORED_IF_SET,
+    Count,
+    MisfitError,
+    NonNegative,
+    Positive,
+    Value,
+)
 from fleet_tools.errors import ConfigError
-from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
+from fleet_tools.evaluation.changed_ranges import Change, changed_task
+from fleet_tools.evaluation.pushes import RandomHandPush, RandomObjectPush, drawn_pushes
+from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.scene import (
+    MOST_FORCES,
     MOST_OBJECTS,
     NextObject,
     RandomizationSwitch,
@@ -27,6 +37,9 @@ from fleet_tools.sim.scene import (
 
 DRAWS = 200
 """Number of draws after which an object has no place."""
+
+
+_Some = pydantic.Field(max_length=MOST_FORCES)
 
 
 class NextObjects(Value):
@@ -98,23 +111,70 @@ def _distance_m(one: Scene | NextObject, other: NextObject) -> float:
     return math.hypot(x_1 - x_2, y_1 - y_2)
 
 
-class SceneRules(Value):
+class Changes(Value):
+    """What a level changes in the scenes of a task; all else is as at the nominal level."""
+
+    ranges: Annotated[dict[str, Change], STORED_IF_SET] = {}
+    """Groups of randomization that are drawn outside the task's ranges."""
+    hand_pushes: Annotated[tuple[RandomHandPush, ...], _Some, STORED_IF_SET] = ()
+    """Pushes on the hand, all of which come."""
+    object_pushes: Annotated[tuple[RandomObjectPush, ...], _Some, STORED_IF_SET] = ()
+    """Pushes on the object, likewise, where it is free."""
+    depth_error_scale: Annotated[Positive | None, STORED_IF_SET] = None
+    """Factor of the errors of depth cameras; None for 1."""
+    next_objects: Annotated[NextObjects | None, STORED_IF_SET] = None
+    """Objects beside the first one; None for none."""
+
+    @pydantic.model_validator(mode="after")
+    def _one_object_is_pushed(self) -> Self:
+        if self.next_objects is not None and self.object_pushes:
+            raise MisfitError("next_objects", "a scene of several objects has no push on one")
+        return self
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything changes."""
+        return any(getattr(self, name) for name in Changes.model_fields)
+
+
+class SceneRules(Changes):
     """All that scenes of a level depend on beside task, split and seed; see `ProtocolFile`."""
 
+    level: Annotated[str, STORED_IF_SET] = ""
+    """Name of the level; "" for the nominal one."""
     randomization: Literal["on", "off"] | dict[str, bool] = "on"
-    disturbances: Annotated[Disturbances | None, STORED_IF_SET] = None
-    next_objects: Annotated[NextObjects | None, STORED_IF_SET] = None
+    """See `fleet_tools.sim.scene.sample_scene`."""
+    by_task: Annotated[dict[str, Changes], STORED_IF_SET] = {}
+    """By name of a task, what changes there instead."""
+
+    def changes(self, task: str) -> Changes:
+        """Returns what changes in a task."""
+        return self.by_task.get(task, self)
+
+    def changed(self, task: TaskConfig) -> TaskConfig:
+        """Returns a task with the ranges of this level.
+
+        Raises:
+            ConfigError, UnknownNameError: See `changed_task`.
+        """
+        changes = self.changes(task.name).ranges
+        if changes and task.randomization.leaves_to_robot:
+            task = load_robot().fill(task)
+        return changed_task(task, changes, self.level)
 
     def draw(self, task: TaskConfig, seed: int, split: str) -> Scene:
         """Draws a scene; a pure function of the rules and the arguments.
 
         Raises:
-            ConfigError, UnknownNameError: See `sample_scene` and `NextObjects.add_to`.
+            ConfigError, UnknownNameError: See `changed`, `sample_scene` and `NextObjects.add_to`.
         """
-        scene = disturbed_scene(
-            task, seed, self.disturbances, split=split, randomization=self.randomization
-        )
-        if self.next_objects is None:
+        changes, changed = self.changes(task.name), self.changed(task)
+        scene = sample_scene(changed, seed, split=split, randomization=self.randomization)
+        on_object = changes.object_pushes if task.object_mount == "free" else ()
+        added: dict[str, Any] = drawn_pushes(changes.hand_pushes, on_object, scene.seed)
+        if changes.depth_error_scale is not None:
+            added["depth_error_scale"] = changes.depth_error_scale
+        scene = scene.model_copy(update=added)
+        if changes.next_objects is None:
             return scene
-        wider = task if self.disturbances is None else self.disturbances.widen(task)
-        return self.next_objects.add_to(scene, wider, split, self.randomization)
+        return changes.next_objects.add_to(scene, changed, split, self.randomization)

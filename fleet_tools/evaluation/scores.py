@@ -178,9 +178,9 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
         first=first.result.policy.label,
         second=second.result.policy.label,
         left_out=left_out,
-        total=_difference(pairs),
+        total=success_difference(pairs),
         tasks={
-            task: _difference(of_task)
+            task: success_difference(of_task)
             for task in first.result.protocol.tasks
             if (of_task := [pair for pair in pairs if pair[0].task == task])
         },
@@ -206,6 +206,15 @@ def require_comparable(first: Result, second: Result) -> None:
             f"({second.protocol_digest}). Only results of the same protocol and task files can be "
             "compared."
         )
+    require_same_physics(first, second)
+
+
+def require_same_physics(first: Result, second: Result) -> None:
+    """Checks that two results are of the same models, and of releases of Drake that compare.
+
+    Raises:
+        ResultError: They are not.
+    """
     if differing := other_models(first.models, second.models):
         raise ResultError(
             f"{first.policy.name!r} and {second.policy.name!r} were evaluated with different "
@@ -241,7 +250,8 @@ def paired(first: Episodes, second: Episodes) -> tuple[list[Pair], int]:
     return counted, len(firsts.keys() | seconds.keys()) - len(counted)
 
 
-def _difference(pairs: Sequence[Pair]) -> SuccessDifference:
+def success_difference(pairs: Sequence[Pair]) -> SuccessDifference:
+    """Returns the difference over pairs of episodes; exchanging them changes the signs only."""
     strata = [
         _discordant([pair for pair in pairs if (pair[0].task, pair[0].split) == name])
         for name in {(one.task, one.split) for one, _ in pairs}

@@ -99,7 +99,7 @@ def git(folder: Path, *arguments: str) -> str:
 def _clone(tmp_path: Path) -> Path:
     """A clone with one verified result, committed, and one of `my_method` that is not."""
     clone = tmp_path / "clone"
-    config = EvaluationConfig(policy="expert", level="disturbed", tool="hammer")
+    config = EvaluationConfig(policy="expert", level="pushes", tool="hammer")
     evaluate_policy(config, clone / RESULTS / "expert")
     page = ["--output", str(tmp_path / "page.html"), "--quiet"]
     verify = [sys.executable, "-m", "fleet_tools.leaderboard", str(RESULTS), "--verify", "1", *page]
