@@ -13,6 +13,7 @@ from typing_extensions import TypeAliasType
 from fleet_tools.config.distributions import (
     Choice,
     Distribution,
+    NameChoice,
     OneOf,
     Uniform,
     bounds,
@@ -124,8 +125,8 @@ def changed_task(task: TaskConfig, changes: Mapping[str, Any], level: str) -> Ta
 def _changed(own: Any, change: Any, place: str) -> Any:
     if change == SAME:
         return own
-    if own is None or isinstance(own, str):
-        raise MisfitError(place, "the task draws none, so that there is nothing to change")
+    if own is None or isinstance(own, str | NameChoice):
+        raise MisfitError(place, "the task draws no numbers there")
     if isinstance(own, _Drawn):
         return _outside(own, change, place)
     if isinstance(own, tuple):

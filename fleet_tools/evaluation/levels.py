@@ -46,10 +46,6 @@ class LevelsFile(ProtocolFile):
             if level.scenes > fewest:
                 reason = f"the nominal level has only {fewest} of a split"
                 raise MisfitError(f"levels.{name}.scenes", reason)
-            if level.sensors is None and not any(
-                each.has_any for each in (level, *level.by_task.values())
-            ):
-                raise MisfitError(f"levels.{name}", "it changes nothing")
         return self
 
     def protocol_files(self) -> dict[str, ProtocolFile]:

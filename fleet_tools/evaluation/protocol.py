@@ -140,6 +140,9 @@ class Protocol(ProtocolFile):
             )
         for name in self.by_task:
             require_name("task of the protocol", name, self.tasks)
+        for name in self.tasks if self.level and self.sensors is None else ():
+            if not self.changes(name).has_any:
+                raise MisfitError("level", f"{self.level!r} changes nothing in the task {name!r}")
         for name, file in self.task_files.items():
             place = f"task_files.{name}"
             if name not in self.tasks or name != file.name:

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.evaluated import SMALL
 
-from fleet_tools.config.distributions import Choice, OneOf, Uniform, bounds
+from fleet_tools.config.distributions import Choice, NameChoice, OneOf, Uniform, bounds
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.config.values import parse
@@ -67,7 +67,7 @@ def digest(protocol: Protocol) -> str:
 def numbers(drawn: Any, own: Any, place: str = "") -> Iterator[tuple[str, float, Any]]:
     """Yields the place, the number, and the task's distribution, of all that is drawn."""
     match own:
-        case None | str():
+        case None | str() | NameChoice():
             return
         case int() | float() | Uniform() | Choice() | OneOf():
             yield place, drawn, own
@@ -278,7 +278,8 @@ def test_nominal_says_nothing_of_levels():
         (("splits", "train", "first_seed"), 7, "for training"),
         (("levels", "shaken", "scenes"), 4, "has only 3"),
         (("levels", "nominal"), DATA["levels"]["shaken"], "is the file itself"),
-        (("levels", "idle"), {"description": "It.", "scenes": 1}, "changes nothing"),
+        (("levels", "idle"), {"description": "It.", "scenes": 1}, "changes nothing in the task"),
+        (("levels", "shaken", "by_task"), {"hammer": {}}, "nothing in the task 'hammer'"),
         (("levels", "shaken", "sensors"), "sonar", "sensors"),
         (("levels", "shaken", "range"), {}, "Did you mean 'ranges'"),
         (("levels", "heavy", "ranges"), {"objct_pose": 1}, "Did you mean 'object_pose'"),
@@ -297,7 +298,7 @@ def test_nominal_says_nothing_of_levels():
         ),
         (("levels", "heavy", "ranges", "object_pose"), {"translation": 1}, "Did you mean"),
         (("levels", "heavy", "ranges", "table_texture"), "same", None),
-        (("levels", "heavy", "ranges", "table_texture"), 1, "nothing to change"),
+        (("levels", "heavy", "ranges", "table_texture"), 1, "no numbers there"),
         (("levels", "shaken", "by_task"), {"wrench": {"depth_error_scale": 2}}, "wrench"),
         (("levels", "shaken", "hand_pushes", 0, "horizontal_N"), -1, "between 0 and 500"),
         (

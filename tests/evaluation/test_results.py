@@ -22,6 +22,7 @@ from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import score
 
 Change = Callable[[dict[str, Any]], object]
+FORMER = r"former protocol tool-use .*Evaluate the policy anew"
 
 
 def _other(line: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def test_a_result_of_a_former_protocol_is_refused_in_one_message(folder, level):
     (folder / RESULT).write_text(json.dumps(content) + "\n")
     for read in (load_evaluation, lambda at: EvaluationWriter(at, a_result())):
         with pytest.raises(
-            ResultError, match="former protocol tool-use .*Evaluate the policy anew"
+            ResultError, match=FORMER
         ):
             read(folder)
 
