@@ -105,16 +105,11 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     def evaluated(level: str) -> Evaluation:
         folder = options.output / Path(policy).stem / level
-        for task in tasks:
-            config = EvaluationConfig(
-                policy=policy,
-                protocol=str(protocol),
-                level=level,
-                task=task,
-                scenes=options.scenes,
-            )
-            evaluation = evaluate_policy(config, folder, options.workers)
-        return evaluation
+        config = EvaluationConfig(
+            policy=policy, protocol=str(protocol), level=level, scenes=options.scenes
+        )
+        of_tasks = (config.model_copy(update={"task": task}) for task in tasks)
+        return [evaluate_policy(each, folder, options.workers) for each in of_tasks][-1]
 
     source = find_policy(policy)
     sees = shows_cameras(str(source.env_kwargs.get("obs_mode", "state")))

@@ -116,8 +116,8 @@ def nominal(distribution: Distribution | NameDistribution) -> float | str:
             return min(max(low / 2 + high / 2, low), high)
         case Choice(choice=options) | NameChoice(choice=options):
             return options[0]
-        case OneOf(one_of=((low, high), *_)):
-            return low / 2 + high / 2
+        case OneOf(one_of=several):
+            return sum(several[0]) / 2
         case str():
             return distribution
     return float(distribution)

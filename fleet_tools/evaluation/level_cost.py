@@ -39,7 +39,7 @@ class LevelCost:
     Attributes:
         policy, level: Their names.
         total: Over all pairs of episodes.
-        tasks, splits: Over those of each task, and of each split.
+        tasks, splits: By task, and by split.
     """
 
     policy: str

@@ -8,12 +8,14 @@ import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from level_strengths import validation_protocol
 from support.evaluated import SMALL
+from support.processes import ROOT
 
 from fleet_tools.config.distributions import Choice, NameChoice, OneOf, Uniform, bounds
 from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.tasks import load_task, task_names
-from fleet_tools.config.values import parse
+from fleet_tools.config.values import load_yaml, parse
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.evaluation.changed_ranges import Outside, changed_task
 from fleet_tools.evaluation.config import EvaluationConfig
@@ -326,6 +328,24 @@ def test_the_file_survives_a_round_trip():
     file = parse(LevelsFile, DATA, "it")
     again = yaml.safe_load(yaml.safe_dump(file.model_dump(mode="json")))
     assert parse(LevelsFile, again, "it") == file
+
+
+# --- Strengths --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["benchmarks/level_strengths.yaml", "task_configs/protocols/v1.yaml"]
+)
+def test_candidate_strengths_are_tried_in_scenes_of_no_protocol(tmp_path, name):
+    candidates = load_yaml(LevelsFile, ROOT / name)
+    levels = load_levels(written(tmp_path, validation_protocol(candidates)))
+    assert [*levels] == [NOMINAL, *candidates.levels]
+    final = {trial.seed for level in LEVELS.values() for trial in level.trials()}
+    for level in levels.values():
+        seeds = {trial.seed for trial in level.trials("hammer")}
+        assert len(seeds) == 4000 and not seeds & final
+        for trial in level.trials(scenes=1):
+            level.scene(TASKS[trial.task], trial)
 
 
 # --- Evaluations ----------------------------------------------------------------------------

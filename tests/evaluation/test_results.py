@@ -148,9 +148,7 @@ def test_a_result_of_a_former_protocol_is_refused_in_one_message(folder, level):
     content["protocol"] |= {"level": level, "disturbances": {}} if level else {}
     (folder / RESULT).write_text(json.dumps(content) + "\n")
     for read in (load_evaluation, lambda at: EvaluationWriter(at, a_result())):
-        with pytest.raises(
-            ResultError, match=FORMER
-        ):
+        with pytest.raises(ResultError, match=FORMER):
             read(folder)
 
 
