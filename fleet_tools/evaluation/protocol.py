@@ -199,8 +199,7 @@ class Protocol(ProtocolFile):
 
     def max_steps(self, task: TaskConfig) -> int:
         """Returns the time limit of the episodes of a task, in steps."""
-        more = self.changes(task.name).next_objects
-        return task.max_episode_steps * (1 if more is None else 1 + more.number)
+        return task.max_episode_steps * (1 if self.changes(task.name).second_object is None else 2)
 
     def trials(
         self, task: str | None = None, split: str | None = None, scenes: int | None = None

@@ -2,105 +2,70 @@
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
 import pydantic
 
-from fleet_tools.config.distributions import Distribution, Uniform, bounds, sample
+from fleet_tools.config.distributions import Distribution, bounds, sample
 from fleet_tools.config.values import MisfitError, Value
 from fleet_tools.sim.scene import HandForce, ObjectForce
 
-LARGEST = 500.0
-"""Largest horizontal or vertical part of a drawn force, N or N/kg."""
 
-
-def _between(low: float, high: float) -> Callable[[Distribution], Distribution]:
+def _up_to(most: float) -> Callable[[Distribution], Distribution]:
     def check(given: Distribution) -> Distribution:
-        least, most = bounds(given)
-        if least < low or most > high:
-            raise MisfitError("", f"it must lie between {low:g} and {high:g}; given: {given}")
+        low, high = bounds(given)
+        if low < 0 or high > most:
+            raise MisfitError("", f"it must lie between 0 and {most:g}; given: {given}")
         return given
 
     return check
 
 
-Seconds = Annotated[Distribution, pydantic.AfterValidator(_between(0.0, 1000.0))]
-Size = Annotated[Distribution, pydantic.AfterValidator(_between(0.0, LARGEST))]
-Height = Annotated[Distribution, pydantic.AfterValidator(_between(-LARGEST, LARGEST))]
-Bearing = Annotated[Distribution, pydantic.AfterValidator(_between(-360.0, 360.0))]
-AROUND = Uniform(uniform=(-180.0, 180.0))
+Seconds = Annotated[Distribution, pydantic.AfterValidator(_up_to(1000.0))]
+Size = Annotated[Distribution, pydantic.AfterValidator(_up_to(500.0))]
 
 
 class RandomPush(Value):
-    """When and whither somebody pushes; each of its numbers is drawn for each scene."""
+    """When somebody pushes, in any horizontal direction; all is drawn for each scene."""
 
     start_s: Seconds
     """Time since the start of the episode."""
     duration_s: Seconds
     """Duration, see `fleet_tools.sim.scene.ExternalForce`."""
-    bearing_deg: Bearing = AROUND
-    """Horizontal direction, an angle from the world's x about its z."""
 
     def draw(
-        self, generator: np.random.Generator, horizontal: Distribution, vertical: Distribution
+        self, size: Distribution, seed: int, kind: str, number: int
     ) -> tuple[dict[str, float], tuple[float, float, float]]:
-        """Returns the times, and the force, in the world."""
-
-        def number(of: Distribution) -> float:
-            return float(sample(of, generator))
-
-        times = {"start_s": number(self.start_s), "duration_s": number(self.duration_s)}
-        angle, size, up = (
-            math.radians(number(self.bearing_deg)),
-            number(horizontal),
-            number(vertical),
-        )
+        """Returns the times, and the force in the world; each push has its own generator."""
+        generator = np.random.default_rng([seed, zlib.crc32(kind.encode()), number])
+        start, duration = (float(sample(of, generator)) for of in (self.start_s, self.duration_s))
+        angle, force = generator.uniform(-math.pi, math.pi), float(sample(size, generator))
         # Rounded, since libraries differ in the last bits of a sine, and scenes must not.
-        x, y = round(size * math.cos(angle), 6), round(size * math.sin(angle), 6)
-        return times, (x, y, round(up, 6))
+        x, y = round(force * math.cos(angle), 6), round(force * math.sin(angle), 6)
+        return {"start_s": start, "duration_s": duration}, (x, y, 0.0)
 
 
 class RandomHandPush(RandomPush):
     """A push on the hand."""
 
     horizontal_N: Size
-    """Size of its horizontal part."""
-    vertical_N: Height = 0.0
-    """Its vertical part, positive upwards."""
+    """Its size."""
+
+    def force(self, seed: int, number: int) -> HandForce:
+        """Draws it for a scene, as one of several by their number."""
+        times, force = self.draw(self.horizontal_N, seed, "hand_forces", number)
+        return HandForce(**times, force_N=force)
 
 
 class RandomObjectPush(RandomPush):
     """A push on the object, where it is free; one that is fixed to the table is left alone."""
 
     horizontal_N_per_kg: Size
-    """Size of its horizontal part, per kilogram of the object."""
-    vertical_N_per_kg: Height = 0.0
-    """Its vertical part, likewise."""
+    """Its size per kilogram of the object."""
 
-
-def drawn_pushes(
-    hand: Sequence[RandomHandPush], object: Sequence[RandomObjectPush], seed: int
-) -> dict[str, tuple]:
-    """Draws the forces of a scene, by the fields of `Scene`; each has its own generator.
-
-    Args:
-        hand: Pushes on the hand.
-        object: Pushes on the object.
-        seed: Seed of the scene.
-    """
-
-    def generator(kind: str, number: int) -> np.random.Generator:
-        return np.random.default_rng([seed, zlib.crc32(kind.encode()), number])
-
-    on_hand, on_object = [], []
-    for number, push in enumerate(hand):
-        stream = generator("hand_forces", number)
-        times, force = push.draw(stream, push.horizontal_N, push.vertical_N)
-        on_hand.append(HandForce(**times, force_N=force))
-    for number, push in enumerate(object):
-        stream = generator("object_forces", number)
-        times, force = push.draw(stream, push.horizontal_N_per_kg, push.vertical_N_per_kg)
-        on_object.append(ObjectForce(**times, force_N_per_kg=force))
-    return {"hand_forces": tuple(on_hand), "object_forces": tuple(on_object)}
+    def force(self, seed: int, number: int) -> ObjectForce:
+        """Draws it for a scene, as one of several by their number."""
+        times, force = self.draw(self.horizontal_N_per_kg, seed, "object_forces", number)
+        return ObjectForce(**times, force_N_per_kg=force)

@@ -271,7 +271,7 @@ def test_an_unknown_level_is_refused_with_those_that_exist(level):
 
 def test_nominal_says_nothing_of_levels():
     dumped = {*SMALL.model_dump(mode="json")}
-    assert not {"level", "sensors", "ranges", "by_task", "hand_pushes", "next_objects"} & dumped
+    assert not {"level", "sensors", "ranges", "by_task", "hand_pushes", "second_object"} & dumped
 
 
 @pytest.mark.parametrize(
@@ -304,12 +304,12 @@ def test_nominal_says_nothing_of_levels():
         (("levels", "shaken", "by_task"), {"wrench": {"depth_error_scale": 2}}, "wrench"),
         (("levels", "shaken", "hand_pushes", 0, "horizontal_N"), -1, "between 0 and 500"),
         (
-            ("levels", "shaken", "next_objects"),
+            ("levels", "shaken", "second_object"),
             {"least_distance_m": 0.2, "y_m": 0},
             "no push on one",
         ),
         (
-            ("levels", "heavy", "next_objects"),
+            ("levels", "heavy", "second_object"),
             {"least_distance_m": 0, "y_m": 50},
             "must lie between -10 and 10 m",
         ),

@@ -21,7 +21,7 @@ from support.submitted import (
 from fleet_tools.config.distributions import Uniform
 from fleet_tools.config.values import parse
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
-from fleet_tools.evaluation.level_scenes import Changes, NextObjects
+from fleet_tools.evaluation.level_scenes import Changes, SecondObject
 from fleet_tools.evaluation.protocol import Protocol, Scenes
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import RESULT
@@ -105,10 +105,10 @@ def test_a_result_cannot_claim_a_harder_level(tmp_path):
 
 
 def test_a_level_of_two_objects_may_have_some_of_the_tasks_and_not_the_scenes_of_one(tmp_path):
-    beside = NextObjects(least_distance_m=0.2, y_m=Uniform(uniform=(-0.3, 0.3)))
-    long = a_level("long", FIRST + 3000, tasks=("knife",), next_objects=beside)
+    beside = SecondObject(least_distance_m=0.2, y_m=Uniform(uniform=(-0.3, 0.3)))
+    long = a_level("long", FIRST + 3000, tasks=("knife",), second_object=beside)
     write(always(SUCCESS, "two", long), tmp_path / "two")
-    single = always(SUCCESS, "one", long.model_copy(update={"next_objects": None}))
+    single = always(SUCCESS, "one", long.model_copy(update={"second_object": None}))
     write(Evaluation(always(SUCCESS, "one", long).result, single.episodes), tmp_path / "one")
     write(always(SUCCESS, "plain"), tmp_path / "plain")
     levels = [SMALL, long]
