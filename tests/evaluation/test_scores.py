@@ -123,6 +123,7 @@ def test_the_table_has_counts_rates_and_differences():
 PUSHED = SMALL.model_copy(
     update={
         "level": "pushed",
+        "depth_error_scale": 2.0,
         "splits": {k: each.model_copy(update={"scenes": 2}) for k, each in SMALL.splits.items()},
     }
 )

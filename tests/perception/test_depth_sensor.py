@@ -89,14 +89,14 @@ def test_noise_is_that_of_the_device_at_any_resolution():
     assert wrist == pytest.approx(0.04 * 0.08 / (360 / np.tan(np.deg2rad(35))) / 0.018)
 
 
-@pytest.mark.parametrize("kind", [ActiveStereo(), StructuredLight()], ids=str)
+@pytest.mark.parametrize("kind", [ActiveStereo(), StructuredLight()], ids=["stereo", "kinect"])
 def test_a_scale_multiplies_all_errors_and_nothing_else(kind):
     one, twice = drawn(kind), drawn(kind, error_scale=2.0)
     for of in ("translation", "rotation"):
         a, b = (getattr(each.X_CK, of)() for each in (one, twice))
         if of == "rotation":
             a, b = a.ToAngleAxis().angle(), b.ToAngleAxis().angle()
-        np.testing.assert_allclose(b, 2 * np.asarray(a), rtol=1e-4)
+        np.testing.assert_allclose(b, 2 * np.asarray(a), rtol=1e-3)
     sigmas = [each.noise.axial.sigma_m(np.array([0.3, 0.9])) for each in (one, twice)]
     np.testing.assert_allclose(sigmas[1], 2 * sigmas[0])
     assert twice.noise.lateral_px == 2 * one.noise.lateral_px
