@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import pydantic
 
+from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.distributions import RANGES, Distribution, bounds
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import (
@@ -122,15 +123,22 @@ class Changes(Value):
         return any(getattr(self, name) for name in Changes.model_fields)
 
 
-class SceneRules(Changes):
+class LevelChanges(Changes):
+    """What a level changes in all tasks, and in some of them."""
+
+    by_task: Annotated[dict[str, Changes], STORED_IF_SET] = {}
+    """By name of a task, what changes there instead."""
+    sensors: Annotated[SensorName | None, STORED_IF_SET] = None
+    """Depth cameras of all policies; None if whoever evaluates chooses them."""
+
+
+class SceneRules(LevelChanges):
     """All that scenes of a level depend on beside task, split and seed; see `ProtocolFile`."""
 
     level: Annotated[str, STORED_IF_SET] = ""
     """Name of the level; "" for the nominal one."""
     randomization: Literal["on", "off"] | dict[str, bool] = "on"
     """See `fleet_tools.sim.scene.sample_scene`."""
-    by_task: Annotated[dict[str, Changes], STORED_IF_SET] = {}
-    """By name of a task, what changes there instead."""
 
     def changes(self, task: str) -> Changes:
         """Returns what changes in a task."""

@@ -9,23 +9,18 @@ from typing import Annotated, Self
 
 import pydantic
 
-from fleet_tools.config.cameras import SensorName
 from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, parse
-from fleet_tools.evaluation.level_scenes import Changes
+from fleet_tools.evaluation.level_scenes import LevelChanges
 from fleet_tools.evaluation.protocol import NOMINAL, ProtocolFile
 
 
-class Level(Changes):
+class Level(LevelChanges):
     """A level beside the nominal one."""
 
     description: str
     """What is harder."""
     scenes: Count
     """It has this many first scenes of each task and split."""
-    sensors: Annotated[SensorName | None, STORED_IF_SET] = None
-    """Depth cameras of all policies; None if whoever evaluates chooses them."""
-    by_task: Annotated[dict[str, Changes], STORED_IF_SET] = {}
-    """By name of a task, what changes there instead."""
 
 
 class LevelsFile(ProtocolFile):
@@ -39,7 +34,7 @@ class LevelsFile(ProtocolFile):
 
     @pydantic.model_validator(mode="after")
     def _levels_fit(self) -> Self:
-        if NOMINAL in self.levels or "" in self.levels:
+        if self.level or {NOMINAL, ""} & {*self.levels}:
             raise MisfitError("levels", f"{NOMINAL!r} is the file itself, and no name is empty")
         fewest = min(split.scenes for split in self.splits.values())
         for name, level in self.levels.items():

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pydantic
 
-from fleet_tools.config.cameras import IDEAL, SensorName
+from fleet_tools.config.cameras import IDEAL
 from fleet_tools.config.tasks import GentleLimits, TaskConfig, load_task, task_names
-from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, Value
+from fleet_tools.config.values import Count, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
 from fleet_tools.envs.observation_modes import shows_cameras
 from fleet_tools.envs.spec import EnvSpec
@@ -51,9 +51,6 @@ def _of_evaluation(seed: int) -> int:
     return seed
 
 
-EvaluationSeed = Annotated[int, pydantic.AfterValidator(_of_evaluation)]
-
-
 class Scenes(Value):
     """The scenes of a split, the same number for each task.
 
@@ -63,7 +60,7 @@ class Scenes(Value):
     """
 
     scenes: Count
-    first_seed: EvaluationSeed
+    first_seed: Annotated[int, pydantic.AfterValidator(_of_evaluation)]
 
     def seeds(self) -> range:
         """Returns the seeds of all scenes of a task, in order."""
@@ -99,7 +96,6 @@ class ProtocolFile(SceneRules):
         description: Purpose.
         tasks: Names of tasks of the package, and paths of task files, relative to this file.
         splits: Scenes of each split; see `fleet_tools.sim.splits`.
-        sensors: Depth cameras of all policies; None if whoever evaluates chooses them.
     """
 
     name: str
@@ -107,7 +103,6 @@ class ProtocolFile(SceneRules):
     description: str
     tasks: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     splits: Annotated[dict[str, Scenes], pydantic.Field(min_length=1)]
-    sensors: Annotated[SensorName | None, STORED_IF_SET] = None
 
     @pydantic.model_validator(mode="after")
     def _no_scene_twice(self) -> Self:

@@ -14,7 +14,7 @@ from fleet_tools.config.values import load_text, load_yaml, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.predicate_functions import require_trust
 from fleet_tools.errors import ConfigError, ResultError, UnknownNameError, require_name
-from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.config import PROTOCOL, PROTOCOL_NAME
 from fleet_tools.evaluation.levels import LevelsFile
 from fleet_tools.evaluation.protocol import (
     OWN_TASK,
@@ -152,6 +152,11 @@ def _checked(file: ProtocolFile, path: Path) -> Protocol:
     Raises:
         UnknownNameError, ConfigError: They do not.
     """
+    if file.name == PROTOCOL_NAME and f"v{file.version}" != PROTOCOL:
+        raise ConfigError(
+            f"{path}: the package's protocols are named {PROTOCOL_NAME!r}, and {PROTOCOL} is the "
+            "only one. Give yours another name."
+        )
     check_randomization(file.randomization)
     tasks = [listed_task(entry, path.parent) for entry in file.tasks]
     protocol = _with_tasks(file, tasks, str(path))

@@ -274,6 +274,7 @@ def test_nominal_says_nothing_of_levels():
     [
         (("splits", "train", "first_seed"), 7, "for training"),
         (("levels", "shaken", "scenes"), 4, "has only 3"),
+        (("level",), "shaken", "is the file itself"),
         (("levels", "nominal"), DATA["levels"]["shaken"], "is the file itself"),
         (("levels", "idle"), {"description": "It.", "scenes": 1}, "changes nothing in the task"),
         (("levels", "shaken", "by_task"), {"hammer": {}}, "nothing in the task 'hammer'"),

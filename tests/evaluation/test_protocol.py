@@ -108,3 +108,11 @@ def test_a_users_own_protocol_is_given_by_its_path(tmp_path):
     assert load_protocol(str(path)) == SMALL
     with pytest.raises(UnknownNameError, match="given by the path"):
         load_protocol("v0")
+
+
+def test_a_protocol_of_ones_own_has_a_name_of_its_own(tmp_path):
+    path = tmp_path / "own.yaml"
+    data = SMALL.model_dump(mode="json", exclude={"task_files"})
+    path.write_text(yaml.safe_dump({**data, "name": PROTOCOL_NAME, "version": 3}))
+    with pytest.raises(ConfigError, match="Give yours another name"):
+        load_protocol(str(path))
