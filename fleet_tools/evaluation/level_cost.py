@@ -95,6 +95,8 @@ def require_matched(nominal: Result, level: Result) -> None:
         ResultError: They are not.
     """
     plain, harder = nominal.protocol, level.protocol
+    if not harder.level:
+        raise ResultError(f"{harder.title!r} is nominal itself. Another level has a cost: --level.")
     matched = (plain.name, plain.version, plain.level) == (harder.name, harder.version, "")
     seeds = {name: scenes.first_seed for name, scenes in plain.splits.items()}
     same_seeds = all(seeds.get(name) == each.first_seed for name, each in harder.splits.items())

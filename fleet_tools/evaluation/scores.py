@@ -200,11 +200,13 @@ def require_comparable(first: Result, second: Result) -> None:
             "by scene."
         )
     if first.protocol_digest != second.protocol_digest:
+        one, other = first.protocol, second.protocol
+        levels = (one.name, one.version) == (other.name, other.version) and one.level != other.level
         raise ResultError(
             f"{first.policy.name!r} was evaluated by {first.protocol.title!r} "
             f"({first.protocol_digest}), {second.policy.name!r} by {second.protocol.title!r} "
             f"({second.protocol_digest}). Only results of the same protocol and task files can be "
-            "compared."
+            f"compared.{' What a level costs is told by evaluate --nominal.' * levels}"
         )
     require_same_physics(first, second)
 

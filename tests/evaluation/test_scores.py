@@ -180,6 +180,10 @@ def test_results_that_are_not_matched_have_no_cost():
     for first in (level, moved, tasks):
         with pytest.raises(ResultError, match="is not the nominal level of"):
             level_cost(first, level)
+    with pytest.raises(ResultError, match="is nominal itself"):
+        level_cost(nominal, nominal)
+    with pytest.raises(ResultError, match="told by evaluate --nominal"):
+        compare(nominal, level)
     policy = nominal.result.policy
     for changes in ({"source": "random"}, {"training_seed": 3}, {"env_kwargs": {"robot": "ur5e"}}):
         other = nominal.result.model_copy(update={"policy": policy.model_copy(update=changes)})
