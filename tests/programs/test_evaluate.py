@@ -183,7 +183,7 @@ def test_the_summary_counts_the_requested_trials(two, capsys):
 def test_the_summary_has_scores_and_speed(two, capsys):
     assert evaluate.main(options(two, scenes=2)) == 0
     out = capsys.readouterr().out
-    assert out.startswith("expert, protocol tool-use v2 (")
+    assert out.startswith("expert, protocol tool-use v1 (")
     assert "2/2 100.0%" in out
     assert "0 episodes now" in out
 
