@@ -92,7 +92,7 @@ def test_a_result_cannot_claim_a_harder_level(tmp_path):
     """Neither by its words, nor with the harder level's words and the easier one's scenes."""
     claim(write(always(SUCCESS, name="a"), tmp_path / "a"), level="shaken")
     claim(write(always(SUCCESS, "b", SHAKEN), tmp_path / "b"), hand_pushes=None)
-    easy = SHAKEN.model_copy(update={"hand_pushes": ()})
+    easy = SHAKEN.model_copy(update={"hand_pushes": (), "level": ""})
     undisturbed = always(SUCCESS, "c", easy)
     hard = always(SUCCESS, "c", SHAKEN)
     write(Evaluation(hard.result, undisturbed.episodes), tmp_path / "c")
@@ -108,7 +108,7 @@ def test_a_level_of_two_objects_may_have_some_of_the_tasks_and_not_the_scenes_of
     beside = SecondObject(least_distance_m=0.2, y_m=Uniform(uniform=(-0.3, 0.3)))
     long = a_level("long", FIRST + 3000, tasks=("knife",), second_object=beside)
     write(always(SUCCESS, "two", long), tmp_path / "two")
-    single = always(SUCCESS, "one", long.model_copy(update={"second_object": None}))
+    single = always(SUCCESS, "one", long.model_copy(update={"second_object": None, "level": ""}))
     write(Evaluation(always(SUCCESS, "one", long).result, single.episodes), tmp_path / "one")
     write(always(SUCCESS, "plain"), tmp_path / "plain")
     levels = [SMALL, long]

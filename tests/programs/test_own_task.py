@@ -71,7 +71,7 @@ def test_the_file_alone_is_a_protocol_and_says_how_to_rank(mine, tmp_path, capsy
     assert ours[0].state_digest == load_evaluation(mine / "results/expert").episodes[0].state_digest
     assert rank([str(tmp_path), "--protocol", task, "--preview", "--json", "--quiet"]) == 0
     (preview,) = json.loads(capsys.readouterr().out)["preview"]
-    assert "1 of 30 scenes" in json.dumps(preview)
+    assert "1 of 20 scenes" in json.dumps(preview)
 
 
 def test_results_are_ranked_over_ones_own_protocol(moved, capsys):
