@@ -20,6 +20,7 @@ from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.config import distributions, expert, predicates
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import Value
+from fleet_tools.evaluation import changed_ranges
 from fleet_tools.evaluation.levels import LevelsFile
 from fleet_tools.robot.arm import Arm
 from fleet_tools.sim.catalog import Keypoints
@@ -93,6 +94,13 @@ CHOICES = (
         "NameDistribution",
         (distributions.NameDistribution,),
         "A name, or a choice among names.",
+    ),
+    Choice(
+        "Change",
+        (changed_ranges.Change,),
+        "`same` as in the task; or `{below: [near, far], above: [near, far]}`, distances from the "
+        "task's range in units of its width; or a [distribution](#yaml-distribution) that shares "
+        "no number with the range; or a list or a mapping of them, as the task has it.",
     ),
     Choice("Predicate", (predicates.Predicate,), "The key `type` says which."),
     Choice("KeypointTerm", (expert.KeypointTerm,), "The key `type` says which."),
