@@ -160,8 +160,14 @@ def _checked(file: ProtocolFile, path: Path) -> Protocol:
     check_randomization(file.randomization)
     tasks = [listed_task(entry, path.parent) for entry in file.tasks]
     protocol = _with_tasks(file, tasks, str(path))
-    for name in protocol.tasks:
-        task = protocol.load_task(name)
+    loaded = [protocol.load_task(name) for name in protocol.tasks]
+    for group in ("joint_resistance", "cameras"):  # a task has those that its file names
+        known = {name for task in loaded for name in getattr(task.randomization, group)}
+        for changes in (protocol, *protocol.by_task.values()):
+            named = changes.ranges.get(group)
+            for name in named if isinstance(named, dict) else ():
+                require_name(f"part of {group}", name, known)
+    for task in loaded:
         protocol.changed(task)
         for split in protocol.splits:
             model_pairs(task, split)

@@ -296,6 +296,7 @@ def test_nominal_says_nothing_of_levels():
         ),
         (("levels", "heavy", "ranges", "object_pose"), {"translation": 1}, "Did you mean"),
         (("levels", "heavy", "ranges", "table_texture"), "same", None),
+        (("levels", "heavy", "ranges", "joint_resistance"), {"slid": 9}, "Did you mean 'slide'"),
         (("levels", "heavy", "ranges", "table_texture"), 1, "no numbers there"),
         (("levels", "shaken", "by_task"), {"wrench": {"depth_error_scale": 2}}, "wrench"),
         (("levels", "shaken", "hand_pushes", 0, "horizontal_N"), -1, "between 0 and 500"),
