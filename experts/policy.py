@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from pydrake.math import RigidTransform
 
-from fleet_tools.config.expert import Expert
+from fleet_tools.config.expert import Expert, Keyframe, OverPlace
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import InfeasibleError
@@ -38,6 +38,9 @@ NO_SUCCESS = "success, which has not come"
 SYNC_STEPS, SYNC_COST = 10, 0.1
 """Largest change of the present target after another has acted, and its cost a step: as much as a
 distance to the target of that many control steps."""
+
+CARRIED_M = 0.08
+"""Largest distance of its keypoint from the tool's at which an object lies on the tool, m."""
 
 
 @dataclass
@@ -100,6 +103,25 @@ class _Execution:
         self.step, self.beyond = nearest, _projection(moves[nearest : nearest + 2])
         if self.beyond == 0 and (beyond := _projection(moves[before : before + 2])) > 0:
             self.step, self.beyond = before, beyond
+
+    def aim(self, state: WorldState) -> None:
+        """Corrects a motion over the marked place by where the object lies on the tool now.
+
+        An object that has fallen off is not followed: it stays behind, however far the tool goes.
+        """
+        expert, plan = self.problem.expert, self.plan
+        steps = (*expert.before, expert.actuation, *expert.after)
+        for start, end, step in zip(plan.keyframes, plan.keyframes[1:], steps[1:], strict=False):
+            if not isinstance(step, Keyframe) or not isinstance(step.motion, OverPlace):
+                continue
+            tool, object = step.motion.tool, step.motion.object
+            p_W = state.p_W_tool[tool] - state.p_W_object[object]
+            if self.step >= start and np.linalg.norm(p_W) <= CARRIED_M:
+                shares = np.clip((np.arange(len(plan.X_WE)) - start) / (end - start), 0.0, 1.0)
+                self.targets = [
+                    RigidTransform(share * p_W * [1.0, 1.0, 0.0]) @ X_WE
+                    for share, X_WE in zip(shares, plan.X_WE, strict=True)
+                ]
 
     @property
     def ended(self) -> bool:
@@ -265,6 +287,8 @@ class ExpertPolicy:
         match self._assess(execution, state):
             case Assessment.OBJECT_MOVED:
                 self._replan(execution, state)
+            case Assessment.ON_TRACK:
+                execution.aim(state)
             case FailedAttempt() as failure:
                 self._failures.append(failure)
                 poses = retreat(execution.problem, state.X_WE)
@@ -306,6 +330,7 @@ class ExpertPolicy:
             },
             p_W_object=state.p_W_object,
             X_WO=state.X_WO,
+            p_W_place=state.p_W_place,
         )
         try:
             made = self._made(problem)

@@ -1,21 +1,28 @@
-"""Honest ways on the spatula task: the blade lifts the slab, otherwise than the expert."""
+"""Honest ways on the spatula task: the blade lifts and carries the slab, unlike the expert."""
 
 import numpy as np
 from cheats.motion import Actions, DrivenArm, Target
 from pydrake.math import RotationMatrix
 
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import advance, edited, follow_edited, stay, translate
+from honest_ways.edits import advance, edited, follow_edited, slowed, stay, translate
 
 _AXIS = ("heel", "edge")
-_LIFT = [translate(0, 0, 0.09, frame="world"), stay(1.7)]
+_LIFT = translate(0, 0, 0.09, frame="world")
+
+
+def half_speed(arm: DrivenArm) -> Actions:
+    """The expert's motion at half its speed."""
+    yield from arm.follow_expert(slowed(arm.env.task.expert, 0.5))
+    yield from _carry(arm)
 
 
 def by_the_side(arm: DrivenArm) -> Actions:
     """The blade goes under the slab sideways."""
     before = [translate(-0.14, 0, 0.08, frame="world"), translate(-0.14, 0, 0, frame="world")]
-    after = [translate(0.03, 0, 0, frame="world"), *_LIFT]
+    after = [translate(0.03, 0, 0, frame="world"), _LIFT]
     yield from follow_edited(arm, before=before, after=after)
+    yield from _carry(arm)
 
 
 def half_left(arm: DrivenArm) -> Actions:
@@ -30,28 +37,32 @@ def half_back(arm: DrivenArm) -> Actions:
 
 def off_center(arm: DrivenArm) -> Actions:
     """The slab lies 2 cm in front of the blade's middle."""
-    after = [advance(_AXIS, -0.01), stay(0.33), *_LIFT]
+    after = [advance(_AXIS, -0.01), stay(0.33), _LIFT]
     yield from follow_edited(arm, after=after)
+    yield from _carry(arm)
 
 
 def in_stages(arm: DrivenArm) -> Actions:
     """The slab is lifted by 3 cm, held, and lifted further."""
     lift = translate(0, 0, 0.03, frame="world")
-    after = [advance(_AXIS, 0.02), stay(0.33), lift, stay(0.5), lift, stay(0.5), lift, stay(1.7)]
+    after = [advance(_AXIS, 0.02), stay(0.33), lift, stay(0.5), lift, stay(0.5), lift]
     yield from follow_edited(arm, after=after)
+    yield from _carry(arm)
 
 
 def carried_aside(arm: DrivenArm) -> Actions:
-    """The slab is lifted, carried 10 cm aside, and held."""
+    """The slab is lifted, carried 10 cm aside, and brought to its place from there."""
     aside = translate(0, -0.10, 0, frame="world")
-    after = [advance(_AXIS, 0.02), stay(0.33), *_LIFT[:1], aside, stay(1.7)]
+    after = [advance(_AXIS, 0.02), stay(0.33), _LIFT, aside]
     yield from follow_edited(arm, after=after)
+    yield from _carry(arm)
 
 
 def quick(arm: DrivenArm) -> Actions:
-    """The blade goes under the slab, and lifts it, twice as fast."""
-    after = [advance(_AXIS, 0.02), translate(0, 0, 0.09, frame="world", speed=0.6), stay(2.0)]
+    """The blade goes under the slab, lifts and carries it, twice as fast."""
+    after = [advance(_AXIS, 0.02), translate(0, 0, 0.09, frame="world", speed=0.6)]
     yield from follow_edited(arm, speed=0.6, after=after)
+    yield from _carry(arm, speed=0.6)
 
 
 def edge_first(arm: DrivenArm) -> Actions:
@@ -65,11 +76,13 @@ def edge_first(arm: DrivenArm) -> Actions:
     for up_m, steps in ((0.01, 6), (0.10, 14)):
         target = goal + np.array([0.0, 0.0, up_m])
         yield from arm.place(face, lambda _, p=target: p, level, steps, speed=0.3)
+    yield from _carry(arm)
 
 
 def sloped(arm: DrivenArm) -> Actions:
-    """The slab is lifted, and the blade then slopes by 10 degrees towards the hand."""
+    """The slab is brought to its place, and the blade then slopes by 10 degrees to the hand."""
     yield from follow_edited(arm)
+    yield from _carry(arm)
     R, face = arm.state.X_WE.rotation(), arm.on_tool("face")
     goal = arm.state.p_W_tool["face"].copy()
     yield from arm.place(face, lambda _: goal, R @ _tilt(10.0), 8, speed=0.3)
@@ -86,11 +99,21 @@ def after_a_miss(arm: DrivenArm) -> Actions:
     yield from arm.shift(-0.06 * forwards, steps=6)
     yield from arm.shift([0.0, 0.0, 0.06], steps=3)
     yield from arm.follow_expert()
+    yield from _carry(arm)
 
 
 def _along(arm: DrivenArm, direction: tuple[float, float, float]) -> Actions:
     """Acts like the expert, with the blade along a direction of the world."""
     yield from follow_edited(arm, terms={2: {"world": direction}})
+    yield from _carry(arm)
+
+
+def _carry(arm: DrivenArm, speed: float = 0.3) -> Actions:
+    """Brings the slab over its place, from where it lies on the blade."""
+    way = (arm.state.p_W_place - arm.state.p_W_object["base"]) * [1.0, 1.0, 0.0]
+    goal = arm.state.p_W_tool["face"] + way
+    R, steps = arm.state.X_WE.rotation(), 4 + round(np.linalg.norm(way) / (0.03 * speed))
+    yield from arm.place(arm.on_tool("face"), lambda _: goal, R, steps, speed=speed)
 
 
 def _tilt(angle_deg: float) -> RotationMatrix:

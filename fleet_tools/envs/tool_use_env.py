@@ -42,6 +42,7 @@ from fleet_tools.sim.scene import (
     Scene,
     check_randomization,
     check_seed,
+    marked_place,
     sample_scene,
 )
 from fleet_tools.sim.simulation import Simulation
@@ -531,6 +532,13 @@ class ToolUseEnv(RecordedEnv):
                 f"the workspace, {workspace}: {', '.join(lost)}. Move the object, or set "
                 f"`workspace` in the task file."
             )
+        for p_W in filter(None, map(marked_place, scene.objects)):
+            if not workspace.contains(p_W):
+                raise ConfigError(
+                    f"The scene of the task {self.task.name!r} marks the place ({p_W[0]:.3g}, "
+                    f"{p_W[1]:.3g}) m, outside the workspace, {workspace}. Give `place` a smaller "
+                    "`distance_m` or another `bearing_deg`."
+                )
         return simulation, episode
 
     def _with_next_object(self, episode: EpisodeState, earlier: Capture | None) -> EpisodeState:
