@@ -1,8 +1,7 @@
 """Scenes of a protocol's level: what it changes, and the second object that it puts on the table.
 
-The second object is drawn by the seed of a scene, as the first one is: a model of the split, with
-the tool at hand, and where it stands, what it weighs, and so on. What stands too near is drawn
-again.
+The second object is drawn by the seed of a scene, as the first one is: a model of the split, its
+place, its mass, and so on. What stands too near is drawn again.
 """
 
 import math
