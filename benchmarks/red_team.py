@@ -1,7 +1,7 @@
 """Attacks on the rules of success, and honest work: `python benchmarks/red_team.py --scenes 10`.
 
     python benchmarks/red_team.py --tool hammer --only grip handle
-    python benchmarks/red_team.py --kinds cheat --level disturbed
+    python benchmarks/red_team.py --kinds cheat --level pushes
     python benchmarks/red_team.py --task other_knife.yaml   # another version of a task
 
 Scripted cheats do a task's deed with something other than the tool's working part, and then bring
@@ -79,8 +79,8 @@ class RedTeamOptions(cli.Options):
     cem_iterations: Count = 4
     """Iterations of each search, of 12 episodes."""
     level: str | None = None
-    """Level of the protocol whose disturbances the scenes of the cheats have, such as disturbed
-    (default: none)."""
+    """Level of the protocol whose changes the scenes of the cheats have, such as pushes (default:
+    none)."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
     workers: WorkerOptions = WorkerOptions(timeout=1800.0)
@@ -96,7 +96,7 @@ class AttackJob:
         script: Its name, or `SEARCH`.
         seed: Seed of the scene.
         iterations: Iterations of a search.
-        level: Level whose disturbances the scene has; None for none.
+        level: Level whose changes the scene has; None for none.
     """
 
     task: str
@@ -185,7 +185,7 @@ def _make_run() -> Callable[[AttackJob], list[Attacked]]:
         if job.kind == SEARCHED:
             return search(env, job.seed, job.iterations)
         script = _SCRIPTS[job.kind][env.task.name][job.script]
-        level = load_protocol(PROTOCOL, job.level).disturbances if job.level else None
+        level = load_protocol(PROTOCOL, job.level).scene_rules() if job.level else None
         scene = attacked_scene(env, job.seed, OTHERS.get(script), level, loosened=cheats)
         return [run_trial(env, ScriptPolicy(env, script), scene)]
 

@@ -261,7 +261,7 @@ def _agree(name: str, claimed: Mapping[str, object], computed: Mapping[str, obje
 
 def _drawn_scene(protocol: Protocol, task: str, split: str, index: int) -> tuple[str, str, str]:
     """Returns tool, object and digest of a trial's scene."""
-    seed, given = protocol.splits[split].seeds(task)[index], protocol.own_file(task) or task
+    seed, given = protocol.splits[split].seeds()[index], protocol.own_file(task) or task
     return _sampled_scene(given, split, seed, protocol.scene_rules().to_json())
 
 

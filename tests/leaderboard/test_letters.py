@@ -14,9 +14,7 @@ from fleet_tools.leaderboard.letters import compact_letters
 from fleet_tools.utils.statistics import paired_p_value, told_apart
 
 MANY = SMALL.model_copy(
-    update={
-        "splits": {"train": Scenes(scenes=20, first_seed=SMALL.splits["train"].seeds("hammer")[0])}
-    }
+    update={"splits": {"train": Scenes(scenes=20, first_seed=SMALL.splits["train"].first_seed)}}
 )
 GRAPHS = st.integers(0, 9).flatmap(
     lambda n: st.tuples(

@@ -21,8 +21,7 @@ from support.submitted import (
 from fleet_tools.config.distributions import Uniform
 from fleet_tools.config.values import parse
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
-from fleet_tools.evaluation.disturbances import Disturbances
-from fleet_tools.evaluation.level_scenes import NextObjects
+from fleet_tools.evaluation.level_scenes import Changes, SecondObject
 from fleet_tools.evaluation.protocol import Protocol, Scenes
 from fleet_tools.evaluation.result import Evaluation
 from fleet_tools.evaluation.result_folder import RESULT
@@ -41,7 +40,7 @@ def a_level(level: str, first_seed: int, **changes: Any) -> Protocol:
     return SMALL.model_copy(update={"version": 2, "level": level, "splits": splits, **changes})
 
 
-SHAKEN = a_level("shaken", FIRST + 1000, disturbances=parse(Disturbances, PUSHES, "it"))
+SHAKEN = a_level("shaken", FIRST + 1000, hand_pushes=parse(Changes, PUSHES, "it").hand_pushes)
 NOISY = a_level("noisy", FIRST + 2000, sensors="active_stereo")
 LEVELS = [SMALL, SHAKEN, NOISY]
 CLOUDS: dict[str, Any] = {"obs_mode": "point_cloud", "cloud_source": "rays"}
@@ -92,8 +91,8 @@ def claim(folder: Path, **changes: Any) -> None:
 def test_a_result_cannot_claim_a_harder_level(tmp_path):
     """Neither by its words, nor with the harder level's words and the easier one's scenes."""
     claim(write(always(SUCCESS, name="a"), tmp_path / "a"), level="shaken")
-    claim(write(always(SUCCESS, "b", SHAKEN), tmp_path / "b"), disturbances=None)
-    easy = SHAKEN.model_copy(update={"disturbances": None})
+    claim(write(always(SUCCESS, "b", SHAKEN), tmp_path / "b"), hand_pushes=None)
+    easy = SHAKEN.model_copy(update={"hand_pushes": (), "level": ""})
     undisturbed = always(SUCCESS, "c", easy)
     hard = always(SUCCESS, "c", SHAKEN)
     write(Evaluation(hard.result, undisturbed.episodes), tmp_path / "c")
@@ -106,10 +105,10 @@ def test_a_result_cannot_claim_a_harder_level(tmp_path):
 
 
 def test_a_level_of_two_objects_may_have_some_of_the_tasks_and_not_the_scenes_of_one(tmp_path):
-    beside = NextObjects(least_distance_m=0.2, y_m=Uniform(uniform=(-0.3, 0.3)))
-    long = a_level("long", FIRST + 3000, tasks=("knife",), next_objects=beside)
+    beside = SecondObject(least_distance_m=0.2, y_m=Uniform(uniform=(-0.3, 0.3)))
+    long = a_level("long", FIRST + 3000, tasks=("knife",), second_object=beside)
     write(always(SUCCESS, "two", long), tmp_path / "two")
-    single = always(SUCCESS, "one", long.model_copy(update={"next_objects": None}))
+    single = always(SUCCESS, "one", long.model_copy(update={"second_object": None, "level": ""}))
     write(Evaluation(always(SUCCESS, "one", long).result, single.episodes), tmp_path / "one")
     write(always(SUCCESS, "plain"), tmp_path / "plain")
     levels = [SMALL, long]

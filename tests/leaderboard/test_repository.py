@@ -70,8 +70,9 @@ def test_the_sizes_of_the_protocol_are_those_of_its_page():
     assert f"protocols/{PROTOCOL}.yaml" in text
     (count,) = {scenes.scenes for scenes in protocol.splits.values()}
     total = len(protocol.trials())
-    assert f"{total // len(protocol.tasks)} scenes, {count} of each" in text
-    assert f"{total} in all" in text
+    assert f"| `nominal` | {total}: {count} of each task and split |" in text
+    for name in [*LEVELS][1:]:
+        assert f"| `{name}` | {len(LEVELS[name].trials())} |" in text
     for split in protocol.splits:
         assert f"| `{split}` |" in text
 
@@ -99,7 +100,7 @@ def git(folder: Path, *arguments: str) -> str:
 def _clone(tmp_path: Path) -> Path:
     """A clone with one verified result, committed, and one of `my_method` that is not."""
     clone = tmp_path / "clone"
-    config = EvaluationConfig(policy="expert", level="disturbed", tool="hammer")
+    config = EvaluationConfig(policy="expert", level="pushes", tool="hammer")
     evaluate_policy(config, clone / RESULTS / "expert")
     page = ["--output", str(tmp_path / "page.html"), "--quiet"]
     verify = [sys.executable, "-m", "fleet_tools.leaderboard", str(RESULTS), "--verify", "1", *page]
@@ -121,7 +122,7 @@ def _clone(tmp_path: Path) -> Path:
 
 @pytest.mark.slow  # evaluates, and starts git and the program
 def test_the_commands_commit_the_results_and_nothing_else(clone):
-    """All but the first, which evaluates 480 scenes; of a result of 60, two are run again here."""
+    """All but the first, which evaluates 480 scenes; of a result of 40, two are run again here."""
     for command in COMMANDS[1:]:
         few = command.replace("--verify 10", "--verify 2 --workers 0 --quiet")
         for part in few.split(" && "):
