@@ -124,7 +124,7 @@ def _changed_columns(content: bytes, generator: np.random.Generator) -> bytes:
         column = pa.array(data, pick(generator, (field.type, None)))
         name = pick(generator, (field, field.name, "other"))
         write_table(file, table.set_column(place, name, column))
-    except (pa.ArrowException, OverflowError):
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         return damaged(content, generator)
     return pick(generator, (file.getvalue(), damaged(content, generator)))
 
