@@ -99,7 +99,7 @@ def find_problems(
 
     Args:
         result: Content of `result.json`.
-        episodes: Content of `episodes.jsonl`, in any order.
+        episodes: Content of `episodes.parquet`, in any order.
         protocol: The protocol that the result has to follow.
     """
     return list(_problems(result, episodes, protocol))

@@ -12,7 +12,7 @@ import pydantic
 
 from fleet_tools.config.values import Count, NonNegative, Positive, Seed, Value
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.result_folder import EPISODES, RESULT
+from fleet_tools.evaluation.result_folder import EPISODES, PACKED, RESULT
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.provenance import Machine
 from fleet_tools.storage.record_folder import read_records
@@ -165,8 +165,9 @@ _Kept = TypeVar("_Kept", Verification, Certificate)
 def content_digest(folder: Path) -> str:
     """Returns a hash of the files of a result."""
     digest = hashlib.blake2b(digest_size=16)
-    for name in (RESULT, EPISODES):
-        digest.update(hashlib.blake2b((folder / name).read_bytes()).digest())
+    for path in (folder / name for name in (RESULT, PACKED, EPISODES)):
+        if path.exists():
+            digest.update(hashlib.blake2b(path.read_bytes()).digest())
     return digest.hexdigest()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_tools.dataset.carried_models import MODELS
-from fleet_tools.evaluation.result_folder import EPISODES, RESULT
+from fleet_tools.evaluation.result_folder import EPISODES, PACKED, RESULT
 from fleet_tools.leaderboard.checks import ProblemKind
 from fleet_tools.leaderboard.records import CERTIFIED, VERIFIED
 from fleet_tools.policies.sources import built_in_description
@@ -60,7 +60,7 @@ def find_result_folders(root: Path) -> tuple[list[Path], list[Rejection]]:
                 spoilt.add(path.parent)
                 inside = printable(path.relative_to(root).parent.as_posix())
                 rejections.append(Rejection(inside, "foreign", f"{printable(name)} {reason}"))
-            elif name in (RESULT, EPISODES):
+            elif name in (RESULT, EPISODES, PACKED):
                 folders.add(path.parent)
         # Models that a result carries are not used here: the host has those of its protocol.
         carried = {MODELS} if RESULT in files else set()
@@ -145,6 +145,6 @@ def _objection(path: Path, root: Path) -> str | None:
     if not stat.S_ISREG(mode):
         return "is no regular file"
     records = (root / VERIFIED, root / CERTIFIED)
-    if path.name in (RESULT, EPISODES, *_OTHER_FILES) or path in records:
+    if path.name in (RESULT, EPISODES, PACKED, *_OTHER_FILES) or path in records:
         return None
-    return f"is not part of a result ({RESULT}, {EPISODES}, {README} or {COMMANDS})"
+    return f"is not part of a result ({RESULT}, {PACKED}, {EPISODES}, {README} or {COMMANDS})"

@@ -1,6 +1,6 @@
 """Reads results that others submitted, and rejects those with claims that cannot be confirmed.
 
-    DIR/METHOD/any/folders/result.json, episodes.jsonl     a result of METHOD
+    DIR/METHOD/any/folders/result.json, episodes.parquet   a result of METHOD
     DIR/METHOD/any/folders/README.md                       comments; the first line says on the
                                                            page what the method is
     DIR/verified.jsonl                                     what the host verified
@@ -159,7 +159,8 @@ def _read(folder: Path, protocols: Sequence[Protocol]) -> tuple[Evaluation | Non
             reason = f"its schema version is {version!r}; this version of Fleet-Tools reads"
             return None, [Problem("schema", shortened(f"{reason} {EVALUATION.version}"))]
         result = EVALUATION.read_document(folder)
-        _require_complete_lines(folder / EPISODES)
+        if EVALUATION.packed(folder) is None:
+            _require_complete_lines(folder / EPISODES)
         episodes, _ = EVALUATION.read_records(folder)
     except (FleetToolsError, RecursionError) as error:
         return None, [Problem("damaged", shortened(str(error).replace(f"{folder}/", "")))]
@@ -167,7 +168,7 @@ def _read(folder: Path, protocols: Sequence[Protocol]) -> tuple[Evaluation | Non
     problems = find_problems(result, episodes, protocol)
     if any(problem.kind != "incomplete" for problem in problems):
         return None, problems
-    episodes = in_order(result.protocol, episodes, folder / EPISODES)
+    episodes = in_order(result.protocol, episodes, EVALUATION.records_file(folder))
     # The same content, but the host's task files, which say where their models are.
     result = result.model_copy(update={"protocol": protocol})
     return Evaluation(result, episodes), problems

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from support.submitted import SMALL, random_evaluation, renamed, write
 
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, TIME_LIMIT, WORKER_ERROR
+from fleet_tools.evaluation.packed_episodes import write_episodes
 from fleet_tools.evaluation.result import Evaluation
-from fleet_tools.evaluation.result_folder import EPISODES, RESULT
+from fleet_tools.evaluation.result_folder import EPISODES, PACKED, RESULT
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.checks import Problem
+from fleet_tools.leaderboard.records import content_digest
+from fleet_tools.leaderboard.result_folders import find_result_folders
 from fleet_tools.leaderboard.submissions import read_checked, read_submissions
 
 GENUINE = random_evaluation(0.5, seed=1, name="theirs")
@@ -51,6 +54,21 @@ def test_a_genuine_result_is_accepted_as_it_is_in_any_order_of_lines(folder):
     lines = (folder / EPISODES).read_text().splitlines(keepends=True)
     (folder / EPISODES).write_text("".join(random.Random(0).sample(lines, len(lines))))
     assert read_checked(folder, SMALL) == GENUINE
+
+
+def test_compressed_episodes_are_accepted_and_a_damaged_file_is_one_problem(folder):
+    of_log = content_digest(folder)
+    assert write_episodes(folder / PACKED, GENUINE.episodes)
+    for remains in (True, False):  # after a kill, a log may lie beside them
+        assert read_checked(folder, SMALL) == GENUINE
+        assert find_result_folders(folder.parent) == ([folder], [])
+        if remains:
+            (folder / EPISODES).unlink()
+    assert content_digest(folder) != of_log
+    content = (folder / PACKED).read_bytes()
+    (folder / PACKED).write_bytes(content[:-100])
+    (problem,) = problems(folder)
+    assert problem.kind == "damaged" and problem.reason.startswith("episodes.parquet is damaged")
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,6 +18,9 @@ from support.collected import write_quick_task
 from support.small_datasets import OBSERVATION, Drawn, a_header, write
 from support.small_disks import PAGE, Disk
 
+from fleet_tools.evaluation.packed_episodes import read_episodes
+from fleet_tools.evaluation.result_folder import PACKED
+
 Main = Callable[[Sequence[str]], int]
 
 FORMATS = ("lerobot", "minari", "ply", "robomimic", "zarr")
@@ -86,8 +89,6 @@ def exporting(name: str) -> Callable[[Path, Path], tuple[Main, list[str]]]:
     def export(beside: Path, output: Path) -> tuple[Main, list[str]]:
         from fleet_tools.dataset.__main__ import main
 
-        if name == "lerobot":
-            pytest.importorskip("pyarrow")
         if name == "zarr":
             pytest.importorskip("zarr")
         layout = {**OBSERVATION, "end_effector_pose": ((3, 4), "float64")}
@@ -129,6 +130,8 @@ def content_of(path: Path) -> Any:
             return _of_tensors(path)
         case ".hdf5":
             return _of_hdf5(path)
+        case ".parquet" if path.name == PACKED:
+            return [without_times(json.loads(each.to_json())) for each in read_episodes(path)]
         case _:
             return path.read_bytes()
 
