@@ -5,6 +5,7 @@ from their actions where there is none.
 """
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -90,8 +91,9 @@ def plan(entry: Entry, protocol: Protocol, scenes: int | None = None) -> list[Pl
     Raises:
         FleetToolsError: A policy cannot act, or reads something else than the entry says.
     """
-    if str(entry.folder) not in sys.path:
-        sys.path.append(str(entry.folder.absolute()))  # behind everything that is installed
+    if (folder := str(entry.folder.absolute())) not in sys.path:
+        sys.path.append(folder)  # behind everything that is installed
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # compiled code is no part of an entry
     planned = []
     for policy in entry.file.policies:
         described = [
@@ -192,23 +194,23 @@ def _run(
     """Runs what is missing of the planned trials; returns None if it was stopped."""
     (root / HOST / entry.name).mkdir(parents=True, exist_ok=True)
     total, evaluations = sum(len(each.trials) for each in planned), []
-    began, done_now = time.monotonic(), 0
+    began, done_now, left = time.monotonic(), 0, total
     with TallyBar(total, "episode", quiet=quiet) as bar:
+
+        def after_each(episode: EpisodeResult) -> None:
+            nonlocal done_now, left
+            done_now, left = done_now + 1, left - 1
+            minutes = left * (time.monotonic() - began) / done_now / 60
+            bar.update(episode.outcome, note=f"about {minutes:.1f} min left")
+            if done_now == _TIMED and not quiet:
+                print(f"{left} episodes left, about {minutes:.1f} min", file=sys.stderr)
+
         for each in planned:
             folder = evaluation_folder(root, entry, each.policy)
             with EvaluationWriter(folder, each.result) as writer:
+                left -= len(writer.records)
                 for episode in writer.records:
                     bar.update(episode.outcome)
-
-                def after_each(episode: EpisodeResult, present: int = len(writer.records)) -> None:
-                    nonlocal done_now
-                    done_now += 1
-                    bar.update(episode.outcome)
-                    if done_now == _TIMED and not quiet:
-                        left = total - done_now - present
-                        minutes = left * (time.monotonic() - began) / done_now / 60
-                        print(f"{left} episodes left, about {minutes:.1f} min", file=sys.stderr)
-
                 run_trials(
                     writer, each.source, each.trials, workers, after_each=after_each, stop=stop
                 )

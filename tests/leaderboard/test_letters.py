@@ -4,9 +4,17 @@ from itertools import chain, combinations
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
 from fleet_tools.leaderboard.letters import compact_letters, method_letters
 from fleet_tools.utils.statistics import paired_p_value, told_apart
+
+GRAPHS = st.integers(0, 9).flatmap(
+    lambda n: st.tuples(
+        st.just(n),
+        st.sets(st.sampled_from([*combinations(range(n), 2)])) if n > 1 else st.just(set()),
+    )
+)
 
 
 def sharing(letters: list[set[str]]) -> set[tuple[int, int]]:
