@@ -59,18 +59,6 @@ DataCommands = Commands | str
 """Commands that make data; or the name of an entry of the leaderboard, for the ones of that."""
 
 
-class EntryCommands(Value):
-    """The content of `commands.yaml` of an entry of the leaderboard.
-
-    Attributes:
-        data_commands: Commands that make its data; or the entry whose data it uses.
-        commands: Commands that train and evaluate its policies.
-    """
-
-    data_commands: DataCommands = ()
-    commands: Commands
-
-
 def arguments(line: str, folder: Path) -> list[str]:
     """Returns the arguments of a command line's process.
 

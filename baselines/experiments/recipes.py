@@ -1,6 +1,6 @@
 """Recipes: the commands that made what is stored in a checkout.
 
-entry of the leaderboard    its `commands.yaml`
+entry of the leaderboard    `data_commands` and `commands` of its `entry.yaml`
 experiment                  `data_commands` of its YAML file, and the program `experiment`
 figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
                             script that draws it
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet_tools.baselines.experiments.commands import Commands, DataCommands, EntryCommands
+from fleet_tools.baselines.experiments.commands import Commands, DataCommands
 from fleet_tools.baselines.experiments.form import load_experiment
 from fleet_tools.config.values import load_text, load_yaml
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, require_name
-from fleet_tools.leaderboard.result_folders import COMMANDS, find_result_folders
+from fleet_tools.evaluation.result_folder import RESULT
+from fleet_tools.leaderboard.entries import ENTRY, EntryFile
 
-RESULTS, EXPERIMENTS, IMAGES = Path("leaderboard/results"), Path("experiments"), Path("docs/images")
+ENTRIES, EXPERIMENTS, IMAGES = Path("leaderboard/entries"), Path("experiments"), Path("docs/images")
 FIGURES = IMAGES / "findings.yaml"
 TABLE = Path("docs/results/tables/findings.md")
 LINKED = ("experiments", "examples", "docs")
@@ -55,21 +56,20 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
     Raises:
         ConfigError: It is none, a file is not valid, or names an entry or a base that is not there.
     """
-    for folder in (RESULTS, EXPERIMENTS):
+    for folder in (ENTRIES, EXPERIMENTS):
         if not (checkout / folder).is_dir():
             raise ConfigError(
                 f"{checkout} has no folder {folder}. Recipes are read from a checkout of the "
                 "repository; give its root by --checkout."
             )
     entries = {
-        path.parent.name: load_yaml(EntryCommands, path)
-        for path in sorted((checkout / RESULTS).glob(f"*/{COMMANDS}"))
+        path.parent.name: load_yaml(EntryFile, path)
+        for path in sorted((checkout / ENTRIES).glob(f"*/{ENTRY}"))
     }
-    found, _ = find_result_folders(checkout / RESULTS)
     recipes: dict[str, Recipe] = {}
     for name, entry in entries.items():
         lines = [*_data(entry.data_commands, entries, name), *_lines(entry.commands)]
-        folders = [path for path in found if path.is_relative_to(checkout / RESULTS / name)]
+        folders = [path.parent for path in sorted((checkout / ENTRIES / name).rglob(RESULT))]
         stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
         recipes[name] = Recipe(name, "entry", tuple(lines), stored)
     for path in sorted((checkout / EXPERIMENTS).glob("*.yaml")):
@@ -85,7 +85,7 @@ def _lines(commands: Commands) -> list[str]:
     return [line for command in commands for line in command.lines()]
 
 
-def _data(given: DataCommands, entries: Mapping[str, EntryCommands], source: str) -> list[str]:
+def _data(given: DataCommands, entries: Mapping[str, EntryFile], source: str) -> list[str]:
     """Returns the commands that make data; an entry's name stands for its commands."""
     if not isinstance(given, str):
         return _lines(given)

@@ -11,7 +11,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import Trial, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import load_protocol, with_task
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.result_folder import EvaluationWriter
@@ -47,13 +47,14 @@ def evaluate_policy(
 
 
 def describe(
-    config: EvaluationConfig, command: str = ""
+    config: EvaluationConfig, command: str = "", protocol: Protocol | None = None
 ) -> tuple[PolicySource, Result, list[Trial]]:
     """Describes an evaluation that is to be made, after checking that it can be.
 
     Args:
         config: The policy and the trials.
         command: Command line, if any.
+        protocol: A protocol that has no name; None for the one that `config` names.
 
     Returns:
         The policy's source, the result without scores, and the requested trials.
@@ -65,7 +66,7 @@ def describe(
     """
     find = find_policy_apart if config.track == "observations" else find_policy
     policy = find(config.policy)
-    protocol = load_protocol(config.protocol, config.level)
+    protocol = protocol or load_protocol(config.protocol, config.level)
     task = config.tool
     if config.task is not None:
         protocol, task = with_task(protocol, config.task)

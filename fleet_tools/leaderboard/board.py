@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 Track = Literal["privileged", "keypoints", "clouds", "images"]
-"""What the host's run sent to a policy: the environment itself, or nothing but such observations."""
+"""What the host's run sent to a policy: the environment, or nothing but such observations."""
 TRACKS: tuple[Track, ...] = get_args(Track)
 """The tracks; a policy of one of them knows more than a policy of the next."""
 
