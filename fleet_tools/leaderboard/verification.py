@@ -158,9 +158,12 @@ def verify_entry(
             f"{entry.folder} names no policy and holds no results. Give a policy in entry.yaml: "
             "a rank means that the host has run it."
         )
+    if any(key(entry, policy) not in round_.received for policy in entry.file.policies):
+        raise ResultError(
+            f"{entry.folder} has come, or changed, after the seed of the present round was drawn "
+            f"({round_.drawn}). --new-round draws another one, in whose scenes all entries are run."
+        )
     planned = plan(entry, round_.protocol, scenes) if entry.file.policies else []
-    received = {key(entry, each.policy): now() for each in planned} | round_.received
-    round_ = round_.replaced(root, received={**round_.received, **received})
     evaluations = _run(root, entry, planned, workers, quiet, stop)
     if evaluations is None:
         return None

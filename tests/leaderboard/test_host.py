@@ -17,6 +17,7 @@ from fleet_tools.leaderboard.host import (
     SCENES,
     Verification,
     fresh_protocol,
+    key,
     open_round,
     publish,
     read_round,
@@ -54,19 +55,19 @@ def test_fresh_scenes_have_the_rules_of_the_first_level_and_are_enough():
 
 
 def test_a_round_is_drawn_once_and_ends_when_its_seed_is_public(tmp_path):
-    first = open_round(tmp_path, SMALL, None)
-    assert first == open_round(tmp_path, SMALL, None) == read_round(tmp_path)
+    first = open_round(tmp_path, SMALL, [])
+    assert first == open_round(tmp_path, SMALL, []) == read_round(tmp_path)
     assert first.seed not in first.commitment and len(first.seed) == 32
     assert (tmp_path / HOST / ".gitignore").read_text() == "*\n"
     first = first.replaced(tmp_path, received={"it 00": "then"})
     with pytest.raises(ResultError, match="--new-round"):
-        open_round(tmp_path, SMALL, "another seed")
+        open_round(tmp_path, SMALL, [], "another seed")
     published = publish(tmp_path)
     assert published.published and not (tmp_path / HOST / ".gitignore").exists()
     assert publish(tmp_path) == published
     with pytest.raises(ResultError, match=r"public since .* --new-round draws another"):
-        open_round(tmp_path, SMALL, None)
-    second = open_round(tmp_path, SMALL, None, new=True)
+        open_round(tmp_path, SMALL, [])
+    second = open_round(tmp_path, SMALL, [], new=True)
     assert second.seed != first.seed and second.protocol != first.protocol
     assert second.published is None and second.received == first.received
     (kept,) = tmp_path.glob("host_*")
@@ -110,8 +111,11 @@ def test_only_who_knows_the_seed_can_write_a_record(changes, guess):
     assert forged.sealed(guess).sealed("the seed") != forged.sealed(guess)
 
 
-def test_an_entry_is_received_under_its_name_and_content(tmp_path):
-    from fleet_tools.leaderboard.host import key
-
+def test_a_round_receives_the_entries_before_it_draws_and_keeps_their_order(tmp_path):
     one, other = (write_entry(tmp_path, name, content=b"same") for name in ("one", "other"))
-    assert key(one, one.file.policies[0]) != key(other, other.file.policies[0])
+    first = open_round(tmp_path, SMALL, [other])
+    assert [*first.received] == [key(other, other.file.policies[0])]
+    assert open_round(tmp_path, SMALL, [one, other]) == first  # it is drawn
+    second = open_round(tmp_path, SMALL, [one, other], new=True)
+    assert [each.split()[0] for each in second.received] == ["other", "one"]
+    assert all(when <= second.drawn for when in second.received.values())

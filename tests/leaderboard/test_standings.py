@@ -55,13 +55,13 @@ OUTCOMES = st.sampled_from([SUCCESS, TIME_LIMIT, OBJECT_LOST, POLICY_ERROR, SIMU
 @pytest.fixture(name="root")
 def _root(tmp_path: Path) -> Path:
     """A leaderboard with a round, and a method that solves everything."""
-    open_round(tmp_path, SMALL, "1")
+    open_round(tmp_path, SMALL, [], "1")
     add(tmp_path, "best", 1.0)
     return tmp_path
 
 
 def fresh(root: Path) -> Protocol:
-    return open_round(root, SMALL, None).protocol
+    return open_round(root, SMALL, []).protocol
 
 
 def add(root: Path, name: str, rate: float, **others: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_rank_counts_the_intervals_wholly_above(intervals):
 @given(st.lists(OUTCOMES, min_size=32, max_size=32))
 def test_success_rates_agree_with_counts_by_hand(tmp_path_factory, outcomes):
     root = tmp_path_factory.mktemp("board")
-    open_round(root, SMALL, "1")
+    open_round(root, SMALL, [], "1")
     protocol = fresh(root)
     pairs = [*zip(protocol.trials(), outcomes, strict=True)]
     by_key = {trial.key: outcome for trial, outcome in pairs}

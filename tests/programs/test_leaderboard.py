@@ -193,6 +193,23 @@ def test_what_cannot_be_run_is_one_error_before_anything_is_run(root, capsys, na
     assert not (root / HOST / "mine" / VERIFICATION).exists()
 
 
+def test_who_comes_or_changes_after_the_draw_waits_for_the_next_round(root, capsys):
+    """Who learns of the seed in the meantime has no policy in its scenes."""
+    entry = write_entry(root, "early", {"policy": "zero"})
+    assert verify(root, "early", "--quiet") == 0
+    write_entry(root, "late", {"policy": "random"})
+    assert verify(root, "late") == 2
+    assert "late has come, or changed, after the seed" in capsys.readouterr().err
+    content = {**entry.file.model_dump(mode="json"), "policies": [{"policy": "random"}]}
+    (entry.folder / "entry.yaml").write_text(json.dumps(content))
+    assert verify(root, "early") == 2
+    assert "--new-round" in capsys.readouterr().err
+    assert methods(root)["early"].rank is None
+    assert verify(root, "late", "--new-round", "--quiet") == 0
+    assert methods(root)["late"].rank == 1
+    assert verify(root, "early", "--quiet") == 0
+
+
 def test_a_folder_that_is_no_entry_says_what_to_do(root, expert, capsys):
     assert main(["verify", str(expert / "result")]) == 2
     assert "no entry.yaml, so there is no policy to run. Write one" in capsys.readouterr().err
