@@ -79,8 +79,8 @@ class PageOptions(cli.Options):
 def _verify(options: VerifyOptions) -> int:
     from fleet_tools.evaluation.protocol_file import load_levels
     from fleet_tools.leaderboard.entries import read_entries, read_entry
-    from fleet_tools.leaderboard.host import open_round
-    from fleet_tools.leaderboard.verification import verify_entry
+    from fleet_tools.leaderboard.host import open_round, read_round
+    from fleet_tools.leaderboard.verification import plan, verify_entry
 
     began = time.monotonic()
     entry = read_entry(options.folder)
@@ -92,6 +92,8 @@ def _verify(options: VerifyOptions) -> int:
         )
     levels = [*load_levels(options.protocol).values()]
     entries, _ = read_entries(root)
+    if options.new_round or read_round(root) is None:
+        plan(entry, levels[0], 1)  # raises before a seed is drawn
     round_ = open_round(root, levels[0], entries, options.seed, new=options.new_round)
     found, failure = None, None
     with deferred_interrupt() as interrupted:

@@ -5,6 +5,7 @@ from their actions where there is none.
 """
 
 import contextlib
+import hashlib
 import os
 import sys
 import time
@@ -25,7 +26,7 @@ from fleet_tools.evaluation.protocol import Protocol, Trial
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, decode_actions
 from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import describe, run_trials
-from fleet_tools.evaluation.trial import guarded, judge, present_env, run_trial
+from fleet_tools.evaluation.trial import guarded, judge, lost_trial, present_env, run_trial
 from fleet_tools.leaderboard.board import TRACKS, Track
 from fleet_tools.leaderboard.checks import host_digest, read_submitted
 from fleet_tools.leaderboard.entries import Entry, EntryPolicy
@@ -76,7 +77,7 @@ class Planned:
 
 def track_of(policies: Sequence[PolicyProvenance]) -> Track:
     """Returns the track of some policies: that of the one which is told most."""
-    tracks = ["privileged" if p.track == "privileged" else p.reads for p in policies]
+    tracks: list[Track] = ["privileged" if p.track == "privileged" else p.reads for p in policies]
     return min(tracks, key=TRACKS.index)
 
 
@@ -89,8 +90,16 @@ def plan(entry: Entry, protocol: Protocol, scenes: int | None = None) -> list[Pl
         scenes: Number of first scenes of each task and split; all if None.
 
     Raises:
-        FleetToolsError: A policy cannot act, or reads something else than the entry says.
+        FleetToolsError: There is nothing to run; or a policy cannot act, or reads something else
+            than the entry says.
     """
+    if not entry.file.policies:
+        if not entry.result_folders():
+            raise ResultError(
+                f"{entry.folder} names no policy and holds no results. Give a policy in "
+                "entry.yaml: a rank means that the host has run it."
+            )
+        return []
     if (folder := str(entry.folder.absolute())) not in sys.path:
         sys.path.append(folder)  # behind everything that is installed
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # compiled code is no part of an entry
@@ -111,6 +120,16 @@ def plan(entry: Entry, protocol: Protocol, scenes: int | None = None) -> list[Pl
         ]
         trials = [trial for _, _, of_task in described for trial in of_task]
         planned.append(Planned(policy, *described[0][:2], trials))
+        if planned[-1].source.kind == "factory":
+            path = entry.folder / f"{policy.policy.partition(':')[0]}.py"
+            if (
+                hashlib.blake2b(path.read_bytes()).hexdigest()[:32]
+                != described[0][0].content_digest
+            ):
+                raise ResultError(
+                    f"Python finds another module than {path} under its name. Run from another "
+                    "folder, or rename it to policy_NAME.py."
+                )
     track = track_of([each.result.policy for each in planned])
     if track != entry.file.track:
         raise ResultError(
@@ -153,17 +172,12 @@ def verify_entry(
         FleetToolsError: There is nothing to run, or it cannot run here.
         OSError: The disk is full or gone; episodes so far are stored.
     """
-    if not (entry.file.policies or entry.result_folders()):
-        raise ResultError(
-            f"{entry.folder} names no policy and holds no results. Give a policy in entry.yaml: "
-            "a rank means that the host has run it."
-        )
     if any(key(entry, policy) not in round_.received for policy in entry.file.policies):
         raise ResultError(
             f"{entry.folder} has come, or changed, after the seed of the present round was drawn "
             f"({round_.drawn}). --new-round draws another one, in whose scenes all entries are run."
         )
-    planned = plan(entry, round_.protocol, scenes) if entry.file.policies else []
+    planned = plan(entry, round_.protocol, scenes)
     evaluations = _run(root, entry, planned, workers, quiet, stop)
     if evaluations is None:
         return None
@@ -256,7 +270,10 @@ def _check(
     episodes = sorted([*suspect, *(began[k] for k in drawn)], key=lambda e: e.key)
     make = partial(_make_runner, evaluation.result, source)
     with contextlib.closing(workers.run(episodes, make)) as results:
-        pairs = [(stored, again) for stored, again in results if not isinstance(again, LostJob)]
+        pairs = [
+            (stored, lost_trial(stored, again.reason) if isinstance(again, LostJob) else again)
+            for stored, again in results
+        ]
     return digest, _refuted(evaluation.result, pairs, by_policy=source is not None)
 
 

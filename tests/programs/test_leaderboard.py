@@ -15,7 +15,7 @@ from fleet_tools.evaluation.result import decode_actions
 from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.leaderboard.__main__ import main
 from fleet_tools.leaderboard.board import Method
-from fleet_tools.leaderboard.host import HOST, VERIFICATION, read_round
+from fleet_tools.leaderboard.host import HOST, read_round
 from fleet_tools.leaderboard.standings import make_board
 
 TINY = """
@@ -190,7 +190,7 @@ def test_what_cannot_be_run_is_one_error_before_anything_is_run(root, capsys, na
     (entry.folder / "entry.yaml").write_text(json.dumps(content))
     assert verify(root, "mine") == 2
     assert reason in capsys.readouterr().err
-    assert not (root / HOST / "mine" / VERIFICATION).exists()
+    assert not (root / HOST).exists()  # no seed is drawn for it
 
 
 def test_who_comes_or_changes_after_the_draw_waits_for_the_next_round(root, capsys):
