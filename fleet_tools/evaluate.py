@@ -65,6 +65,9 @@ class EvaluateOptions(cli.Options):
     stop: bool = False
     """Stop as soon as the comparison has a verdict. Such a result is incomplete, and cannot enter
     the leaderboard; the same command without --stop completes it."""
+    nominal: Path | None = None
+    """Folder of the same policy's result at the level nominal: tells what the level costs it, by
+    scenes that differ in nothing else."""
     failures: Annotated[Path, pydantic.AfterValidator(_html)] | None = None
     """New page (.html) with videos of the first failed episodes of each task and outcome."""
     workers: WorkerOptions = WorkerOptions()
@@ -79,6 +82,7 @@ class EvaluateOptions(cli.Options):
 def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.admission import admission
     from fleet_tools.evaluation.anytime import AnytimeComparison
+    from fleet_tools.evaluation.level_cost import level_cost, require_matched
     from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
     from fleet_tools.evaluation.run import describe, run_trials
     from fleet_tools.evaluation.score_tables import as_text
@@ -99,6 +103,9 @@ def _evaluate(options: EvaluateOptions) -> int:
         other = load_evaluation(options.against)
         test = AnytimeComparison.of(described, other, trials, options.margin)
         trials = test.trials
+    nominal = options.nominal and load_evaluation(options.nominal)
+    if nominal:
+        require_matched(nominal.result, described)
     with EvaluationWriter(options.output, described) as writer:
         before = len(writer.records)
         present = {each.key for each in writer.records}
@@ -146,6 +153,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         now = len(writer.records) - before
     result, scores = evaluation.result, evaluation.result.scores
     comparison = test and compare(evaluation, test.other).model_copy(update={"anytime": told})
+    cost = nominal and level_cost(nominal, evaluation)
     done = [episode for episode in evaluation.episodes if episode.key in requested]
     causes = failure_causes(
         done, lambda episode: f"{episode.task} {episode.split} (seed {episode.seed})"
@@ -167,6 +175,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         "causes": causes,
         "scores": scores and scores.model_dump(),
         "comparison": comparison and comparison.model_dump(),
+        "level_cost": cost and dataclasses.asdict(cost),
         "seconds": round(seconds, 3),
     }
     options.report(
@@ -174,6 +183,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         lambda: "\n".join(
             [
                 as_text(result, comparison),
+                *([str(cost)] if cost else []),
                 *cause_lines(causes),
                 f"{now} episodes now, in {seconds:.1f} s: {now / seconds:.2f} per second",
             ]

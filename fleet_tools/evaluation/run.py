@@ -72,7 +72,8 @@ def describe(
         protocol, task = with_task(protocol, config.task)
     trials = protocol.trials(task, config.split, config.scenes)
     sensors = config.sensors or protocol.sensors or IDEAL
-    protocol.require_sensors(sensors)
+    observed = config.obs_mode or str(policy.env_kwargs.get("obs_mode", "state"))
+    protocol.require_sensors(sensors, observed)
     provenance = PolicyProvenance.of(
         policy,
         config.name,

@@ -34,7 +34,6 @@ from fleet_tools.storage.locked_folder import read_document
 HOST = "host"
 ROUND = "round.json"
 VERIFICATION = "verification.json"
-FRESH = "fresh"
 
 SCENES = 8
 """Number of fresh scenes of each task and split."""
@@ -197,7 +196,8 @@ def fresh_protocol(nominal: Protocol, seed: str) -> Protocol:
         taken.add(place)
         splits[split] = Scenes(scenes=SCENES, first_seed=RESERVED.start + place * SCENES)
     description = "Scenes that the host of the leaderboard drew after the submission."
-    return nominal.model_copy(update={"level": FRESH, "description": description, "splits": splits})
+    name = f"{nominal.name}-fresh"
+    return nominal.model_copy(update={"name": name, "description": description, "splits": splits})
 
 
 def _draw(text: str, places: int) -> int:

@@ -32,15 +32,15 @@ def test_complete_tasks_can_enter():
 @pytest.mark.parametrize(
     ("present", "missing"),
     [
-        (keys(scenes=5), "5 of 30 scenes of each split of hammer, knife, spatula, wrench"),
-        (keys("knife", scenes=1) | keys("hammer"), "1 of 30 scenes of each split of knife"),
+        (keys(scenes=5), f"5 of 20 scenes of each split of {', '.join(CURRENT.tasks)}"),
+        (keys("knife", scenes=1) | keys("hammer"), "1 of 20 scenes of each split of knife"),
         (
             keys("knife", "train"),
-            "0 of 30 scenes of unseen_pairs, unseen_tools and unseen_objects of knife",
+            "0 of 20 scenes of unseen_pairs, unseen_tools and unseen_objects of knife",
         ),
         (
-            keys("knife", scenes=29) | keys("wrench", scenes=7),
-            "29 of 30 scenes of each split of knife; 7 of 30 scenes of each split of wrench",
+            keys("knife", scenes=19) | keys("wrench", scenes=7),
+            "19 of 20 scenes of each split of knife; 7 of 20 scenes of each split of wrench",
         ),
     ],
 )

@@ -304,7 +304,7 @@ def _check_plant(given: Any, plant: MultibodyPlant) -> None:
 
 _PIECES = (
     *("claw", "expert", "hammer", "head=0.1,0,0.05", "m", "mm", "auto", "1,2,3", "0,0,0,0,0,90"),
-    *("split=all", 'a=[1,"b"]', "ws://127.0.0.1:9", "wss://[::1]:9/x", "v2", "mlp", "body.width"),
+    *("split=all", 'a=[1,"b"]', "ws://127.0.0.1:9", "wss://[::1]:9/x", "v1", "mlp", "body.width"),
     *("task.yaml", "json:loads", "dagger:", "module:", ":f", "a:b:c", "../..", "/dev/zero", "."),
     *("~", "~x", "\0", "\n", " ", "", "é", "e\u0301", "\udc80", "%", "%00", "#", "?", "=", ","),
     *("-", "--", "nan", "inf", "1e999", "9" * 400, "[" * 3000, "{", '"', "'", "x" * 5000, "C:\\x"),

@@ -33,13 +33,13 @@ def test_fresh_scenes_follow_from_the_seed_alone_and_are_those_of_no_level(one, 
     fresh = fresh_protocol(NOMINAL, one)
     assert fresh == fresh_protocol(NOMINAL, one)
     assert (fresh == fresh_protocol(NOMINAL, other)) == (one == other)
-    ranges = [scenes.all_seeds() for scenes in fresh.splits.values()]
+    ranges = [scenes.seeds() for scenes in fresh.splits.values()]
     seeds = {seed for each in ranges for seed in each}
     assert len(seeds) == SCENES * len(fresh.splits)
     assert all(seed in RESERVED and seed in EVALUATION for seed in seeds)
     for level in LEVELS:
         for scenes in level.splits.values():
-            assert seeds.isdisjoint(scenes.all_seeds())
+            assert seeds.isdisjoint(scenes.seeds())
 
 
 def test_fresh_scenes_have_the_rules_of_the_first_level_and_are_enough():

@@ -50,8 +50,9 @@ def test_the_sizes_of_the_protocol_are_those_of_its_page():
     assert f"protocols/{PROTOCOL}.yaml" in text
     (count,) = {scenes.scenes for scenes in protocol.splits.values()}
     total = len(protocol.trials())
-    assert f"{total // len(protocol.tasks)} scenes, {count} of each" in text
-    assert f"{total} in all" in text
+    assert f"| `nominal` | {total}: {count} of each task and split |" in text
+    for name in [*LEVELS][1:]:
+        assert f"| `{name}` | {len(LEVELS[name].trials())} |" in text
     for split in protocol.splits:
         assert f"| `{split}` |" in text
 

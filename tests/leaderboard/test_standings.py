@@ -42,7 +42,8 @@ from fleet_tools.leaderboard.host import (
 from fleet_tools.leaderboard.standings import make_board, ranks
 from fleet_tools.utils.statistics import paired_interval, wilson_interval
 
-HARD = SMALL.model_copy(update={"level": "hard", "description": "Less time."})
+PUSH = {"start_s": 1.0, "duration_s": 0.2, "horizontal_N": 20.0}
+HARD = Protocol(**{**SMALL.model_dump(), "level": "hard", "hand_pushes": [PUSH]})
 LEVELS = [SMALL, HARD]
 
 LIMIT = st.integers(0, 20).map(lambda k: k / 20)

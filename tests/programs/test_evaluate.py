@@ -183,7 +183,7 @@ def test_the_summary_counts_the_requested_trials(two, capsys):
 def test_the_summary_has_scores_and_speed(two, capsys):
     assert evaluate.main(options(two, scenes=2)) == 0
     out = capsys.readouterr().out
-    assert out.startswith("expert, protocol tool-use v2 (")
+    assert out.startswith("expert, protocol tool-use v1 (")
     assert "2/2 100.0%" in out
     assert "0 episodes now" in out
 
@@ -203,11 +203,14 @@ def test_it_says_at_its_start_whether_the_result_can_enter_the_leaderboard(two, 
     assert evaluate.main(options(two, "--json", scenes=2)) == 0
     printed = capsys.readouterr()
     entry = json.loads(printed.out)["leaderboard"]
-    assert (entry["can_enter"], entry["absent_tasks"]) == (False, ["knife", "spatula", "wrench"])
+    assert (entry["can_enter"], entry["absent_tasks"]) == (
+        False,
+        ["knife", "pry_bar", "screwdriver", "spatula", "wrench"],
+    )
     (reason,) = entry["reasons"]
-    assert "2 of 30 scenes of train, 0 of 30 scenes of unseen_pairs, unseen_tools" in reason
+    assert "2 of 20 scenes of train, 0 of 20 scenes of unseen_pairs, unseen_tools" in reason
     first = printed.err.splitlines()[0]
-    assert first.startswith("This result cannot enter the leaderboard: it has only 2 of 30")
+    assert first.startswith("This result cannot enter the leaderboard: it has only 2 of 20")
     assert evaluate.main(options(two, "--quiet", "--json", scenes=2)) == 0
     printed = capsys.readouterr()
     assert (json.loads(printed.out)["leaderboard"], printed.err) == (entry, "")

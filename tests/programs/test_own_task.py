@@ -11,15 +11,17 @@ from support.submitted import write_entry
 
 from fleet_tools import evaluate
 from fleet_tools.config.tasks import task_path
+from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import RESULT, load_evaluation
 from fleet_tools.leaderboard.__main__ import main as rank
 
-PROTOCOL = """
+PRESENT = load_protocol("v1").splits["train"].first_seed
+PROTOCOL = f"""
 name: lifting
 version: 1
 description: Baskets.
 tasks: [task/task.yaml]
-splits: {train: {scenes: 1, first_seed: 4503599627370496}}
+splits: {{train: {{scenes: 1, first_seed: {PRESENT}}}}}
 """
 
 Capture = pytest.CaptureFixture[str]

@@ -47,7 +47,7 @@ def _task(name: str) -> TaskConfig:
 
 
 def _scene(protocol: Protocol, trial: Trial) -> Scene:
-    if protocol.disturbances is None and protocol.next_objects is None:
+    if not protocol.has_any:
         return _plain_scene(trial.task, trial.split, trial.seed)
     return protocol.scene(_task(trial.task), trial)
 
