@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 
 
 class EpisodeResult(Trial):
-    """Result of one trial, a line of `episodes.jsonl`.
+    """Result of one trial, a row of `episodes.parquet`.
 
     Attributes:
         outcome: One of `fleet_tools.envs.outcomes`.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 import yaml
-from support.evaluated import FIRST, SMALL, FaultyPolicy, without_times
+from support.evaluated import FIRST, SMALL, FaultyPolicy, as_log, without_times
 from support.processes import ROOT, run_command
 from support.rendering import needs_gl
 
@@ -65,9 +65,8 @@ def _theirs(two: Path) -> Path:
     described = json.loads((folder / RESULT).read_text())
     described["policy"] |= {"name": "theirs", "kind": "factory", "content_digest": "ab"}
     (folder / RESULT).write_text(json.dumps(described))
-    lines = [json.loads(line) for line in (folder / EPISODES).read_text().splitlines()]
     failed = {"outcome": "time_limit", "success": False, "success_once": False}
-    (folder / EPISODES).write_text("".join(f"{json.dumps(line | failed)}\n" for line in lines))
+    as_log(folder, lambda lines: [line.update(failed) for line in lines])
     return folder
 
 

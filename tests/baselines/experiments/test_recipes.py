@@ -17,6 +17,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support.collected import write_quick_task
+from support.evaluated import as_log
 from support.page_commands import problem
 from support.processes import ROOT
 
@@ -168,10 +169,7 @@ def test_an_entry_is_made_again_to_the_same_bits_and_one_that_lies_is_found(tmp_
     (agreement,) = json.loads(capsys.readouterr().out)["agreements"]
     assert agreement["promised"] and agreement["identical"] == agreement["compared"] > 0
 
-    log = root / RESULTS / "mine" / "0" / "episodes.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    lines[0]["state_digest"] = "0" * 16
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    as_log(root / RESULTS / "mine" / "0", lambda lines: lines[0].update(state_digest="0" * 16))
     assert reproduce.main([*options, "--output", str(tmp_path / "two")]) == 1  # nothing runs again
     (agreement,) = json.loads(capsys.readouterr().out)["agreements"]
     assert agreement["identical"] == agreement["compared"] - 1 and not agreement["agrees"]
