@@ -93,7 +93,7 @@ def _verify(options: VerifyOptions) -> int:
     levels = [*load_levels(options.protocol).values()]
     entries, _ = read_entries(root)
     if options.new_round or read_round(root) is None:
-        plan(entry, levels[0], 1)  # raises before a seed is drawn
+        plan(entry, levels[0], 1, options.workers.timeout)  # raises before a seed is drawn
     round_ = open_round(root, levels[0], entries, options.seed, new=options.new_round)
     found, failure = None, None
     with deferred_interrupt() as interrupted:

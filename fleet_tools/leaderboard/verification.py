@@ -81,13 +81,16 @@ def track_of(policies: Sequence[PolicyProvenance]) -> Track:
     return min(tracks, key=TRACKS.index)
 
 
-def plan(entry: Entry, protocol: Protocol, scenes: int | None = None) -> list[Planned]:
+def plan(
+    entry: Entry, protocol: Protocol, scenes: int | None = None, limit_s: float | None = None
+) -> list[Planned]:
     """Returns what the host runs of an entry.
 
     Args:
         entry: The entry.
         protocol: The fresh scenes.
         scenes: Number of first scenes of each task and split; all if None.
+        limit_s: Time limit of the import of code of a policy, s.
 
     Raises:
         FleetToolsError: There is nothing to run; or a policy cannot act, or reads something else
@@ -114,6 +117,7 @@ def plan(entry: Entry, protocol: Protocol, scenes: int | None = None) -> list[Pl
                     scenes=scenes,
                     training_seed=policy.training_seed,
                 ),
+                limit_s=limit_s,
                 protocol=protocol,
             )
             for task in ([None] if policy.tasks == "all" else policy.tasks)
@@ -177,7 +181,7 @@ def verify_entry(
             f"{entry.folder} has come, or changed, after the seed of the present round was drawn "
             f"({round_.drawn}). --new-round draws another one, in whose scenes all entries are run."
         )
-    planned = plan(entry, round_.protocol, scenes)
+    planned = plan(entry, round_.protocol, scenes, workers.timeout)
     evaluations = _run(root, entry, planned, workers, quiet, stop)
     if evaluations is None:
         return None
@@ -268,7 +272,7 @@ def _check(
     generator = np.random.default_rng([*f"{seed} {digest}".encode()])
     drawn = generator.choice(len(began), min(count, len(began)), replace=False) if began else []
     episodes = sorted([*suspect, *(began[k] for k in drawn)], key=lambda e: e.key)
-    make = partial(_make_runner, evaluation.result, source)
+    make = partial(_make_runner, evaluation.result, source, workers.timeout)
     with contextlib.closing(workers.run(episodes, make)) as results:
         pairs = [
             (stored, lost_trial(stored, again.reason) if isinstance(again, LostJob) else again)
@@ -286,7 +290,7 @@ def is_same(one: PolicyProvenance, other: PolicyProvenance) -> bool:
 
 
 def _make_runner(
-    result: Result, source: PolicySource | None
+    result: Result, source: PolicySource | None, limit_s: float
 ) -> Callable[[EpisodeResult], EpisodeResult]:
     """Returns a function that runs an episode again: by its policy, or from its actions."""
     kwargs = dict(result.policy.env_kwargs) if source else {}
@@ -300,7 +304,7 @@ def _make_runner(
             actions = StoredActions(decode_actions(episode.actions))
             return run_trial(env, actions, result.protocol, episode)
         if present is None or present[0] is not env or source.kind == "built_in":
-            present = env, guarded(source, result.policy.track, env, episode.seed)
+            present = env, guarded(source, result.policy.track, env, episode.seed, limit_s)
         return run_trial(env, present[1], result.protocol, episode)
 
     return run
