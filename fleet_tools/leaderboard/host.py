@@ -165,7 +165,7 @@ def open_round(
             received.setdefault(key(entry, policy), now())
     if present is not None:
         os.rename(folder, root / f"{HOST}_{now().replace(':', '')}")
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / ".gitignore", "*\n")
     seed = seed or secrets.token_hex(16)
     protocol = fresh_protocol(nominal, seed)

@@ -135,6 +135,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/dataset/export/exporting.py": "the task of a dataset that has been read",
     "fleet_tools/dataset/export/source.py": _OWN,
     "fleet_tools/leaderboard/checks.py": _OWN,
+    "fleet_tools/leaderboard/verification.py": "code of a policy, of which it compares the hash",
     "fleet_tools/policies/policy.py": _OWN,
     "fleet_tools/studio/pictures/clips.py": _OWN,
     "fleet_tools/blender.py": _VARIABLE,
