@@ -1,12 +1,16 @@
 """The leaderboard program on policies that really run; and those who would rank without one."""
 
+import base64
+import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.rendering import needs_gl
 from support.submitted import renamed, write, write_entry
 
 from fleet_tools import evaluate
@@ -172,6 +176,24 @@ def test_the_experts_edited_result_is_refuted_by_the_policy_that_it_claims(root,
     method = methods(root)["mine"]
     assert method.self_reported and (method.rank, method.score) == (None, None)
     assert method.levels["nominal"] is not None
+
+
+@needs_gl
+@pytest.mark.slow  # renders
+def test_clips_show_fresh_scenes_once_they_are_public(root, capsys):
+    av = pytest.importorskip("av")
+    pytest.importorskip("PIL")
+    write_entry(root, "expert", {"policy": "expert"}, track="privileged")
+    assert verify(root, "expert", "--quiet") == 0
+    page = ["page", str(root), "--protocol", str(root / "tiny.yaml"), "--clips", "--quiet"]
+    page += ["--output", str(root / "page.html")]
+    assert main(page) == 2
+    assert "--publish ends the round first" in capsys.readouterr().err
+    assert main([*page, "--publish"]) == 0
+    (video,) = re.findall(r"data:video/mp4;base64,([^\"]*)", (root / "page.html").read_text())
+    with av.open(io.BytesIO(base64.b64decode(video))) as file:
+        frames = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
+    assert frames[0].std() > 10 and (frames[0] != frames[-1]).any()
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
