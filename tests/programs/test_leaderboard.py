@@ -94,10 +94,11 @@ def rate(method: Method) -> float | None:
 def test_policies_are_ranked_once_the_host_has_run_them(root, capsys):
     write_entry(root, "zero", {"policy": "zero"})
     write_entry(root, "expert", {"policy": "expert"}, track="privileged")
-    write_entry(root, "again", {"policy": "zero"})
     assert {each.rank for each in methods(root).values()} == {None}
-    for name in ("zero", "expert", "again"):
-        assert verify(root, name, "--json", "--quiet") == 0
+    assert verify(root, "zero", "--quiet") == 0
+    write_entry(root, "again", {"policy": "zero"})
+    for name, new in (("again", ["--new-round"]), ("expert", []), ("zero", [])):
+        assert verify(root, name, "--json", "--quiet", *new) == 0
     found = methods(root)
     assert {name: (each.rank, rate(each), each.track) for name, each in found.items()} == {
         "expert": (1, 1.0, "privileged"),
