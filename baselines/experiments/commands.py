@@ -1,7 +1,8 @@
 """Commands as data: lists of words, once for each combination of the values of placeholders.
 
 The first word is a program: `fleet-tools` is this package, `python` the running interpreter, and
-`copy` copies a file. No shell reads the others; `*` stands for paths that exist.
+`copy` copies a file. `data-of` stands for the commands that make the data of an entry of the
+leaderboard. No shell reads the others; `*` stands for paths that exist.
 """
 
 import glob
@@ -27,35 +28,38 @@ _PROGRAMS = {
     "python": (sys.executable,),
     "copy": (sys.executable, "-c", _COPY),
 }
+DATA_OF = "data-of"
 
 Words = tuple[str, ...]
 """A program and its arguments."""
 
-_Word = pydantic.StrictStr | pydantic.StrictInt | pydantic.StrictFloat
-
 
 def _words(given: Any) -> Any:
-    if isinstance(given, str):
+    if not isinstance(given, list | tuple):
         raise ValueError("it is a list of words, such as [fleet-tools, collect, --tool, hammer]")
-    return given
+    for word in given:
+        if isinstance(word, bool) or not isinstance(word, str | int | float):
+            raise ValueError(f"a word is a text or a number; given: {word!r}. Put it into quotes")
+    return tuple(map(str, given))
 
 
 class RecipeCommand(Value):
     """A command that is run for each combination of some values.
 
     Attributes:
-        run: The program, one of `fleet-tools`, `python` and `copy`, and its arguments.
+        run: The program, see above, and its arguments.
         each: Values by the name of the placeholder, such as TASK for `{TASK}`.
     """
 
-    run: Annotated[tuple[_Word, ...], pydantic.BeforeValidator(_words)]
+    run: Annotated[Words, pydantic.BeforeValidator(_words)]
     each: dict[str, tuple[str | int, ...]] = {}
 
     @pydantic.model_validator(mode="after")
     def _can_run(self) -> Self:
-        if self.run[:1] not in [(name,) for name in _PROGRAMS]:
-            raise ValueError(f"commands begin with {', '.join(_PROGRAMS)}; given: {self.run[:1]}")
-        if (named := {*_PLACEHOLDER.findall(" ".join(map(str, self.run)))}) != {*self.each}:
+        programs = [*_PROGRAMS, DATA_OF]
+        if self.run[:1] not in [(name,) for name in programs]:
+            raise ValueError(f"commands begin with {', '.join(programs)}; given: {self.run[:1]}")
+        if (named := {*_PLACEHOLDER.findall(" ".join(self.run))}) != {*self.each}:
             raise ValueError(
                 f"`run` has the placeholders {sorted(named)}, and `each` has {sorted(self.each)}"
             )
@@ -66,7 +70,7 @@ class RecipeCommand(Value):
         combinations = itertools.product(*self.each.values())
         each = [dict(zip(self.each, map(str, values), strict=True)) for values in combinations]
         return [
-            tuple(_PLACEHOLDER.sub(lambda m, of=of: of[m[1]], str(word)) for word in self.run)
+            tuple(_PLACEHOLDER.sub(lambda m, of=of: of[m[1]], word) for word in self.run)
             for of in each
         ]
 
@@ -75,18 +79,15 @@ class RecipeCommand(Value):
         return [shlex.join(words) for words in self.calls()]
 
 
-_Command = Annotated[
-    RecipeCommand,
-    pydantic.BeforeValidator(lambda given: given if isinstance(given, dict) else {"run": given}),
-]
-Commands = tuple[_Command, ...]
+def _as_command(given: Any) -> Any:
+    return given if isinstance(given, dict | RecipeCommand) else {"run": given}
+
+
+Commands = tuple[Annotated[RecipeCommand, pydantic.BeforeValidator(_as_command)], ...]
 """Commands in their order; one without placeholders may be its list alone."""
 
-DataCommands = Annotated[
-    tuple[str | _Command, ...],
-    pydantic.BeforeValidator(lambda given: [given] if isinstance(given, str) else given),
-]
-"""Commands that make data; the name of an entry of the leaderboard stands for the ones of that."""
+DataCommands = Commands
+"""Commands that make data; `[data-of, NAME]` stands for those of an entry of the leaderboard."""
 
 
 def arguments(words: Sequence[str], folder: Path) -> list[str]:

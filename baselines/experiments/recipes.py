@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet_tools.baselines.experiments.commands import Commands, DataCommands, Words
+from fleet_tools.baselines.experiments.commands import DATA_OF, Commands, Words
 from fleet_tools.baselines.experiments.form import load_experiment
 from fleet_tools.config.values import load_text, load_yaml
 from fleet_tools.config.yaml_text import parse_yaml
@@ -70,33 +70,30 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
     }
     recipes: dict[str, Recipe] = {}
     for name, entry in entries.items():
-        calls = [*_data(entry.data_commands, entries, name), *_calls(entry.commands)]
+        calls = _calls((*entry.data_commands, *entry.commands), entries, name)
         folders = [path.parent for path in sorted((checkout / ENTRIES / name).rglob(RESULT))]
         stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
         recipes[name] = Recipe(name, "entry", tuple(calls), stored)
     for path in sorted((checkout / EXPERIMENTS).glob("*.yaml")):
         name, file = path.stem, EXPERIMENTS / path.name
         run = ("fleet-tools", "experiment", str(file), "--output", RUNS)
-        calls = [*_data(load_experiment(path).data_commands, entries, str(file)), run]
+        calls = [*_calls(load_experiment(path).data_commands, entries, str(file)), run]
         stored = {Path(RUNS, f"{name}.json"): EXPERIMENTS / f"{name}.json"}
         recipes[name] = Recipe(name, "experiment", tuple(calls), stored)
     return recipes | _figures(checkout, recipes)
 
 
-def _calls(commands: Commands) -> list[Words]:
-    return [words for command in commands for words in command.calls()]
-
-
-def _data(given: DataCommands, entries: Mapping[str, EntryFile], source: str) -> list[Words]:
-    """Returns the commands that make data; an entry's name stands for its commands."""
+def _calls(commands: Commands, entries: Mapping[str, EntryFile], source: str) -> list[Words]:
+    """Returns the calls of commands; `data-of` stands for those that make an entry's data."""
     others = {name: entry for name, entry in entries.items() if name != source}
     calls: list[Words] = []
-    for each in given:
-        if isinstance(each, str):
-            require_name(f"entry whose data {source} uses", each, others)
-            calls += _data(others[each].data_commands, others, each)
+    for words in (words for command in commands for words in command.calls()):
+        if words[0] == DATA_OF:
+            name = " ".join(words[1:])
+            require_name(f"entry whose data {source} uses", name, others)
+            calls += _calls(others[name].data_commands, others, name)
         else:
-            calls += each.calls()
+            calls.append(words)
     return calls
 
 

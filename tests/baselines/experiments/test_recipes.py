@@ -122,11 +122,12 @@ def test_a_command_is_called_for_each_combination_of_its_values(values):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["bash", "-c", "evil"], "begin with fleet-tools, python, copy"),
-        ([], "begin with fleet-tools, python, copy"),
+        (["bash", "-c", "evil"], "begin with fleet-tools, python, copy, data-of"),
+        ([], "begin with fleet-tools, python, copy, data-of"),
         ("python x", "list of words"),  # a shell's text
         ({"run": "python x"}, "list of words"),
-        (["python", True], "valid string"),
+        (["python", True], "a text or a number; given: True"),
+        (["python", ["x"]], "a text or a number"),
         (["python", "{A}"], "placeholders ['A']"),
         ({"run": ["python", "x"], "each": {"A": ["b"]}}, "placeholders []"),
         ({"line": ["python", "x"]}, "line"),
@@ -268,7 +269,7 @@ def test_what_ran_does_not_run_again_and_what_failed_does(tmp_path):
 @pytest.mark.parametrize("entry", ["nobody", "mine"])
 def test_data_of_an_entry_that_does_not_exist_are_refused(entry, tmp_path):
     with pytest.raises(UnknownNameError, match="entry whose data"):
-        read_recipes(checkout(tmp_path, data_commands=entry))
+        read_recipes(checkout(tmp_path, data_commands=[["data-of", entry]]))
 
 
 def test_bad_usage_says_what_exists(tmp_path, capsys):
