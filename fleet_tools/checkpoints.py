@@ -67,11 +67,11 @@ class AddOptions(cli.Options):
     """
 
     file: Annotated[Path, Positional, arg(metavar="FILE")]
-    """The checkpoint, such as leaderboard/entries/fedavg_mlp_all/checkpoints/fedavg_mlp_all.safetensors."""
+    """The checkpoint, in the folder of the release's files."""
     name: str
     """Name of the policy, such as keypoints_elman_each/hammer."""
     folder: Path
-    """Folder of the release's files, in which it lies, such as leaderboard/entries."""
+    """Folder of the release's files, such as leaderboard/entries."""
     about: str = ""
     """What the policy is, and what it solves."""
     manifest: Path = MANIFEST

@@ -30,6 +30,7 @@ from fleet_tools.baselines.experiments.recipes import (
     read_recipes,
 )
 from fleet_tools.baselines.experiments.reproduction import compare_all, prepare, run
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.leaderboard.entries import ENTRY, read_entries
 
@@ -293,6 +294,8 @@ def test_entries_are_at_most_twelve_with_checkpoints_that_ship_and_share_their_d
     files = [path for each in entries for path in each.folder.rglob("*.safetensors")]
     named = {each.source(policy) for each in entries for policy in each.file.policies}
     assert {*map(str, files)} <= named and sum(path.stat().st_size for path in files) < 30e6
+    for path in files:
+        load_checkpoint(path)
     made: dict[str, tuple[str, ...]] = {}
     for entry in entries:
         for words in RECIPES[entry.name].commands:
