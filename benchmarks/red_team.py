@@ -2,7 +2,7 @@
 
     python benchmarks/red_team.py --tool hammer --only grip handle
     python benchmarks/red_team.py --cem-iterations 10 --cem-scenes 3
-    python benchmarks/red_team.py --level disturbed --cem-scenes 0
+    python benchmarks/red_team.py --level pushes --cem-scenes 0
     python benchmarks/red_team.py --honest --scenes 3
     python benchmarks/red_team.py --task other_knife.yaml   # another version of a task
 
@@ -75,8 +75,8 @@ class RedTeamOptions(cli.Options):
     cem_iterations: Count = 4
     """Iterations of each search, of 12 episodes."""
     level: str | None = None
-    """Level of the protocol whose disturbances the scenes of the cheats have, such as disturbed
-    (default: none)."""
+    """Level of the protocol whose changes the scenes of the cheats have, such as pushes (default:
+    none)."""
     first_seed: Seed = 0
     """Seed of the first scene; the others follow."""
     workers: WorkerOptions = WorkerOptions(timeout=1800.0)
@@ -91,7 +91,7 @@ class AttackJob:
         attack: Name of the cheat, or `SEARCH`.
         seed: Seed of the scene.
         iterations: Iterations of a search.
-        level: Level whose disturbances the scene has; None for none.
+        level: Level whose changes the scene has; None for none.
         honest: Whether the attack is an honest way.
     """
 
@@ -164,7 +164,7 @@ def _make_run() -> Callable[[AttackJob], list[Attacked]]:
         if job.attack == SEARCH:
             return search(env, job.seed, job.iterations)
         script = (HONEST if job.honest else CHEATS)[env.task.name][job.attack]
-        level = load_protocol(PROTOCOL, job.level).disturbances if job.level else None
+        level = load_protocol(PROTOCOL, job.level).scene_rules() if job.level else None
         push, loosened = PUSHES.get(script), not job.honest
         scene = attacked_scene(env, job.seed, push, level, loosened=loosened)
         return [run_trial(env, ScriptPolicy(env, script), scene)]

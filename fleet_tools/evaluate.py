@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 _ERRORS_SHOWN = 10
 
+NOT_ALONE = (
+    "The policy's process sees this user's other processes, since user namespaces are not allowed "
+    "here. docs/benchmark/security.md says what it can do, and how to run it in a container."
+)
+
 
 def _html(path: Path) -> Path:
     if path.suffix != ".html":
@@ -65,6 +70,9 @@ class EvaluateOptions(cli.Options):
     stop: bool = False
     """Stop as soon as the comparison has a verdict. Such a result is incomplete, and cannot enter
     the leaderboard; the same command without --stop completes it."""
+    nominal: Path | None = None
+    """Folder of the same policy's result at the level nominal: tells what the level costs it, by
+    scenes that differ in nothing else."""
     failures: Annotated[Path, pydantic.AfterValidator(_html)] | None = None
     """New page (.html) with videos of the first failed episodes of each task and outcome."""
     workers: WorkerOptions = WorkerOptions()
@@ -79,10 +87,12 @@ class EvaluateOptions(cli.Options):
 def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.admission import admission
     from fleet_tools.evaluation.anytime import AnytimeComparison
+    from fleet_tools.evaluation.level_cost import level_cost, require_matched
     from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
     from fleet_tools.evaluation.run import describe, run_trials
     from fleet_tools.evaluation.score_tables import as_text
     from fleet_tools.evaluation.scores import compare
+    from fleet_tools.policies.confined import can_be_alone
     from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
     if options.failures is not None:
@@ -92,18 +102,24 @@ def _evaluate(options: EvaluateOptions) -> int:
     started = time.perf_counter()
     config = options.evaluation
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
-        policy, described, trials = describe(config, options.command_line)
+        policy, described, trials = describe(config, options.command_line, options.workers.timeout)
     requested = {trial.key for trial in trials}
     test = failure = stopped = None
     if options.against is not None:
         other = load_evaluation(options.against)
         test = AnytimeComparison.of(described, other, trials, options.margin)
         trials = test.trials
+    nominal = options.nominal and load_evaluation(options.nominal)
+    if nominal:
+        require_matched(nominal.result, described)
     with EvaluationWriter(options.output, described) as writer:
         before = len(writer.records)
         present = {each.key for each in writer.records}
         entry = admission(writer.result, {*requested, *present})
+        confined = policy.kind == "factory" and described.policy.track == "observations"
         if not options.quiet:
+            if confined and not can_be_alone():
+                print(NOT_ALONE, file=sys.stderr)
             print(f"{entry}{' If --stop ends it, it cannot.' * options.stop}", file=sys.stderr)
         told = test and test.look(writer.records)
         with (
@@ -144,8 +160,11 @@ def _evaluate(options: EvaluateOptions) -> int:
             entry = admission(writer.result, keys)
             evaluation = writer.finish(stopped)
         now = len(writer.records) - before
+    if again := sum(episode.tries > 1 for episode in evaluation.episodes):
+        print(f"{again} episodes were begun more than once; see `tries`.", file=sys.stderr)
     result, scores = evaluation.result, evaluation.result.scores
     comparison = test and compare(evaluation, test.other).model_copy(update={"anytime": told})
+    cost = nominal and level_cost(nominal, evaluation)
     done = [episode for episode in evaluation.episodes if episode.key in requested]
     causes = failure_causes(
         done, lambda episode: f"{episode.task} {episode.split} (seed {episode.seed})"
@@ -167,6 +186,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         "causes": causes,
         "scores": scores and scores.model_dump(),
         "comparison": comparison and comparison.model_dump(),
+        "level_cost": cost and dataclasses.asdict(cost),
         "seconds": round(seconds, 3),
     }
     options.report(
@@ -174,6 +194,7 @@ def _evaluate(options: EvaluateOptions) -> int:
         lambda: "\n".join(
             [
                 as_text(result, comparison),
+                *([str(cost)] if cost else []),
                 *cause_lines(causes),
                 f"{now} episodes now, in {seconds:.1f} s: {now / seconds:.2f} per second",
             ]

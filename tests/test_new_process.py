@@ -15,7 +15,18 @@ from fleet_tools.sim.scene import sample_scene
 
 POSE = Pose(translation_m=(0.1, -2e-300, 3e300))
 HEAVY = (
-    *("pydrake", "torch", "ray", "open3d", "trimesh", "h5py", "pydantic", "scipy", "yaml"),
+    *(
+        "pydrake",
+        "torch",
+        "ray",
+        "open3d",
+        "trimesh",
+        "h5py",
+        "pyarrow",
+        "pydantic",
+        "scipy",
+        "yaml",
+    ),
     *("coacd", "manifold3d", "matplotlib", "numba", "tyro"),
 )
 CODE = """

@@ -54,14 +54,14 @@ def test_a_nail_that_the_face_did_not_push_in(make, name, seed, tool, object):
     assert not trial.success and trial.by_part < 0.1
 
 
-DISTURBED = load_protocol("v3", "disturbed").disturbances
+PUSHED = load_protocol("v1", "pushes").scene_rules()
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_who_does_nothing_in_a_disturbed_scene_is_credited_with_nothing(make: Make, task: str):
+def test_who_does_nothing_in_a_scene_with_pushes_is_credited_with_nothing(make: Make, task: str):
     env = make(env_id(task), split="all")
     for seed in (0, 1):
-        env.reset(options={"scene": attacked_scene(env, seed, disturbances=DISTURBED)})
+        env.reset(options={"scene": attacked_scene(env, seed, rules=PUSHED)})
         infos = [env.step(REST)[4] for _ in range(10)]  # the pushes on the object are over
         assert not infos[-1]["success_once"]
         (motion,) = env.world_state().part_motion.values()
@@ -69,10 +69,10 @@ def test_who_does_nothing_in_a_disturbed_scene_is_credited_with_nothing(make: Ma
             assert not np.any(moved)
 
 
-def test_a_cheat_is_none_the_better_for_a_disturbed_scene(make: Make):
+def test_a_cheat_is_none_the_better_for_pushes(make: Make):
     env = make(tool="claw", object="round_nail")
     policy = ScriptPolicy(env, CHEATS["hammer"]["knuckle"])
-    trial = run_trial(env, policy, attacked_scene(env, 0, disturbances=DISTURBED))
+    trial = run_trial(env, policy, attacked_scene(env, 0, rules=PUSHED))
     assert trial.deed and not trial.success and trial.by_part < 0.1
 
 

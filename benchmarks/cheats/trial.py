@@ -10,7 +10,7 @@ from cheats import LOOSENED
 from cheats.witness import Witness
 from fleet_tools.envs.outcomes import SIMULATION_ERROR
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.evaluation.disturbances import Disturbances, disturbed_scene
+from fleet_tools.evaluation.level_scenes import SceneRules
 from fleet_tools.sim.scene import Push, Scene
 
 
@@ -68,7 +68,7 @@ def attacked_scene(
     env: ToolUseEnv,
     seed: int,
     push: Push | None = None,
-    disturbances: Disturbances | None = None,
+    rules: SceneRules | None = None,
     *,
     loosened: bool = True,
 ) -> Scene:
@@ -78,10 +78,10 @@ def attacked_scene(
         env: Environment of the task.
         seed: The seed.
         push: A displacement of the object that somebody else causes.
-        disturbances: Those of a level of the protocol.
+        rules: Those of a level of the protocol; None for the nominal one's.
         loosened: Whether joints turn more easily.
     """
-    scene = disturbed_scene(env.task, seed, disturbances, split=env.split, randomization="on")
+    scene = (rules or SceneRules()).draw(env.task, seed, env.split)
     factor = LOOSENED.get(env.task.name, 1.0) if loosened else 1.0
     resistance = {joint: factor * value for joint, value in scene.joint_resistance.items()}
     return scene.model_copy(update={"joint_resistance": resistance, "push": push})

@@ -5,7 +5,7 @@ from typing import Any
 
 from model_docs import escape
 
-from fleet_tools.config.distributions import Choice, NameChoice, Uniform
+from fleet_tools.config.distributions import Choice, NameChoice, OneOf, Uniform
 from fleet_tools.config.randomization import RandomPose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.envs.array_spec import ArraySpec, action_scale
@@ -199,6 +199,8 @@ def _words(distribution: Any) -> str:
             return f"{low:g} to {high:g}"
         case Choice(choice=options):
             return "one of " + ", ".join(f"{each:g}" for each in options)
+        case OneOf(one_of=several):
+            return " or ".join(f"{low:g} to {high:g}" for low, high in several)
         case NameChoice(choice=names):
             return f"one of {_code(names)}"
         case str():

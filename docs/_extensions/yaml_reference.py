@@ -20,8 +20,8 @@ from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.config import distributions, expert, predicates
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import Value
+from fleet_tools.evaluation import changed_ranges
 from fleet_tools.evaluation.levels import LevelsFile
-from fleet_tools.evaluation.protocol import ProtocolFile
 from fleet_tools.robot.arm import Arm
 from fleet_tools.sim.catalog import Keypoints
 
@@ -51,10 +51,7 @@ FILES = (
     File("Robots", Arm, "`task_configs/robots/panda.yaml`, or `robot=` of an environment."),
     File("keypoints.yaml", Keypoints, "The labels of a tool or an object, in its model's folder."),
     File(
-        "Protocols", ProtocolFile, "`task_configs/protocols/v2.yaml`, by which policies are scored."
-    ),
-    File(
-        "Levels", LevelsFile, "Several protocols in one file, as `task_configs/protocols/v3.yaml`."
+        "Protocols", LevelsFile, "`task_configs/protocols/v1.yaml`, by which policies are scored."
     ),
     File("Fleets", FleetConfig, "What `fleet-tools fleet` reads, as `examples/fleet/hammer.yaml`."),
     File(
@@ -97,6 +94,13 @@ CHOICES = (
         "NameDistribution",
         (distributions.NameDistribution,),
         "A name, or a choice among names.",
+    ),
+    Choice(
+        "Change",
+        (changed_ranges.Change,),
+        "`same` as in the task; or `{below: [near, far], above: [near, far]}`, distances from the "
+        "task's range in units of its width; or a [distribution](#yaml-distribution) that shares "
+        "no number with the range; or a list or a mapping of them, as the task has it.",
     ),
     Choice("Predicate", (predicates.Predicate,), "The key `type` says which."),
     Choice("KeypointTerm", (expert.KeypointTerm,), "The key `type` says which."),

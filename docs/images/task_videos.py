@@ -1,8 +1,8 @@
 """Makes the videos of the tasks, from real runs: `python docs/images/task_videos.py`.
 
 Each task has one, `TASK.webp`: the expert in a scene of each of three splits, drawn by its seed but
-for the tints, without which the models have the colours of their files. `disturbed.webp` has the
-first scenes of two tasks at the protocol's level `disturbed`. Names after the command make theirs
+for the tints, without which the models have the colours of their files. `pushes.webp` has the
+first scenes of two tasks at the protocol's level `pushes`. Names after the command make theirs
 alone.
 """
 
@@ -19,6 +19,7 @@ from fleet_tools.config.geometry import Pose
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.perception.display import look_at
@@ -30,7 +31,7 @@ from fleet_tools.studio.pictures.recording import PlannedEpisode
 SCENES = [("train", 0), ("unseen_tools", 4), ("unseen_objects", 7)]
 """Split and seed of each scene."""
 
-DISTURBED = ("spatula", "wrench")
+PUSHED = ("spatula", "wrench")
 """The tasks of the video of pushes."""
 
 SLOWED = {"hammer": 2}
@@ -54,13 +55,13 @@ def main(names: Sequence[str], folder: Path = Path(__file__).parent) -> None:
     """Writes the videos.
 
     Args:
-        names: Names of the tasks, or "disturbed"; all without any.
+        names: Names of the tasks, or "pushes"; all without any.
         folder: Their folder.
     """
-    for name in names or (*task_names(), "disturbed"):
-        if name == "disturbed":
-            frames = [frame for task in DISTURBED for frame in disturbed(task)]
-            rate_hz = load_task(DISTURBED[0]).control_rate_hz
+    for name in names or (*task_names(), "pushes"):
+        if name == "pushes":
+            frames = [frame for task in PUSHED for frame in pushed(task)]
+            rate_hz = load_task(PUSHED[0]).control_rate_hz
         else:
             frames = [frame for scene in SCENES for frame in drawn(name, *scene)]
             rate_hz = load_task(name).control_rate_hz
@@ -82,13 +83,13 @@ def drawn(task: str, split: str, seed: int) -> list[Image.Image]:
     return film(env, split)
 
 
-def disturbed(task: str) -> list[Image.Image]:
-    """Returns the images of an episode in the first scene of a task at the level `disturbed`."""
-    protocol = load_protocol("v3", level="disturbed")
+def pushed(task: str) -> list[Image.Image]:
+    """Returns the images of an episode in the first scene of a task at the level `pushes`."""
+    protocol = load_protocol(PROTOCOL, level="pushes")
     trial = protocol.trials(task=task)[0]
     env = EnvSpec.of(task=task, render_mode="rgb_array").make_tool_use()
     env.reset(options={"scene": protocol.scene(env.task, trial)})
-    return film(env, "disturbed")
+    return film(env, "pushes")
 
 
 def film(env: ToolUseEnv, where: str) -> list[Image.Image]:

@@ -1,4 +1,4 @@
-"""Distributions as values: a number, `{uniform: [low, high]}` or `{choice: [a, b, ...]}`.
+"""Distributions as values: a number, `uniform`, `choice` or `one_of`.
 
 A distribution over names is a name or a choice. Here is also the range of every number of a scene,
 whether it is given or drawn.
@@ -35,12 +35,28 @@ class Choice(Value):
     """The numbers."""
 
 
+class OneOf(Value):
+    """The uniform distribution over several intervals: each is as likely as it is long."""
+
+    one_of: Annotated[tuple[tuple[Number, Number], ...], pydantic.Field(min_length=1)]
+    """Lower and upper bound of each, in ascending order."""
+
+    @pydantic.model_validator(mode="after")
+    def _ordered(self):
+        flat = [bound for interval in self.one_of for bound in interval]
+        if flat != sorted(flat) or any(low == high for low, high in self.one_of):
+            raise ValueError(f"bounds ascend, and intervals do not overlap: {list(self.one_of)}")
+        return self
+
+
 def _kind(data: Any) -> str | None:
     match data:
         case Uniform() | {"uniform": _}:
             return "uniform"
         case Choice() | {"choice": _}:
             return "choice"
+        case OneOf() | {"one_of": _}:
+            return "one_of"
         case dict():
             return None
     return "number"
@@ -49,11 +65,13 @@ def _kind(data: Any) -> str | None:
 Distribution = Annotated[
     Annotated[Number, pydantic.Tag("number")]
     | Annotated[Uniform, pydantic.Tag("uniform")]
-    | Annotated[Choice, pydantic.Tag("choice")],
+    | Annotated[Choice, pydantic.Tag("choice")]
+    | Annotated[OneOf, pydantic.Tag("one_of")],
     pydantic.Discriminator(
         _kind,
         custom_error_type="distribution",
-        custom_error_message="expected a number, {uniform: [low, high]} or {choice: [a, b, ...]}",
+        custom_error_message="expected a number, {uniform: [low, high]}, {choice: [a, b, ...]} or "
+        "{one_of: [[low, high], ...]}",
     ),
 ]
 
@@ -78,6 +96,14 @@ def sample(
             return min(max((1 - draw) * low + draw * high, low), high)
         case Choice(choice=options) | NameChoice(choice=options):
             return options[int(draw * len(options))]
+        case OneOf(one_of=several):
+            rest = draw * sum(high - low for low, high in several)
+            low, high = several[0]
+            for low, high in several:
+                if rest < high - low:
+                    break
+                rest -= high - low
+            return min(max(low + rest, low), high)
         case str():
             return distribution
     return float(distribution)
@@ -90,19 +116,29 @@ def nominal(distribution: Distribution | NameDistribution) -> float | str:
             return min(max(low / 2 + high / 2, low), high)
         case Choice(choice=options) | NameChoice(choice=options):
             return options[0]
+        case OneOf(one_of=several):
+            return sum(several[0]) / 2
         case str():
             return distribution
     return float(distribution)
 
 
+def intervals(distribution: Distribution) -> list[tuple[float, float]]:
+    """Returns the intervals of numbers that can be drawn."""
+    match distribution:
+        case Uniform(uniform=interval):
+            return [interval]
+        case Choice(choice=options):
+            return [(option, option) for option in options]
+        case OneOf(one_of=several):
+            return [*several]
+    return [(float(distribution), float(distribution))]
+
+
 def bounds(distribution: Distribution) -> tuple[float, float]:
     """Returns the lowest and the highest number that can be drawn."""
-    match distribution:
-        case Uniform(uniform=(low, high)):
-            return low, high
-        case Choice(choice=options):
-            return min(options), max(options)
-    return float(distribution), float(distribution)
+    lows, highs = zip(*intervals(distribution), strict=True)
+    return min(lows), max(highs)
 
 
 class Range(NamedTuple):
@@ -129,7 +165,7 @@ def _force(name: str, unit: str) -> dict[str, Range]:
     return {"start_s": _TIME, "duration_s": _TIME, name: Range(-1000.0, 1000.0, unit)}
 
 
-DISTURBANCES = ("push", "hand_forces", "object_forces")
+DISTURBANCES = ("push", "hand_forces", "object_forces", "depth_error_scale")
 """Fields of a scene that no task file draws."""
 
 RANGES: dict[str, Any] = {
@@ -148,6 +184,7 @@ RANGES: dict[str, Any] = {
     "push": {"time_s": _TIME, "translation_m": Range(-10.0, 10.0, " m")},
     "hand_forces": _force("force_N", " N"),
     "object_forces": _force("force_N_per_kg", " N/kg"),
+    "depth_error_scale": _FACTOR,
 }
 """By field of a scene, the range of all numbers in it; by entry or by key where they differ.
 
@@ -182,8 +219,8 @@ def _numbers(given: Any, allowed: Any, place: tuple = ()) -> Iterator[tuple[tupl
     match given:
         case None | str():  # no push; what the robot's file says
             return
-        case Uniform(uniform=numbers) | Choice(choice=numbers):
-            for number in numbers:
+        case Uniform() | Choice() | OneOf():
+            for number in {bound: None for each in intervals(given) for bound in each}:
                 yield place, number, allowed
         case tuple():
             for i, each in enumerate(given):

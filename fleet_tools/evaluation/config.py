@@ -11,8 +11,10 @@ from fleet_tools.envs.mode_options import OptionalObsMode
 from fleet_tools.policies.sources import PolicyName, Track
 from fleet_tools.robot.arm import DEFAULT_ROBOT
 
-PROTOCOL = "v3"
+PROTOCOL = "v1"
 """The protocol, unless another one is named."""
+PROTOCOL_NAME = "tool-use"
+"""What its file calls all versions of it."""
 
 
 class EvaluationConfig(OptionGroup):
@@ -23,7 +25,7 @@ class EvaluationConfig(OptionGroup):
     """Name of a protocol, or path of your own; or folder of a result, for the protocol that it
     follows."""
     level: str | None = None
-    """Level of the protocol, such as disturbed (default: the first, nominal)."""
+    """Level of the protocol, such as pushes (default: the first, nominal)."""
     tool: str | None = None
     """Only this task of the protocol, by its tool."""
     task: str | None = None

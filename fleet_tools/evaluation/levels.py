@@ -1,96 +1,55 @@
-"""Levels: several protocols in one file, from the scenes of training to harder ones.
+"""Levels: one file has the scenes of training's ranges, and harder ones that are matched to them.
 
-A level is a protocol of its own, whose digest depends on nothing but itself. One that is another
-protocol keeps all results that follow this.
+A level has the first scenes of each split of the nominal level, by the same seeds, with one thing
+changed: so the episodes of both are pairs. It is read as a protocol of its own, whose digest
+depends on nothing but itself: one that is added or tuned leaves the results of the others valid.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Self
 
 import pydantic
 
-from fleet_tools.config.cameras import SensorName
-from fleet_tools.config.values import Count, MisfitError, Value, parse
-from fleet_tools.evaluation.disturbances import Disturbances
-from fleet_tools.evaluation.level_scenes import NextObjects
-from fleet_tools.evaluation.protocol import AnyScenes, ProtocolFile
+from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, parse
+from fleet_tools.evaluation.level_scenes import LevelChanges
+from fleet_tools.evaluation.protocol import NOMINAL, ProtocolFile
 
 
-class OtherProtocol(Value):
-    """A level that is another protocol of the package."""
-
-    protocol: str
-    """Its name."""
-
-
-class Level(Value):
-    """A level of its own; tasks, unless it names some of them, and randomization are the file's."""
+class Level(LevelChanges):
+    """A level beside the nominal one."""
 
     description: str
     """What is harder."""
-    splits: Annotated[dict[str, AnyScenes], pydantic.Field(min_length=1)]
-    """Scenes of each split; see `fleet_tools.sim.splits`."""
-    tasks: Annotated[tuple[str, ...], pydantic.Field(min_length=1)] | None = None
-    """Those of the file's tasks that it has; None for all."""
-    sensors: SensorName | None = None
-    """Depth cameras of all policies; None if whoever evaluates chooses them."""
-    disturbances: Disturbances | None = None
-    """What its scenes have beside the tasks'."""
-    next_objects: NextObjects | None = None
-    """Objects beside the first one; None for none."""
+    scenes: Count
+    """It has this many first scenes of each task and split."""
 
 
-def _kind(data: Any) -> str:
-    other = isinstance(data, OtherProtocol) or (isinstance(data, Mapping) and "protocol" in data)
-    return "other" if other else "level"
-
-
-AnyLevel = Annotated[
-    Annotated[OtherProtocol, pydantic.Tag("other")] | Annotated[Level, pydantic.Tag("level")],
-    pydantic.Discriminator(_kind),
-]
-
-
-class LevelsFile(Value):
-    """Definition of the levels of one version of a benchmark.
+class LevelsFile(ProtocolFile):
+    """A protocol's file: the nominal level, and others beside it.
 
     Attributes:
-        name, version: Identifier.
-        tasks: Tasks of all levels but those that are other protocols, see `ProtocolFile`.
-        randomization: Likewise.
-        levels: The levels by name, the easiest first.
+        levels: The other levels by name, in the order in which pages show them.
     """
 
-    name: str
-    version: Count
-    tasks: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
-    randomization: Literal["on", "off"] | dict[str, bool] = "on"
-    levels: Annotated[dict[str, AnyLevel], pydantic.Field(min_length=1)]
+    levels: Annotated[dict[str, Level], STORED_IF_SET] = {}
 
     @pydantic.model_validator(mode="after")
-    def _no_scene_in_two_levels(self) -> Self:
-        taken: dict[int, str] = {}
+    def _levels_fit(self) -> Self:
+        if self.level or {NOMINAL, ""} & {*self.levels}:
+            raise MisfitError("levels", f"{NOMINAL!r} is the file itself, and no name is empty")
+        fewest = min(split.scenes for split in self.splits.values())
         for name, level in self.levels.items():
-            scenes = level.splits.values() if isinstance(level, Level) else ()
-            for seed in (seed for each in scenes for seed in each.all_seeds()):
-                if (other := taken.setdefault(seed, name)) != name:
-                    raise MisfitError(f"levels.{name}", f"it shares the seed {seed} with {other!r}")
-            own_tasks = (level.tasks or ()) if isinstance(level, Level) else ()
-            if others := set(own_tasks) - set(self.tasks):
-                raise MisfitError(
-                    f"levels.{name}.tasks", f"{sorted(others)} are none of {list(self.tasks)}"
-                )
+            if level.scenes > fewest:
+                reason = f"the nominal level has only {fewest} of a split"
+                raise MisfitError(f"levels.{name}.scenes", reason)
         return self
 
-    def protocol_file(self, level: str) -> ProtocolFile | str:
-        """Returns the protocol of a level, or the name of the one that it is.
-
-        Args:
-            level: Name of one of the levels.
-        """
-        found = self.levels[level]
-        if isinstance(found, OtherProtocol):
-            return found.protocol
+    def protocol_files(self) -> dict[str, ProtocolFile]:
+        """Returns the protocol of each level by name, the nominal one first."""
         shared = self.model_dump(mode="json", exclude={"levels"})
-        own = found.model_dump(mode="json", exclude_none=True)
-        return parse(ProtocolFile, {**shared, **own, "level": level}, f"The level {level!r}")
+        files = {NOMINAL: parse(ProtocolFile, shared, f"The level {NOMINAL!r}")}
+        for name, level in self.levels.items():
+            own = level.model_dump(mode="json", exclude={"scenes"})
+            splits = {k: {**of, "scenes": level.scenes} for k, of in shared["splits"].items()}
+            content = {**shared, **own, "level": name, "splits": splits}
+            files[name] = parse(ProtocolFile, content, f"The level {name!r}")
+        return files

@@ -1,7 +1,7 @@
 """Protocols: YAML files that fix the tasks, splits and scene seeds of an evaluation.
 
-A file can hold several, its levels (`fleet_tools.evaluation.levels`). A level is a protocol like
-any other, with a digest of its own: a level that is added leaves the results of the others valid.
+A file can have levels beside the nominal one (`fleet_tools.evaluation.levels`), each of which is a
+protocol with a digest of its own.
 
 Tasks are the package's, by their names, and a user's own, by the paths of their files. A protocol
 that has been read names all of them, and holds the files of the user's own, so that results hold
@@ -16,18 +16,18 @@ A published version never changes. When task files or the physics do, there is a
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pydantic
 
-from fleet_tools.config.cameras import SensorName
+from fleet_tools.config.cameras import IDEAL
 from fleet_tools.config.tasks import GentleLimits, TaskConfig, load_task, task_names
-from fleet_tools.config.values import STORED_IF_SET, Count, MisfitError, Value
+from fleet_tools.config.values import Count, MisfitError, Value
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
+from fleet_tools.envs.observation_modes import shows_cameras
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError, ResultError, require_name, shown
-from fleet_tools.evaluation.disturbances import Disturbances
-from fleet_tools.evaluation.level_scenes import NextObjects, SceneRules
+from fleet_tools.evaluation.level_scenes import SceneRules
 from fleet_tools.registration import CUSTOM_ID
 from fleet_tools.sim.scene import Scene
 from fleet_tools.sim.splits import EVALUATION
@@ -51,9 +51,6 @@ def _of_evaluation(seed: int) -> int:
     return seed
 
 
-EvaluationSeed = Annotated[int, pydantic.AfterValidator(_of_evaluation)]
-
-
 class Scenes(Value):
     """The scenes of a split, the same number for each task.
 
@@ -63,61 +60,11 @@ class Scenes(Value):
     """
 
     scenes: Count
-    first_seed: EvaluationSeed
+    first_seed: Annotated[int, pydantic.AfterValidator(_of_evaluation)]
 
-    def seeds(self, task: str = "") -> range:
-        """Returns the seeds of all scenes of any task, in order."""
+    def seeds(self) -> range:
+        """Returns the seeds of all scenes of a task, in order."""
         return range(self.first_seed, self.first_seed + self.scenes)
-
-    def all_seeds(self) -> range:
-        """Returns the seeds of all tasks."""
-        return self.seeds()
-
-
-class ListedScenes(Value):
-    """The scenes of a split, one by one, as many for each task.
-
-    Attributes:
-        listed: Seeds of each task's scenes, in order, by its name.
-    """
-
-    listed: Annotated[dict[str, tuple[EvaluationSeed, ...]], pydantic.Field(min_length=1)]
-
-    @pydantic.model_validator(mode="after")
-    def _as_many_different_ones(self) -> Self:
-        for task, seeds in self.listed.items():
-            if not 0 < len(seeds) == len(set(seeds)) == self.scenes:
-                raise MisfitError(f"listed.{task}", "each task needs as many seeds, all different")
-        return self
-
-    @property
-    def scenes(self) -> int:
-        """Number of scenes of each task."""
-        return len(next(iter(self.listed.values())))
-
-    def seeds(self, task: str) -> tuple[int, ...]:
-        """Returns the seeds of the scenes of a task, in order.
-
-        Raises:
-            UnknownNameError: None are listed for it.
-        """
-        require_name("task with listed scenes", task, self.listed)
-        return self.listed[task]
-
-    def all_seeds(self) -> frozenset[int]:
-        """Returns the seeds of all tasks."""
-        return frozenset(seed for seeds in self.listed.values() for seed in seeds)
-
-
-def _kind_of_scenes(data: object) -> str:
-    listed = isinstance(data, ListedScenes) or (isinstance(data, Mapping) and "listed" in data)
-    return "listed" if listed else "counted"
-
-
-AnyScenes = Annotated[
-    Annotated[ListedScenes, pydantic.Tag("listed")] | Annotated[Scenes, pydantic.Tag("counted")],
-    pydantic.Discriminator(_kind_of_scenes),
-]
 
 
 class Trial(Value):
@@ -141,57 +88,33 @@ class Trial(Value):
         return self.task, self.split, self.index
 
 
-class ProtocolFile(Value):
+class ProtocolFile(SceneRules):
     """Definition of an evaluation; policies evaluated by the same protocol can be compared.
 
     Attributes:
         name, version: Identifier.
-        level: Name among the levels of the same version; "" for a protocol without others.
         description: Purpose.
         tasks: Names of tasks of the package, and paths of task files, relative to this file.
-        randomization: See `fleet_tools.sim.scene.sample_scene`.
         splits: Scenes of each split; see `fleet_tools.sim.splits`.
-        sensors: Depth cameras of all policies; None if whoever evaluates chooses them.
-        disturbances: What its scenes have beside the tasks'.
-        next_objects: Objects beside the first one; None for none.
     """
 
     name: str
     version: Count
-    level: Annotated[str, STORED_IF_SET] = ""
     description: str
     tasks: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
-    randomization: Literal["on", "off"] | dict[str, bool] = "on"
-    splits: Annotated[dict[str, AnyScenes], pydantic.Field(min_length=1)]
-    sensors: Annotated[SensorName | None, STORED_IF_SET] = None
-    disturbances: Annotated[Disturbances | None, STORED_IF_SET] = None
-    next_objects: Annotated[NextObjects | None, STORED_IF_SET] = None
+    splits: Annotated[dict[str, Scenes], pydantic.Field(min_length=1)]
 
     @pydantic.model_validator(mode="after")
     def _no_scene_twice(self) -> Self:
         if len(set(self.tasks)) < len(self.tasks):
             raise MisfitError("tasks", f"a task is given twice: {list(self.tasks)}")
-        if self.next_objects is not None and self.disturbances and self.disturbances.object_pushes:
-            raise MisfitError("next_objects", "a scene of several objects has no push on one")
-        counted = [(k, each) for k, each in self.splits.items() if isinstance(each, Scenes)]
         end, before = EVALUATION.start, None
-        for name, scenes in sorted(counted, key=lambda item: item[1].first_seed):
+        for name, scenes in sorted(self.splits.items(), key=lambda item: item[1].first_seed):
             if scenes.first_seed < end:
                 raise MisfitError("splits", f"the splits {before!r} and {name!r} share seeds")
             end, before = scenes.seeds().stop, name
             _of_evaluation(scenes.seeds()[-1])
-        for name, listed in self.splits.items():
-            if isinstance(listed, ListedScenes):
-                self._require_own(name, listed)
         return self
-
-    def _require_own(self, split: str, scenes: ListedScenes) -> None:
-        """Checks that a split lists scenes that no other split has."""
-        for task, seeds in scenes.listed.items():
-            for other, theirs in self.splits.items():
-                known = isinstance(theirs, Scenes) or task in theirs.listed
-                if other != split and known and not set(seeds).isdisjoint(theirs.seeds(task)):
-                    raise MisfitError("splits", f"the splits {split!r} and {other!r} share seeds")
 
 
 class Protocol(ProtocolFile):
@@ -210,6 +133,11 @@ class Protocol(ProtocolFile):
             raise MisfitError(
                 "task_files", f"they have {size:,} characters, at most {MAX_CHARACTERS:,}"
             )
+        for name in self.by_task:
+            require_name("task of the protocol", name, self.tasks)
+        for name in self.tasks if self.level and self.sensors is None else ():
+            if not self.changes(name).has_any:
+                raise MisfitError("level", f"{self.level!r} changes nothing in the task {name!r}")
         for name, file in self.task_files.items():
             place = f"task_files.{name}"
             if name not in self.tasks or name != file.name:
@@ -236,22 +164,28 @@ class Protocol(ProtocolFile):
             task: The trial's task, perhaps with the robot's numbers.
             trial: One of its trials.
         """
-        return self.scene_rules().draw(task, trial.seed, trial.split)
+        return self.draw(task, trial.seed, trial.split)
 
     def scene_rules(self) -> SceneRules:
         """Returns what all its scenes have in common."""
-        return SceneRules(
-            randomization=self.randomization,
-            disturbances=self.disturbances,
-            next_objects=self.next_objects,
-        )
+        return SceneRules(**{name: getattr(self, name) for name in SceneRules.model_fields})
 
-    def require_sensors(self, given: str) -> None:
-        """Checks that depth cameras are the level's.
+    def require_sensors(self, given: str, obs_mode: str) -> None:
+        """Checks that depth cameras are the level's, and that observations can show them.
+
+        Args:
+            given: The cameras.
+            obs_mode: The observation mode.
 
         Raises:
-            ConfigError: The level has others.
+            ConfigError: The level has others, or the observations show none.
         """
+        if self.sensors not in (None, IDEAL) and not shows_cameras(obs_mode):
+            raise ConfigError(
+                f"The level {self.level_name!r} changes what cameras measure, and obs_mode="
+                f"{obs_mode!r} has no cameras. A policy has results at the levels that its "
+                "observations can show: leave this one out."
+            )
         if self.sensors not in (None, given):
             raise ConfigError(
                 f"{self.title!r} is seen by {self.sensors} cameras; given: sensors {given}. Leave "
@@ -260,8 +194,7 @@ class Protocol(ProtocolFile):
 
     def max_steps(self, task: TaskConfig) -> int:
         """Returns the time limit of the episodes of a task, in steps."""
-        objects = 1 if self.next_objects is None else 1 + self.next_objects.number
-        return task.max_episode_steps * objects
+        return task.max_episode_steps * (1 if self.changes(task.name).second_object is None else 2)
 
     def trials(
         self, task: str | None = None, split: str | None = None, scenes: int | None = None
@@ -288,7 +221,7 @@ class Protocol(ProtocolFile):
             if task in (None, of_task)
             for of_split, its_scenes in self.splits.items()
             if split in (None, of_split)
-            for index, seed in enumerate(its_scenes.seeds(of_task)[:scenes])
+            for index, seed in enumerate(its_scenes.seeds()[:scenes])
         ]
 
     def own_file(self, task: str) -> TaskFile | None:

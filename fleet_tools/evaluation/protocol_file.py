@@ -9,19 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet_tools.config.file_access import is_yaml_file, task_configs_root, yaml_names
-from fleet_tools.config.tasks import TaskConfig, load_task, task_names, task_path
+from fleet_tools.config.tasks import load_task, task_names, task_path
 from fleet_tools.config.values import load_text, load_yaml, parse
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.envs.predicate_functions import require_trust
 from fleet_tools.errors import ConfigError, ResultError, UnknownNameError, require_name
-from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.evaluation.config import PROTOCOL, PROTOCOL_NAME
 from fleet_tools.evaluation.levels import LevelsFile
 from fleet_tools.evaluation.protocol import (
     OWN_TASK,
-    AnyScenes,
     Protocol,
     ProtocolFile,
-    Scenes,
     task_digests,
 )
 from fleet_tools.sim.scene import check_randomization
@@ -60,7 +58,7 @@ def load_protocol(name_or_path: str, level: str | None = None) -> Protocol:
 
 
 def load_levels(name_or_path: str) -> dict[str, Protocol]:
-    """Reads all levels of a protocol by name, the easiest first; one without others is `NOMINAL`.
+    """Reads all levels of a protocol by name, `NOMINAL` first.
 
     Args:
         name_or_path: See `load_protocol`.
@@ -73,7 +71,7 @@ def load_levels(name_or_path: str) -> dict[str, Protocol]:
     """
     path = Path(os.path.expanduser(name_or_path))
     if name_or_path in protocol_names():
-        path = _file(name_or_path)
+        path = _root() / f"{name_or_path}.yaml"
     elif os.path.isdir(path):  # `Path.is_dir` raises where a name is too long
         followed = _followed_protocol(path)
         return {followed.level_name: followed}
@@ -81,23 +79,10 @@ def load_levels(name_or_path: str) -> dict[str, Protocol]:
         remedy = "A protocol of your own is given by the path of its YAML file."
         raise UnknownNameError("protocol", name_or_path, protocol_names(), remedy)
     elif _has_keys(path, "tool_family", "extends"):  # a task file
-        task, present = load_task(str(path)), load_levels(PROTOCOL)
-        has = [name for name, each in present.items() if _splits_for(task, each)]
-        return {name: _scenes_in(present[name], str(path)) for name in has or present}
-    if not _has_keys(path, "levels"):
-        protocol = _checked(load_yaml(ProtocolFile, path), path)
-        return {protocol.level_name: protocol}
-    file = load_yaml(LevelsFile, path)
-    levels: dict[str, Protocol] = {}
-    for name in file.levels:
-        found = file.protocol_file(name)
-        if isinstance(found, str):
-            others = [each for each in protocol_names() if not _has_keys(_file(each), "levels")]
-            require_name(f"protocol of the level {name!r}", found, others)
-            levels[name] = load_protocol(found)
-        else:
-            levels[name] = _checked(found, path)
-    return levels
+        present = load_levels(PROTOCOL)
+        return {name: _scenes_in(each, str(path)) for name, each in present.items()}
+    files = load_yaml(LevelsFile, path).protocol_files()
+    return {name: _checked(file, path) for name, file in files.items()}
 
 
 def with_task(protocol: Protocol, name_or_path: str) -> tuple[Protocol, str]:
@@ -167,46 +152,45 @@ def _checked(file: ProtocolFile, path: Path) -> Protocol:
     Raises:
         UnknownNameError, ConfigError: They do not.
     """
+    if file.name == PROTOCOL_NAME and f"v{file.version}" != PROTOCOL:
+        raise ConfigError(
+            f"{path}: the package's protocols are named {PROTOCOL_NAME!r}, and {PROTOCOL} is the "
+            "only one. Give yours another name."
+        )
     check_randomization(file.randomization)
     tasks = [listed_task(entry, path.parent) for entry in file.tasks]
     protocol = _with_tasks(file, tasks, str(path))
-    for name in protocol.tasks:
-        task = protocol.load_task(name)
-        for split, scenes in protocol.splits.items():
+    loaded = [protocol.load_task(name) for name in protocol.tasks]
+    for group in ("joint_resistance", "cameras"):  # a task has those that its file names
+        known = {name for task in loaded for name in getattr(task.randomization, group)}
+        for changes in (protocol, *protocol.by_task.values()):
+            named = changes.ranges.get(group)
+            for name in named if isinstance(named, dict) else ():
+                require_name(f"part of {group}", name, known)
+    for task in loaded:
+        protocol.changed(task)
+        for split in protocol.splits:
             model_pairs(task, split)
-            scenes.seeds(name)  # raises if it lists none for this task
     return protocol
-
-
-def _splits_for(task: TaskConfig, protocol: ProtocolFile) -> dict[str, AnyScenes]:
-    """Returns the splits that a task has, without those whose scenes are listed for others."""
-    known = split_pairs(task)
-    return {
-        split: scenes
-        for split, scenes in protocol.splits.items()
-        if split in known and (isinstance(scenes, Scenes) or task.name in scenes.listed)
-    }
 
 
 def _scenes_in(protocol: Protocol, path: str) -> Protocol:
     """Returns the scenes of a protocol in another task, given by the path of its file."""
     task = load_task(path)
-    splits = _splits_for(task, protocol)
+    protocol.changed(task)
+    known = split_pairs(task)
+    splits = {split: scenes for split, scenes in protocol.splits.items() if split in known}
     if not splits:
-        if known := {*split_pairs(task)} & {*protocol.splits}:
-            raise ConfigError(
-                f"{protocol.title!r} lists the scenes of its own tasks one by one in "
-                f"{', '.join(sorted(known))}, and none of {task.name!r}. Take another level."
-            )
         raise ConfigError(
             f"{path} has none of the splits of {protocol.title!r}, {', '.join(protocol.splits)}. "
-            f"It has {', '.join(split_pairs(task))}; write a protocol of your own with these."
+            f"It has {', '.join(known)}; write a protocol of your own with these."
         )
     changes = {
         "name": task.name,
         "version": 1,
         "description": f"{task.description} In the scenes of {protocol.title}.",
         "splits": splits,
+        "by_task": {name: each for name, each in protocol.by_task.items() if name == task.name},
     }
     return _with_tasks(protocol.model_copy(update=changes), [named_task(path)], path)
 
@@ -238,10 +222,6 @@ def _followed_protocol(folder: Path) -> Protocol:
     for file in protocol.task_files.values():
         require_trust(file, f"the protocol {protocol.title!r}", ResultError)
     return protocol
-
-
-def _file(name: str) -> Path:
-    return _root() / f"{name}.yaml"
 
 
 def _root() -> Path:

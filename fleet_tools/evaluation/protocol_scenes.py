@@ -11,7 +11,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fleet_tools.envs.observation_modes import require_sensors
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol_file import load_protocol
@@ -63,8 +62,8 @@ class ProtocolScenes(gymnasium.Wrapper[dict[str, Any], np.ndarray, dict[str, np.
         self._protocol = load_protocol(protocol, level)
         self.trials = self._protocol.trials(task, split)
         if (sensors := self._protocol.sensors) is not None:
-            self._protocol.require_sensors(env_kwargs.setdefault("sensors", sensors))
-            require_sensors(sensors, env_kwargs.get("obs_mode", "state"))
+            obs_mode = env_kwargs.get("obs_mode", "state")
+            self._protocol.require_sensors(env_kwargs.setdefault("sensors", sensors), obs_mode)
         inner = self._protocol.make_env(task, trusted=True, **env_kwargs)
         super().__init__(inner)
         self._config, self._next = inner.task, 0

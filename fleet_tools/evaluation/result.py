@@ -5,6 +5,7 @@ Every number follows from the episodes, and every episode from its seed and its 
 
 import base64
 import binascii
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -12,12 +13,13 @@ import numpy as np
 import pydantic
 
 from fleet_tools.config.tasks import GentleLimits
-from fleet_tools.config.values import STORED_IF_SET, NonNegative, Number, Value
+from fleet_tools.config.values import STORED_IF_SET, Count, NonNegative, Number, Value
 from fleet_tools.dataset.carried_models import CarriesModels
 from fleet_tools.envs.contact_metrics import ContactMetrics, is_gentle
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
 from fleet_tools.errors import ConfigError, ResultError, shown
 from fleet_tools.evaluation.anytime_statistics import MOST_SCENES
+from fleet_tools.evaluation.config import PROTOCOL, PROTOCOL_NAME
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest
 from fleet_tools.storage.locked_folder import Document
@@ -28,7 +30,7 @@ SCHEMA_VERSION = 1
 
 
 class EpisodeResult(Trial):
-    """Result of one trial, a line of `episodes.jsonl`.
+    """Result of one trial, a row of `episodes.parquet`.
 
     Attributes:
         outcome: One of `fleet_tools.envs.outcomes`.
@@ -46,6 +48,8 @@ class EpisodeResult(Trial):
             where they are not known, or not finite.
         contact_metrics: How the task was handled; None where nobody measured it, as in older
             results.
+        tries: Number of times that it was begun; more than once where its worker, or the program,
+            ended before it did.
     """
 
     outcome: str
@@ -62,6 +66,7 @@ class EpisodeResult(Trial):
     info: dict[str, pydantic.JsonValue] = {}
     final_points_m: dict[str, tuple[tuple[Number, Number, Number], ...]] | None = None
     contact_metrics: Annotated[ContactMetrics | None, STORED_IF_SET] = None
+    tries: Count = 1
 
     def gentle(self, limits: GentleLimits | None) -> bool | None:
         """Returns whether it is a gentle success by its task's limits; None if unknown."""
@@ -237,6 +242,21 @@ class Result(CarriesModels, Document):
     complete: bool = False
     scores: Scores | None = None
     stopped: Annotated[AnytimeVerdict | None, STORED_IF_SET] = None
+
+    @pydantic.field_validator("protocol", mode="before")
+    @classmethod
+    def _not_of_a_former_protocol(cls, given: object) -> object:
+        facts = given if isinstance(given, Mapping) else {}
+        version = f"v{facts.get('version')}"
+        if facts.get("name") == PROTOCOL_NAME and version != PROTOCOL:
+            level = f", level {shown(facts['level'])}" if facts.get("level") else ""
+            raise ResultError(
+                f"The result follows the former protocol {PROTOCOL_NAME} {shown(version)}{level}. "
+                f"The present one is {PROTOCOL}, with other scenes and tasks. Evaluate the policy "
+                "anew, with another --output. The version of Fleet-Tools that made the result "
+                "reads it."
+            )
+        return given
 
     @pydantic.model_validator(mode="after")
     def _right_digest(self) -> Self:

@@ -1,11 +1,13 @@
-"""The folder of an evaluation: `result.json` describes it, `episodes.jsonl` holds its episodes.
+"""The folder of an evaluation: `result.json` describes it, `episodes.parquet` holds its episodes.
 
-Episodes are stored as they end, so that those that ended stay, whatever happens to the process.
+While it runs, `episodes.jsonl` has a line for each episode as it ends, so that those that ended
+stay, whatever happens to the process. When it ends, they move into `episodes.parquet`.
 """
 
 from pathlib import Path
 
 from fleet_tools.errors import ResultError
+from fleet_tools.evaluation.packed_episodes import read_episodes, write_episodes
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import (
     SCHEMA_VERSION,
@@ -19,6 +21,7 @@ from fleet_tools.storage.record_folder import RecordKind, RecordWriter
 
 RESULT = "result.json"
 EPISODES = "episodes.jsonl"
+PACKED = "episodes.parquet"
 
 EVALUATION: RecordKind[Result, EpisodeResult] = RecordKind(
     what="an evaluation",
@@ -29,6 +32,9 @@ EVALUATION: RecordKind[Result, EpisodeResult] = RecordKind(
     version=SCHEMA_VERSION,
     record=EpisodeResult,
     log_name=EPISODES,
+    packed_name=PACKED,
+    read_packed=read_episodes,
+    write_packed=write_episodes,
 )
 
 
@@ -45,7 +51,7 @@ def load_evaluation(folder: str | Path) -> Evaluation:
     folder = Path(folder)
     result = EVALUATION.read_document(folder).lying_in(folder)
     episodes, _ = EVALUATION.read_records(folder)
-    return Evaluation(result, in_order(result.protocol, episodes, folder / EPISODES))
+    return Evaluation(result, in_order(result.protocol, episodes, EVALUATION.records_file(folder)))
 
 
 def in_order(protocol: Protocol, episodes: list[EpisodeResult], file: Path) -> list[EpisodeResult]:
@@ -77,6 +83,8 @@ def in_order(protocol: Protocol, episodes: list[EpisodeResult], file: Path) -> l
 
 class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
     """Adds episodes to a new evaluation, or to one that was begun with the same policy.
+
+    Closing it after `finish` removes the log, whose episodes are compressed by then.
 
     Args:
         folder: Created if it does not exist; otherwise empty, or an evaluation.
@@ -110,7 +118,7 @@ class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
         return self.document
 
     def finish(self, stopped: AnytimeVerdict | None = None) -> Evaluation:
-        """Stores the scores of the present episodes, and returns the evaluation.
+        """Stores the scores and compresses the present episodes, and returns the evaluation.
 
         Args:
             stopped: The verdict that stopped it, if one did.
@@ -123,7 +131,8 @@ class EvaluationWriter(RecordWriter[Result, EpisodeResult]):
         }
         result = self.result.model_copy(update=update)
         self.replace_document(result)
+        self.pack(episodes)
         return Evaluation(result, episodes)
 
     def _in_order(self) -> list[EpisodeResult]:
-        return in_order(self.result.protocol, self.records, self.folder / EPISODES)
+        return in_order(self.result.protocol, self.records, EVALUATION.records_file(self.folder))

@@ -178,9 +178,9 @@ def compare(first: Evaluation, second: Evaluation) -> Comparison:
         first=first.result.policy.label,
         second=second.result.policy.label,
         left_out=left_out,
-        total=_difference(pairs),
+        total=success_difference(pairs),
         tasks={
-            task: _difference(of_task)
+            task: success_difference(of_task)
             for task in first.result.protocol.tasks
             if (of_task := [pair for pair in pairs if pair[0].task == task])
         },
@@ -200,12 +200,23 @@ def require_comparable(first: Result, second: Result) -> None:
             "by scene."
         )
     if first.protocol_digest != second.protocol_digest:
+        one, other = first.protocol, second.protocol
+        levels = (one.name, one.version) == (other.name, other.version) and one.level != other.level
         raise ResultError(
             f"{first.policy.name!r} was evaluated by {first.protocol.title!r} "
             f"({first.protocol_digest}), {second.policy.name!r} by {second.protocol.title!r} "
             f"({second.protocol_digest}). Only results of the same protocol and task files can be "
-            "compared."
+            f"compared.{' What a level costs is told by evaluate --nominal.' * levels}"
         )
+    require_same_physics(first, second)
+
+
+def require_same_physics(first: Result, second: Result) -> None:
+    """Checks that two results are of the same models, and of releases of Drake that compare.
+
+    Raises:
+        ResultError: They are not.
+    """
     if differing := other_models(first.models, second.models):
         raise ResultError(
             f"{first.policy.name!r} and {second.policy.name!r} were evaluated with different "
@@ -241,7 +252,8 @@ def paired(first: Episodes, second: Episodes) -> tuple[list[Pair], int]:
     return counted, len(firsts.keys() | seconds.keys()) - len(counted)
 
 
-def _difference(pairs: Sequence[Pair]) -> SuccessDifference:
+def success_difference(pairs: Sequence[Pair]) -> SuccessDifference:
+    """Returns the difference over pairs of episodes; exchanging them changes the signs only."""
     strata = [
         _discordant([pair for pair in pairs if (pair[0].task, pair[0].split) == name])
         for name in {(one.task, one.split) for one, _ in pairs}

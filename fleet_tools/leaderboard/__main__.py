@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class VerifyOptions(cli.Options):
     """Runs the policies of an entry, confined, in scenes that were drawn after its submission.
 
-    All entries of a round are run in the same fresh scenes. They follow from a seed that the host
-    draws in the first verification of the round, and keeps until `page --publish` ends it. The same
-    command resumes what was stopped.
+    All entries of a round are run in the same fresh scenes. The first verification of the round
+    records all entries of DIR, and then draws the seed of these scenes. The host keeps the seed
+    until `page --publish` ends the round. The same command resumes what was stopped.
 
     Exit codes:
     0: the entry is verified.
@@ -78,9 +78,9 @@ class PageOptions(cli.Options):
 
 def _verify(options: VerifyOptions) -> int:
     from fleet_tools.evaluation.protocol_file import load_levels
-    from fleet_tools.leaderboard.entries import read_entry
-    from fleet_tools.leaderboard.host import open_round
-    from fleet_tools.leaderboard.verification import verify_entry
+    from fleet_tools.leaderboard.entries import read_entries, read_entry
+    from fleet_tools.leaderboard.host import open_round, read_round
+    from fleet_tools.leaderboard.verification import plan, verify_entry
 
     began = time.monotonic()
     entry = read_entry(options.folder)
@@ -91,7 +91,10 @@ def _verify(options: VerifyOptions) -> int:
             f"{entry.name}; the host's record is DIR/host."
         )
     levels = [*load_levels(options.protocol).values()]
-    round_ = open_round(root, levels[0], options.seed, new=options.new_round)
+    entries, _ = read_entries(root)
+    if options.new_round or read_round(root) is None:
+        plan(entry, levels[0], 1, options.workers.timeout)  # raises before a seed is drawn
+    round_ = open_round(root, levels[0], entries, options.seed, new=options.new_round)
     found, failure = None, None
     with deferred_interrupt() as interrupted:
         try:

@@ -38,7 +38,7 @@ _FACTORY = re.compile(r"(policy\w*):(\w+)", re.ASCII)
 _FILES = (
     re.compile(r"entry\.yaml|README\.md|policy\w*\.py|\.gitkeep", re.ASCII),
     _CHECKPOINT,
-    re.compile(r"results/.*(result\.json|episodes\.(jsonl|parquet)|README\.md)"),
+    re.compile(r"results/.*(result\.json|episodes\.(jsonl|parquet)|begun\.txt|README\.md)"),
 )
 """Files of an entry, by their paths in it."""
 

@@ -5,8 +5,9 @@ host/.gitignore                  keeps an open round from being published by acc
 host/NAME/verification.json      what the host found about the entry NAME, see `Verification`
 host/NAME/DIGEST/                evaluation of one of its policies in the fresh scenes
 
-All entries of a round are run in the same scenes, which nobody but the host knows until the round
-ends. Who submits learns of the seed's hash only.
+All entries of a round are run in the same scenes. Their seed is drawn after the host has received
+the entries, so that even who learns of it then cannot submit a policy for them. It is published at
+the end of the round; before that, its hash is shown.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import hmac
 import json
 import os
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -32,7 +34,6 @@ from fleet_tools.storage.locked_folder import read_document
 HOST = "host"
 ROUND = "round.json"
 VERIFICATION = "verification.json"
-FRESH = "fresh"
 
 SCENES = 8
 """Number of fresh scenes of each task and split."""
@@ -57,8 +58,8 @@ class Round(Value):
         drawn: When it was drawn.
         published: When it was published; None as long as only the host knows it.
         protocol: The fresh scenes: the rules of the first level, other seeds.
-        received: When the host first read a policy of an entry, by `key`, in this order; of all
-            rounds.
+        received: When the host first read a policy of an entry, by `key`, in this order: before
+            the seed was drawn, in this round or a former one.
     """
 
     schema_version: Literal[1] = 1
@@ -124,12 +125,20 @@ def read_round(root: Path) -> Round | None:
     return read_document(path, Round, 1, ResultError) if path.exists() else None
 
 
-def open_round(root: Path, nominal: Protocol, seed: str | None, *, new: bool = False) -> Round:
+def open_round(
+    root: Path,
+    nominal: Protocol,
+    entries: Sequence[Entry],
+    seed: str | None = None,
+    *,
+    new: bool = False,
+) -> Round:
     """Returns the present round, or begins one.
 
     Args:
         root: Folder of the leaderboard.
         nominal: The first level of its protocol.
+        entries: All entries; a new round receives them, and then draws its seed.
         seed: Seed of a new round; None draws one.
         new: Whether to begin another one if there is one. Its folder is kept as `host_DATE`.
 
@@ -150,10 +159,13 @@ def open_round(root: Path, nominal: Protocol, seed: str | None, *, new: bool = F
                 "--new-round begins another one, in whose scenes all entries are run."
             )
         return present
-    folder, received = root / HOST, present.received if present else {}
+    folder, received = root / HOST, dict(present.received) if present else {}
+    for entry in entries:
+        for policy in entry.file.policies:
+            received.setdefault(key(entry, policy), now())
     if present is not None:
         os.rename(folder, root / f"{HOST}_{now().replace(':', '')}")
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / ".gitignore", "*\n")
     seed = seed or secrets.token_hex(16)
     protocol = fresh_protocol(nominal, seed)
@@ -184,7 +196,8 @@ def fresh_protocol(nominal: Protocol, seed: str) -> Protocol:
         taken.add(place)
         splits[split] = Scenes(scenes=SCENES, first_seed=RESERVED.start + place * SCENES)
     description = "Scenes that the host of the leaderboard drew after the submission."
-    return nominal.model_copy(update={"level": FRESH, "description": description, "splits": splits})
+    name = f"{nominal.name}-fresh"
+    return nominal.model_copy(update={"name": name, "description": description, "splits": splits})
 
 
 def _draw(text: str, places: int) -> int:

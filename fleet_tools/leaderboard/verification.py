@@ -5,6 +5,8 @@ from their actions where there is none.
 """
 
 import contextlib
+import hashlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +26,7 @@ from fleet_tools.evaluation.protocol import Protocol, Trial
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, decode_actions
 from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import describe, run_trials
-from fleet_tools.evaluation.trial import guarded, judge, present_env, run_trial
+from fleet_tools.evaluation.trial import guarded, judge, lost_trial, present_env, run_trial
 from fleet_tools.leaderboard.board import TRACKS, Track
 from fleet_tools.leaderboard.checks import host_digest, read_submitted
 from fleet_tools.leaderboard.entries import Entry, EntryPolicy
@@ -75,23 +77,35 @@ class Planned:
 
 def track_of(policies: Sequence[PolicyProvenance]) -> Track:
     """Returns the track of some policies: that of the one which is told most."""
-    tracks = ["privileged" if p.track == "privileged" else p.reads for p in policies]
+    tracks: list[Track] = ["privileged" if p.track == "privileged" else p.reads for p in policies]
     return min(tracks, key=TRACKS.index)
 
 
-def plan(entry: Entry, protocol: Protocol, scenes: int | None = None) -> list[Planned]:
+def plan(
+    entry: Entry, protocol: Protocol, scenes: int | None = None, limit_s: float | None = None
+) -> list[Planned]:
     """Returns what the host runs of an entry.
 
     Args:
         entry: The entry.
         protocol: The fresh scenes.
         scenes: Number of first scenes of each task and split; all if None.
+        limit_s: Time limit of the import of code of a policy, s.
 
     Raises:
-        FleetToolsError: A policy cannot act, or reads something else than the entry says.
+        FleetToolsError: There is nothing to run; or a policy cannot act, or reads something else
+            than the entry says.
     """
-    if str(entry.folder) not in sys.path:
-        sys.path.append(str(entry.folder.absolute()))  # behind everything that is installed
+    if not entry.file.policies:
+        if not entry.result_folders():
+            raise ResultError(
+                f"{entry.folder} names no policy and holds no results. Give a policy in "
+                "entry.yaml: a rank means that the host has run it."
+            )
+        return []
+    if (folder := str(entry.folder.absolute())) not in sys.path:
+        sys.path.append(folder)  # behind everything that is installed
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # compiled code is no part of an entry
     planned = []
     for policy in entry.file.policies:
         described = [
@@ -103,12 +117,23 @@ def plan(entry: Entry, protocol: Protocol, scenes: int | None = None) -> list[Pl
                     scenes=scenes,
                     training_seed=policy.training_seed,
                 ),
+                limit_s=limit_s,
                 protocol=protocol,
             )
             for task in ([None] if policy.tasks == "all" else policy.tasks)
         ]
         trials = [trial for _, _, of_task in described for trial in of_task]
         planned.append(Planned(policy, *described[0][:2], trials))
+        if planned[-1].source.kind == "factory":
+            path = entry.folder / f"{policy.policy.partition(':')[0]}.py"
+            if (
+                hashlib.blake2b(path.read_bytes()).hexdigest()[:32]
+                != described[0][0].content_digest
+            ):
+                raise ResultError(
+                    f"Python finds another module than {path} under its name. Run from another "
+                    "folder, or rename it to policy_NAME.py."
+                )
     track = track_of([each.result.policy for each in planned])
     if track != entry.file.track:
         raise ResultError(
@@ -151,14 +176,12 @@ def verify_entry(
         FleetToolsError: There is nothing to run, or it cannot run here.
         OSError: The disk is full or gone; episodes so far are stored.
     """
-    if not (entry.file.policies or entry.result_folders()):
+    if any(key(entry, policy) not in round_.received for policy in entry.file.policies):
         raise ResultError(
-            f"{entry.folder} names no policy and holds no results. Give a policy in entry.yaml: "
-            "a rank means that the host has run it."
+            f"{entry.folder} has come, or changed, after the seed of the present round was drawn "
+            f"({round_.drawn}). --new-round draws another one, in whose scenes all entries are run."
         )
-    planned = plan(entry, round_.protocol, scenes) if entry.file.policies else []
-    received = {key(entry, each.policy): now() for each in planned} | round_.received
-    round_ = round_.replaced(root, received={**round_.received, **received})
+    planned = plan(entry, round_.protocol, scenes, workers.timeout)
     evaluations = _run(root, entry, planned, workers, quiet, stop)
     if evaluations is None:
         return None
@@ -192,23 +215,23 @@ def _run(
     """Runs what is missing of the planned trials; returns None if it was stopped."""
     (root / HOST / entry.name).mkdir(parents=True, exist_ok=True)
     total, evaluations = sum(len(each.trials) for each in planned), []
-    began, done_now = time.monotonic(), 0
+    began, done_now, left = time.monotonic(), 0, total
     with TallyBar(total, "episode", quiet=quiet) as bar:
+
+        def after_each(episode: EpisodeResult) -> None:
+            nonlocal done_now, left
+            done_now, left = done_now + 1, left - 1
+            minutes = left * (time.monotonic() - began) / done_now / 60
+            bar.update(episode.outcome, note=f"about {minutes:.1f} min left")
+            if done_now == _TIMED and not quiet:
+                print(f"{left} episodes left, about {minutes:.1f} min", file=sys.stderr)
+
         for each in planned:
             folder = evaluation_folder(root, entry, each.policy)
             with EvaluationWriter(folder, each.result) as writer:
+                left -= len(writer.records)
                 for episode in writer.records:
                     bar.update(episode.outcome)
-
-                def after_each(episode: EpisodeResult, present: int = len(writer.records)) -> None:
-                    nonlocal done_now
-                    done_now += 1
-                    bar.update(episode.outcome)
-                    if done_now == _TIMED and not quiet:
-                        left = total - done_now - present
-                        minutes = left * (time.monotonic() - began) / done_now / 60
-                        print(f"{left} episodes left, about {minutes:.1f} min", file=sys.stderr)
-
                 run_trials(
                     writer, each.source, each.trials, workers, after_each=after_each, stop=stop
                 )
@@ -249,9 +272,12 @@ def _check(
     generator = np.random.default_rng([*f"{seed} {digest}".encode()])
     drawn = generator.choice(len(began), min(count, len(began)), replace=False) if began else []
     episodes = sorted([*suspect, *(began[k] for k in drawn)], key=lambda e: e.key)
-    make = partial(_make_runner, evaluation.result, source)
+    make = partial(_make_runner, evaluation.result, source, workers.timeout)
     with contextlib.closing(workers.run(episodes, make)) as results:
-        pairs = [(stored, again) for stored, again in results if not isinstance(again, LostJob)]
+        pairs = [
+            (stored, lost_trial(stored, again.reason) if isinstance(again, LostJob) else again)
+            for stored, again in results
+        ]
     return digest, _refuted(evaluation.result, pairs, by_policy=source is not None)
 
 
@@ -264,7 +290,7 @@ def is_same(one: PolicyProvenance, other: PolicyProvenance) -> bool:
 
 
 def _make_runner(
-    result: Result, source: PolicySource | None
+    result: Result, source: PolicySource | None, limit_s: float
 ) -> Callable[[EpisodeResult], EpisodeResult]:
     """Returns a function that runs an episode again: by its policy, or from its actions."""
     kwargs = dict(result.policy.env_kwargs) if source else {}
@@ -278,7 +304,7 @@ def _make_runner(
             actions = StoredActions(decode_actions(episode.actions))
             return run_trial(env, actions, result.protocol, episode)
         if present is None or present[0] is not env or source.kind == "built_in":
-            present = env, guarded(source, result.policy.track, env, episode.seed)
+            present = env, guarded(source, result.policy.track, env, episode.seed, limit_s)
         return run_trial(env, present[1], result.protocol, episode)
 
     return run

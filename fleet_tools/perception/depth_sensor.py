@@ -172,7 +172,13 @@ class DepthSensor:
 
     @classmethod
     def draw(
-        cls, sensor: Sensor, name: str, camera: Camera, pinhole: Pinhole, seed: int
+        cls,
+        sensor: Sensor,
+        name: str,
+        camera: Camera,
+        pinhole: Pinhole,
+        seed: int,
+        error_scale: float = 1.0,
     ) -> "DepthSensor":
         """Draws a camera's errors for an episode; a pure function of its arguments.
 
@@ -182,11 +188,12 @@ class DepthSensor:
             camera: What the task file says about it.
             pinhole: Intrinsics of the observed image.
             seed: Seed of the scene.
+            error_scale: Factor of all errors, see `Scene.depth_error_scale`.
         """
         generator = _generator("calibration", name, seed)
 
         def draw(of: Distribution) -> float:
-            return float(sample(of, generator))
+            return error_scale * float(sample(of, generator))
 
         error = sensor.calibration_error
         (x, y, z), (roll, pitch, yaw) = map(draw, error.translation_m), map(draw, error.rpy_deg)

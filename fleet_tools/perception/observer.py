@@ -60,7 +60,12 @@ class Observer:
 
             self._sensors = {
                 name: DepthSensor.draw(
-                    config.sensor, name, camera, Pinhole.of(camera, config.camera_size), scene.seed
+                    config.sensor,
+                    name,
+                    camera,
+                    Pinhole.of(camera, config.camera_size),
+                    scene.seed,
+                    scene.depth_error_scale,
                 )
                 for name, camera in config.cameras.items()
             }

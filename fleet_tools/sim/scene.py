@@ -142,6 +142,8 @@ class Scene(Value):
     """Forces on the hand during the episode; a task draws none, a protocol's level may."""
     object_forces: Annotated[tuple[ObjectForce, ...], _Several, STORED_IF_SET] = ()
     """Forces on the object, likewise."""
+    depth_error_scale: Annotated[Number, pydantic.Field(exclude_if=lambda scale: scale == 1)] = 1.0
+    """Factor of the errors of depth cameras; a task draws none, a protocol's level may."""
     next_objects: Annotated[
         tuple[NextObject, ...], pydantic.Field(max_length=MOST_OBJECTS - 1), STORED_IF_SET
     ] = ()

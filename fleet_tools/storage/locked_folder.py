@@ -40,6 +40,8 @@ class AppendLog:
             self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._descriptor).st_nlink:
+                raise BlockingIOError  # another process has just packed and removed it
         except BaseException:
             self.close()
             raise
@@ -161,6 +163,8 @@ class FolderKind(Generic[D]):
         version_key: Key of the version in the document.
         log_name: File name of the log.
         log_follows: Whether the log follows from other files, so that an absent one is empty.
+        packed_name: File name of compressed records, which a finished folder has in place of a log,
+            and a resumed one beside it; None if the log stays.
         subfolders: Names of folders that a new one holds.
         remedy: What can be done about a damaged document.
     """
@@ -174,6 +178,7 @@ class FolderKind(Generic[D]):
     version_key: str = "schema_version"
     log_name: str
     log_follows: bool = False
+    packed_name: str | None = None
     subfolders: tuple[str, ...] = ()
     remedy: str = RESTORE
 
@@ -192,6 +197,11 @@ class FolderKind(Generic[D]):
         return read_document(
             path, self.document, self.version, self.error, self.version_key, self.remedy
         )
+
+    def packed(self, folder: Path) -> Path | None:
+        """Returns the file of a folder's compressed records; None if there is none."""
+        path = self.packed_name and folder / self.packed_name
+        return path if path and os.path.lexists(path) else None
 
     def lock(self, folder: Path) -> AppendLog:
         """Claims a folder by its log.
@@ -233,7 +243,7 @@ class LockedFolder(Generic[D]):
                     f"{'; '.join(differences)}. Give another --output, or the same options to "
                     "resume it."
                 )
-            if kind.log_follows:
+            if kind.log_follows or kind.packed(folder):
                 self._log_path.touch()
         else:
             if folder.exists() and not is_blank(folder, (kind.log_name, *kind.subfolders)):

@@ -1,7 +1,12 @@
-"""Folders of single records: an append-only log, such as datasets and evaluations have."""
+"""Folders of single records: an append-only log, such as datasets and evaluations have.
+
+The log of a finished folder may give way to a file of compressed records. Whoever resumes it begins
+a new log beside that file, so that a kill at any moment loses no record.
+"""
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -56,14 +61,37 @@ class RecordKind(FolderKind[D], Generic[D, R]):
     Attributes:
         record: Class of a record.
         without_log: What is unknown without the log, for the error message.
+        read_packed: Reads the compressed records, if the kind has any.
+        write_packed: Stores them, and returns whether the file holds them.
     """
 
     record: type[R]
     without_log: str = ""
+    read_packed: Callable[[Path], list[R]] | None = None
+    write_packed: Callable[[Path, Sequence[R]], bool] | None = None
 
     def read_records(self, folder: Path) -> tuple[list[R], int]:
-        """Reads the complete lines of a folder's log, see the function `read_records`."""
-        return read_records(folder / self.log_name, self.record, self.error, self.without_log)
+        """Reads a folder's compressed records and the complete lines of its log.
+
+        Returns:
+            The records, and the number of bytes that those of the log take in it.
+
+        Raises:
+            FleetToolsError: A file is damaged, or both are missing.
+        """
+        log, packed = folder / self.log_name, self.packed(folder)
+        if packed is None or self.read_packed is None:
+            return read_records(log, self.record, self.error, self.without_log)
+        records = self.read_packed(packed)
+        if not os.path.lexists(log):
+            return records, 0
+        more, size = read_records(log, self.record, self.error)
+        both = {record.to_json() for record in records}  # after a kill, the log holds them, too
+        return records + [each for each in more if each.to_json() not in both], size
+
+    def records_file(self, folder: Path) -> Path:
+        """Returns the file of a folder's records, for messages."""
+        return self.packed(folder) or folder / self.log_name
 
 
 class RecordWriter(LockedFolder[D], Generic[D, R]):
@@ -81,6 +109,7 @@ class RecordWriter(LockedFolder[D], Generic[D, R]):
     """
 
     def __init__(self, kind: RecordKind[D, R], folder: Path, document: D) -> None:
+        self._kind, self._packed = kind, False
         super().__init__(kind, folder, document)
         update = {"order_dependence": self.present.order_dependence}
         self.document = document.model_copy(update=update)
@@ -91,12 +120,33 @@ class RecordWriter(LockedFolder[D], Generic[D, R]):
             self.close()
             raise
 
+    def pack(self, records: Sequence[R]) -> None:
+        """Stores all records in compressed form; closing the writer then removes the log.
+
+        Args:
+            records: All records so far, in the order in which they are to be read.
+
+        Raises:
+            OSError: The disk is full or gone; the log holds what it held.
+        """
+        name, write = self._kind.packed_name, self._kind.write_packed
+        if name is not None and write is not None and write(self.folder / name, records):
+            self._packed = True
+
+    def close(self) -> None:
+        """Releases the folder to other processes."""
+        if self._packed:
+            self._packed = False
+            self._log_path.unlink(missing_ok=True)
+        super().close()
+
     def append(self, record: R) -> None:
         """Stores a record.
 
         Raises:
             OSError: The disk is full or gone; the folder is unchanged.
         """
+        self._packed = False
         self._log.append(record.to_json())
         self.records.append(record)
 

@@ -7,14 +7,25 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleet_tools.config.distributions import Choice, Distribution, Uniform, bounds, nominal, sample
+from fleet_tools.config.distributions import (
+    Choice,
+    Distribution,
+    OneOf,
+    Uniform,
+    bounds,
+    nominal,
+    sample,
+)
 from fleet_tools.config.values import Value, parse
 from fleet_tools.errors import ConfigError
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
 uniforms = st.builds(lambda a, b: Uniform(uniform=(min(a, b), max(a, b))), floats, floats)
 choices = st.lists(floats, min_size=1).map(lambda options: Choice(choice=tuple(options)))
-distributions = floats | uniforms | choices
+several = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8, unique=True).map(
+    lambda ends: OneOf(one_of=tuple(zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False)))
+)
+distributions = floats | uniforms | choices | several
 seeds = st.integers(0, 2**63)
 
 
@@ -28,6 +39,8 @@ def is_possible(distribution: Distribution, number: object) -> bool:
             return isinstance(number, float) and low <= number <= high
         case Choice(choice=options):
             return number in options
+        case OneOf(one_of=intervals):
+            return any(low <= number <= high for low, high in intervals)
     return number == distribution
 
 
@@ -72,6 +85,14 @@ def test_uniform_numbers_cover_their_interval():
     assert counts.min() > 400
 
 
+def test_intervals_are_as_likely_as_they_are_long():
+    generator = np.random.default_rng(0)
+    of = OneOf(one_of=((0.0, 1.0), (5.0, 8.0)))
+    numbers = np.array([sample(of, generator) for _ in range(4000)])
+    assert abs((numbers < 2).mean() - 0.25) < 0.03
+    assert np.histogram(numbers[numbers > 2], bins=3, range=(5, 8))[0].min() > 850
+
+
 def test_every_choice_is_made():
     generator = np.random.default_rng(0)
     assert {sample(Choice(choice=(1.0, 2.0, 5.0)), generator) for _ in range(100)} == {1, 2, 5}
@@ -84,7 +105,9 @@ def test_every_choice_is_made():
         ({"uniform": [0, 1, 2]}, "at most 2"),
         ({"uniform": [0, float("inf")]}, "finite"),
         ({"choice": []}, "at least 1"),
-        ({"unifrm": [0, 1]}, r"expected a number, \{uniform: \[low, high\]\} or \{choice"),
+        ({"unifrm": [0, 1]}, r"expected a number, \{uniform: \[low, high\]\}, \{choice"),
+        ({"one_of": [[1, 0]]}, "bounds ascend"),
+        ({"one_of": [[0, 2], [1, 3]]}, "do not overlap"),
         ({"uniform": [0, 1], "choice": [0]}, "choice"),
         ("much", "valid number"),
         (float("nan"), "finite"),

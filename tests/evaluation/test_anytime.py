@@ -16,9 +16,7 @@ from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial
 from fleet_tools.evaluation.result import Evaluation, Result
 
 LONG = SMALL.model_copy(
-    update={
-        "splits": {"train": Scenes(scenes=40, first_seed=SMALL.splits["train"].seeds("hammer")[0])}
-    }
+    update={"splits": {"train": Scenes(scenes=40, first_seed=SMALL.splits["train"].first_seed)}}
 )
 
 

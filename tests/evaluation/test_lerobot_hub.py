@@ -157,8 +157,8 @@ def test_observations_hold_the_features_of_an_export(small: str, env_kwargs: dic
         (UnknownNameError, "split", None, {"split": "test"}),
         (UnknownNameError, "level", None, {"level": "harder"}),
         (UnknownNameError, "obs_mod", None, {"obs_mod": "rgbd"}),
-        (ConfigError, "no cameras", None, {"level": "sensors"}),
-        (ConfigError, "active_stereo", None, {"level": "sensors", "sensors": "ideal"}),
+        (ConfigError, "no cameras", None, {"level": "cameras"}),
+        (ConfigError, "active_stereo", None, {"level": "cameras", "sensors": "ideal"}),
     ],
 )
 def test_what_does_not_exist_is_named(error: type, match: str, cfg: Any, kwargs: dict) -> None:
@@ -169,7 +169,7 @@ def test_what_does_not_exist_is_named(error: type, match: str, cfg: Any, kwargs:
 def test_the_file_of_a_repository_needs_no_lerobot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lerobot", None)
     made = runpy.run_path(str(HUB_FILE))["make_env"](n_envs=1, use_async_envs=False)
-    assert set(made) == set(load_protocol("v3").tasks)
+    assert set(made) == set(load_protocol("v1").tasks)
     for env in made.values():
         assert env[0].call("task_description")[0].endswith(".")
         env[0].close()

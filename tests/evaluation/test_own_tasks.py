@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.evaluated import FIRST, SMALL, a_result, an_episode
 from support.processes import ROOT
+from support.submitted import write_entry
 
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
@@ -19,7 +20,6 @@ from fleet_tools.errors import ConfigError, FleetToolsError, ResultError, Unknow
 from fleet_tools.evaluation.admission import admission
 from fleet_tools.evaluation.config import PROTOCOL, EvaluationConfig
 from fleet_tools.evaluation.protocol import (
-    ListedScenes,
     Protocol,
     protocol_digest,
     task_digests,
@@ -30,7 +30,7 @@ from fleet_tools.evaluation.result_folder import RESULT, EvaluationWriter, load_
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.trial import make_trials, present_env
-from fleet_tools.leaderboard.submissions import read_submissions
+from fleet_tools.leaderboard.checks import read_submitted
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.utils.imports import TRUSTED_MODULES
 
@@ -170,20 +170,11 @@ def test_a_task_file_alone_has_the_scenes_of_the_present_protocol():
         with_task(SMALL.model_copy(update={"splits": {"unseen_tools": only}}), file)
 
 
-def test_a_task_file_has_the_levels_whose_scenes_are_not_listed_for_others():
-    file, levels = str(BASKET / "task.yaml"), load_levels(PROTOCOL)
-    listed = {
-        name
-        for name, level in levels.items()
-        if all(isinstance(each, ListedScenes) for each in level.splits.values())
-    }
-    own = load_levels(file)
-    assert listed and own.keys() == levels.keys() - listed
+def test_a_task_file_has_the_levels_of_the_present_protocol():
+    own = load_levels(str(BASKET / "task.yaml"))
+    assert own.keys() == load_levels(PROTOCOL).keys()
     for level in own.values():  # as the page of a leaderboard of the task counts them
         assert {trial.task for trial in level.trials()} == {"basket"}
-    for name in listed:
-        with pytest.raises(ConfigError, match="Take another level"):
-            with_task(levels[name], file)
 
 
 def test_a_task_that_holds_models_out_has_splits_for_them(tmp_path):
@@ -335,11 +326,13 @@ def test_a_result_of_an_easier_task_under_the_names_of_the_package_cannot_enter(
     protocol = Protocol(**{**PRESENT.model_dump(), "task_files": {"hammer": file}})
     assert digest(protocol) != digest(PRESENT)
     assert not admission(a_result(protocol), {t.key for t in protocol.trials()}).can_enter
-    with EvaluationWriter(tmp_path / "results" / "somebody", a_result(protocol)) as writer:
+    entry = write_entry(tmp_path, "somebody")
+    folder = entry.folder / "results" / "nominal"
+    with EvaluationWriter(folder, a_result(protocol)) as writer:
         writer.append(an_episode(protocol.trials()[0]))
         writer.finish()
-    _, (rejection,) = read_submissions(tmp_path / "results", [PRESENT])
-    assert rejection.kind == "protocol", rejection
+    with pytest.raises(ResultError, match="with the task files of here"):
+        read_submitted(entry, folder, [PRESENT])
     true = {**task_digests(protocol), "hammer": task_digests(PRESENT)["hammer"]}
     with pytest.raises(ValueError, match="another hash of 'hammer' than its file"):
         a_result(protocol, task_digests=true, protocol_digest=digest(PRESENT))

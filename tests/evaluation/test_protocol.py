@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.evaluated import FIRST, SMALL
 
-from fleet_tools.config.tasks import task_names
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.attempts import scene_seed
 from fleet_tools.errors import ConfigError, UnknownNameError
+from fleet_tools.evaluation.config import PROTOCOL, PROTOCOL_NAME
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
-from fleet_tools.evaluation.protocol_file import load_levels, load_protocol, protocol_names
+from fleet_tools.evaluation.protocol_file import load_protocol, protocol_names
 from fleet_tools.sim.splits import EVALUATION, SPLITS, TRAINING
 
 SCENES = st.builds(
@@ -49,20 +49,11 @@ def test_seeds_are_exact_as_double_precision_numbers():
     assert 2**32 in TRAINING  # environments draw their own seeds below it
 
 
-@pytest.mark.parametrize("name", protocol_names())
-def test_protocols_of_the_package_have_tasks_of_it(name):
-    """Not all: a task that comes later enters no protocol that is published."""
-    for level, protocol in load_levels(name).items():
-        assert set(protocol.tasks) <= set(task_names())
-        assert f"v{protocol.version}" == ("v2" if level == "nominal" else name)
-        scenes, tasks = 480 if level == "nominal" else 240, protocol.tasks
-        assert {len(protocol.trials(task)) for task in tasks} == {scenes // len(tasks)}
-
-
-def test_v2_is_what_it_was():
-    protocol = load_protocol("v2")
-    assert protocol.tasks == ("hammer", "knife", "spatula", "wrench")
-    assert protocol_digest(protocol, task_digests(protocol)) == "c687639046a4e943"
+def test_there_is_one_protocol_and_former_ones_are_refused_by_name():
+    assert protocol_names() == [PROTOCOL] and load_protocol(PROTOCOL).name == PROTOCOL_NAME
+    for former in ("v2", "v3"):
+        with pytest.raises(UnknownNameError, match="Did you mean 'v1'"):
+            load_protocol(former)
 
 
 def test_trials_are_in_the_order_of_the_file_with_the_first_scenes_first():
@@ -117,3 +108,11 @@ def test_a_users_own_protocol_is_given_by_its_path(tmp_path):
     assert load_protocol(str(path)) == SMALL
     with pytest.raises(UnknownNameError, match="given by the path"):
         load_protocol("v0")
+
+
+def test_a_protocol_of_ones_own_has_a_name_of_its_own(tmp_path):
+    path = tmp_path / "own.yaml"
+    data = SMALL.model_dump(mode="json", exclude={"task_files"})
+    path.write_text(yaml.safe_dump({**data, "name": PROTOCOL_NAME, "version": 3}))
+    with pytest.raises(ConfigError, match="Give yours another name"):
+        load_protocol(str(path))

@@ -11,17 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from support.evaluated import SMALL, TRIALS, a_result, an_episode
+from support.evaluated import SMALL, TRIALS, a_result, an_episode, as_log
 
 from fleet_tools.config.values import parse
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.errors import ConfigError, OrderDependenceError, ResultError
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_actions
-from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
+from fleet_tools.evaluation.result_folder import (
+    EPISODES,
+    PACKED,
+    RESULT,
+    EvaluationWriter,
+    load_evaluation,
+)
 from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import score
 
 Change = Callable[[dict[str, Any]], object]
+FORMER = r"former protocol tool-use .*Evaluate the policy anew"
 
 
 def _other(line: dict[str, Any]) -> dict[str, Any]:
@@ -64,9 +71,10 @@ def test_an_evaluation_is_read_as_written_in_the_order_of_the_protocol(folder):
 
 
 def test_complete_lines_of_a_cut_file_count_and_the_rest_is_resumed(folder):
-    content = (folder / EPISODES).read_bytes()
+    content = as_log(folder).read_bytes()
     ends = [k for k, byte in enumerate(content, 1) if byte == ord("\n")]
     for size in [0, 1, ends[0] - 1, ends[0], ends[0] + 5, ends[4] - 1, len(content)]:
+        (folder / PACKED).unlink(missing_ok=True)
         (folder / EPISODES).write_bytes(content[:size])
         with EvaluationWriter(folder, a_result()) as writer:
             assert len(writer.records) == sum(end <= size for end in ends)
@@ -115,10 +123,7 @@ def test_an_evaluation_is_resumed_only_with_the_same_policy_and_versions(folder)
     ],
 )
 def test_an_invalid_line_is_refused(folder, change, message):
-    *others, last = map(json.loads, (folder / EPISODES).read_text().splitlines())
-    lines = [*others[:2], last, *others[2:]]
-    change(last)
-    (folder / EPISODES).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    as_log(folder, lambda lines: change(lines[2]))
     with pytest.raises(ResultError, match=message):
         load_evaluation(folder)
 
@@ -138,6 +143,17 @@ def test_an_invalid_result_is_refused(folder, change, message):
     (folder / RESULT).write_text(json.dumps(data))
     with pytest.raises(ResultError, match=message):
         load_evaluation(folder)
+
+
+@pytest.mark.parametrize("level", ["", "disturbed"])
+def test_a_result_of_a_former_protocol_is_refused_in_one_message(folder, level):
+    content = json.loads((folder / RESULT).read_text())
+    content["protocol"] |= {"name": "tool-use", "version": 3 if level else 2}
+    content["protocol"] |= {"level": level, "disturbances": {}} if level else {}
+    (folder / RESULT).write_text(json.dumps(content) + "\n")
+    for read in (load_evaluation, lambda at: EvaluationWriter(at, a_result())):
+        with pytest.raises(ResultError, match=FORMER):
+            read(folder)
 
 
 def test_a_missing_or_damaged_result_is_refused(folder, tmp_path):

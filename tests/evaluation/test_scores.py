@@ -1,6 +1,7 @@
 """Scores and comparisons, from invented episodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +16,11 @@ from fleet_tools.envs.outcomes import (
     WORKER_ERROR,
 )
 from fleet_tools.errors import ResultError
+from fleet_tools.evaluation.level_cost import level_cost
 from fleet_tools.evaluation.result import Evaluation, Score
 from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import compare, score
-from fleet_tools.utils.statistics import wilson_interval
+from fleet_tools.utils.statistics import paired_interval, wilson_interval
 
 FEW = settings(max_examples=10)  # an interval takes 10000 draws
 MANY = st.lists(OUTCOMES, min_size=1, max_size=len(TRIALS))
@@ -114,3 +116,82 @@ def test_the_table_has_counts_rates_and_differences():
         rows = [line.split() for line in table.splitlines()[1:]]
         assert rows[-1][0] == "total"
         assert all(row[0] in ("task", "hammer", "knife", "all", "total") for row in rows)
+
+
+# --- What a level costs ---------------------------------------------------------------------
+
+PUSHED = SMALL.model_copy(
+    update={
+        "level": "pushed",
+        "depth_error_scale": 2.0,
+        "splits": {k: each.model_copy(update={"scenes": 2}) for k, each in SMALL.splits.items()},
+    }
+)
+
+
+def at_level(outcomes: Mapping[tuple[str, str, int], str], **changes: Any) -> Evaluation:
+    """Returns an evaluation at a level, with the outcomes of nominal scenes of the same keys."""
+    episodes = [
+        an_episode(trial, outcomes[trial.key], scene_digest="other")
+        for trial in PUSHED.trials()
+        if trial.key in outcomes
+    ]
+    return Evaluation(a_result(PUSHED, **changes), episodes)
+
+
+@FEW
+@given(st.lists(OUTCOMES, min_size=len(TRIALS), max_size=len(TRIALS)), st.data())
+def test_a_level_costs_what_is_lost_in_scenes_of_the_same_keys(outcomes, data):
+    nominal = an_evaluation(outcomes)
+    plain = {episode.key: episode.outcome for episode in nominal.episodes}
+    harder = {trial.key: data.draw(OUTCOMES) for trial in PUSHED.trials()}
+    cost = level_cost(nominal, at_level(harder))
+    both = [k for k in harder if SIMULATION_ERROR not in (plain[k], harder[k])]
+    assert cost.total.pairs == len(both) == sum(each.pairs for each in cost.tasks.values())
+    assert len(both) == sum(each.pairs for each in cost.splits.values())
+    for task, found in cost.tasks.items():
+        strata = []
+        for split in PUSHED.splits:
+            keys = [k for k in both if k[:2] == (task, split)]
+            lost = sum(plain[k] == SUCCESS != harder[k] for k in keys)
+            gained = sum(plain[k] != SUCCESS == harder[k] for k in keys)
+            strata.append((lost, gained, len(keys)))
+        rates = [(lost - gained) / pairs for lost, gained, pairs in strata if pairs]
+        assert found.difference == pytest.approx(sum(rates) / len(rates))
+        assert (found.low, found.high) == paired_interval([each for each in strata if each[2]])
+    same = level_cost(nominal, at_level(plain))
+    assert same.total.difference in (0, None)
+
+
+def test_a_cost_is_told_in_a_sentence():
+    nominal = an_evaluation([SUCCESS] * len(TRIALS))
+    lost = {trial.key: TIME_LIMIT if trial.task == "knife" else SUCCESS for trial in TRIALS}
+    cost = level_cost(nominal, at_level(lost))
+    assert str(cost).startswith("The level pushed costs somebody 50 points (")
+    assert "hammer 0 points (" in str(cost) and "knife 100 points (" in str(cost)
+
+
+def test_results_that_are_not_matched_have_no_cost():
+    nominal, level = an_evaluation([SUCCESS]), at_level({})
+    other_seeds = {k: each.model_copy(update={"first_seed": each.first_seed + 9})
+                   for k, each in SMALL.splits.items()}  # fmt: skip
+    moved = Evaluation(a_result(SMALL.model_copy(update={"splits": other_seeds})), [])
+    tasks = Evaluation(a_result(SMALL, task_digests={"hammer": "0", "knife": "0"}), [])
+    for first in (level, moved, tasks):
+        with pytest.raises(ResultError, match="is not the nominal level of"):
+            level_cost(first, level)
+    with pytest.raises(ResultError, match="is nominal itself"):
+        level_cost(nominal, nominal)
+    with pytest.raises(ResultError, match="told by evaluate --nominal"):
+        compare(nominal, level)
+    policy = nominal.result.policy
+    for changes in ({"source": "random"}, {"training_seed": 3}, {"env_kwargs": {"robot": "ur5e"}}):
+        other = nominal.result.model_copy(update={"policy": policy.model_copy(update=changes)})
+        with pytest.raises(ResultError, match="different policies"):
+            level_cost(Evaluation(other, []), level)
+    clouds = {"obs_mode": "point_cloud", "cloud_source": "rays"}
+    seen = [{**clouds, "sensors": "active_stereo"}, clouds]
+    pair = [policy.model_copy(update={"env_kwargs": each}) for each in seen]
+    noisy, ideal = (each.result.model_copy(update={"policy": p}) for each, p in
+                    zip((level, nominal), pair, strict=True))  # fmt: skip
+    level_cost(Evaluation(ideal, []), Evaluation(noisy, []))  # cameras are the level's

@@ -47,10 +47,16 @@ def in_world(observation: Observation) -> np.ndarray:
     return rows[:, :3] @ pose[:, :3].T + pose[:, 3]
 
 
-def drawn(sensor: Sensor, name: str = "overhead", seed: int = 0, height: int = 240) -> DepthSensor:
+def drawn(
+    sensor: Sensor,
+    name: str = "overhead",
+    seed: int = 0,
+    height: int = 240,
+    error_scale: float = 1.0,
+) -> DepthSensor:
     camera = CAMERAS[name]
     pinhole = Pinhole.of(camera, (4 * height // 3, height))
-    return DepthSensor.draw(sensor, name, camera, pinhole, seed)
+    return DepthSensor.draw(sensor, name, camera, pinhole, seed, error_scale)
 
 
 # --- A camera's errors --------------------------------------------------------------------------
@@ -81,6 +87,20 @@ def test_noise_is_that_of_the_device_at_any_resolution():
     assert large.axial.sigma_m(np.array(1.1)) == pytest.approx(1.21 * 0.08 / focal_px / 0.055)
     wrist = drawn(ActiveStereo(), "wrist").noise.axial.sigma_m(np.array(0.2))
     assert wrist == pytest.approx(0.04 * 0.08 / (360 / np.tan(np.deg2rad(35))) / 0.018)
+
+
+@pytest.mark.parametrize("kind", [ActiveStereo(), StructuredLight()], ids=["stereo", "kinect"])
+def test_a_scale_multiplies_all_errors_and_nothing_else(kind):
+    one, twice = drawn(kind), drawn(kind, error_scale=2.0)
+    for of in ("translation", "rotation"):
+        a, b = (getattr(each.X_CK, of)() for each in (one, twice))
+        if of == "rotation":
+            a, b = a.ToAngleAxis().angle(), b.ToAngleAxis().angle()
+        np.testing.assert_allclose(b, 2 * np.asarray(a), rtol=1e-3)
+    sigmas = [each.noise.axial.sigma_m(np.array([0.3, 0.9])) for each in (one, twice)]
+    np.testing.assert_allclose(sigmas[1], 2 * sigmas[0])
+    assert twice.noise.lateral_px == 2 * one.noise.lateral_px
+    assert (twice.noise.spacing_px, twice.range_m) == (one.noise.spacing_px, one.range_m)
 
 
 def test_images_and_hits_have_the_same_errors():

@@ -62,7 +62,7 @@ for name in sys.argv[1:]:
             main([name, "--help"])
         except SystemExit as end:
             code = end.code
-    heavy = "pydrake h5py matplotlib ray scipy torch tqdm trimesh viser websockets".split()
+    heavy = "pydrake h5py matplotlib pyarrow ray scipy torch tqdm trimesh viser websockets".split()
     said[name] = code, printed.getvalue(), [each for each in heavy if each in sys.modules]
 print(json.dumps(said))
 """

@@ -86,8 +86,6 @@ def exporting(name: str) -> Callable[[Path, Path], tuple[Main, list[str]]]:
     def export(beside: Path, output: Path) -> tuple[Main, list[str]]:
         from fleet_tools.dataset.__main__ import main
 
-        if name == "lerobot":
-            pytest.importorskip("pyarrow")
         if name == "zarr":
             pytest.importorskip("zarr")
         layout = {**OBSERVATION, "end_effector_pose": ((3, 4), "float64")}

@@ -27,6 +27,7 @@ PUSH = {
     "push": {"time_s": 0.4, "translation_m": [0.01, 0.0, 0.0]},
     "hand_forces": [{**TIMES, "force_N": [1.0, 0.0, 0.0]}],
     "object_forces": [{**TIMES, "force_N_per_kg": [1.0, 0.0, 0.0]}],
+    "depth_error_scale": 2.0,
 }
 DATA: dict[str, Any] = json.loads(sample_scene(HAMMER, 0).to_json()) | PUSH
 STILL = np.zeros(6, np.float32)
@@ -69,7 +70,7 @@ MORE_PLACES = [place for place in numbers(SEVERAL) if place[0] == "next_objects"
 
 
 @pytest.mark.parametrize(
-    ("data", "places", "number"), [(DATA, PLACES, 59), (SEVERAL, MORE_PLACES, 9)]
+    ("data", "places", "number"), [(DATA, PLACES, 60), (SEVERAL, MORE_PLACES, 9)]
 )
 def test_a_number_is_refused_beyond_its_range_and_accepted_within(data, places, number):
     assert len(places) == number

@@ -1,9 +1,11 @@
 """Evaluations for tests: made-up episodes of a small protocol, and policies that fail."""
 
+import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -18,6 +20,7 @@ from fleet_tools.envs.outcomes import (
     TIME_LIMIT,
     WORKER_ERROR,
 )
+from fleet_tools.evaluation import result_folder
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, protocol_digest, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, encode_actions
@@ -96,6 +99,25 @@ def an_evaluation(
         for trial, outcome in zip(TRIALS, outcomes, strict=False)
     ]
     return Evaluation(a_result(name=name), episodes)
+
+
+def as_log(
+    folder: Path, change: Callable[[list[dict[str, Any]]], object] = lambda lines: None
+) -> Path:
+    """Gives an evaluation a log in place of compressed episodes, and returns the log.
+
+    Args:
+        folder: Folder of the evaluation.
+        change: Changes the lines of the log.
+    """
+    lines = [
+        json.loads(each.to_json()) for each in result_folder.EVALUATION.read_records(folder)[0]
+    ]
+    change(lines)
+    (folder / result_folder.PACKED).unlink(missing_ok=True)
+    log = folder / result_folder.EPISODES
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return log
 
 
 def without_times(episode: EpisodeResult) -> EpisodeResult:

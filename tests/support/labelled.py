@@ -7,6 +7,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from support.small_datasets import Drawn, Layout, a_header, write
 
@@ -74,7 +75,6 @@ def of_export(format_name: str, output: Path) -> list[list[Step]]:
 def others_of(format_name: str, output: Path) -> list[tuple[int, int, bytes]]:
     """Returns attempt, step and executed action of the steps that learners do not read."""
     if format_name == "lerobot":
-        pq = pytest.importorskip("pyarrow.parquet")
         table = pq.read_table(output / "not_imitated").to_pydict()
         actions = np.array(table["executed_action"], np.float32)
         assert not any(table["imitate"])
@@ -107,7 +107,6 @@ Read = Iterator[tuple[list[int], tuple[Any, ...]]]
 
 
 def _lerobot(output: Path) -> Read:
-    pq = pytest.importorskip("pyarrow.parquet")
     table = pq.read_table(output / "data").to_pydict()
     names = ("observation.state", "action", "executed_action")
     columns = [np.array(table[name], np.float32) for name in names]

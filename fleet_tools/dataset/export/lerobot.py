@@ -87,7 +87,8 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
 
     One episode is in memory at a time, and for the statistics all numbers that are no images.
     """
-    pa = require("pyarrow", "write LeRobot's format")
+    import pyarrow as pa
+
     columns, rate_hz = columns_of(source.header), source.header.control_rate_hz
     if columns.names.color_images:
         require("PIL", "write images as PNG")

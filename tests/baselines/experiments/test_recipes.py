@@ -17,6 +17,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support.collected import write_quick_task
+from support.evaluated import as_log
 from support.page_commands import problem
 from support.processes import ROOT
 
@@ -174,8 +175,7 @@ def test_an_entry_is_made_again_to_the_same_bits_and_one_that_lies_is_found(tmp_
     assert json.loads(capsys.readouterr().out)["agreements"] == []  # nothing is stored
 
     (root / results).mkdir(parents=True)
-    for file in ("result.json", "episodes.jsonl"):  # so that there is an entry at all
-        (root / results / file).write_text("{}")
+    (root / results / "result.json").write_text("{}")
     assert reproduce.main([*options, "--output", str(tmp_path / "one")]) == 1
     assert "mine" in capsys.readouterr().out  # what is stored cannot be read
     first = tmp_path / "one" / "mine" / results
@@ -184,10 +184,7 @@ def test_an_entry_is_made_again_to_the_same_bits_and_one_that_lies_is_found(tmp_
     (agreement,) = json.loads(capsys.readouterr().out)["agreements"]
     assert agreement["promised"] and agreement["identical"] == agreement["compared"] > 0
 
-    log = root / results / "episodes.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    lines[0]["state_digest"] = "0" * 16
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    as_log(root / results, lambda lines: lines[0].update(state_digest="0" * 16))
     assert reproduce.main([*options, "--output", str(tmp_path / "two")]) == 1  # nothing runs again
     (agreement,) = json.loads(capsys.readouterr().out)["agreements"]
     assert agreement["identical"] == agreement["compared"] - 1 and not agreement["agrees"]

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("pyarrow")
 
 from support.exported import successes, write_collected
 from support.processes import ROOT, python_of, run_foreign

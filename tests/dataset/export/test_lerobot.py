@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,6 @@ from fleet_tools.dataset.export.lerobot_columns import color_counts, image_stats
 
 def read_lerobot(root: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int, Any]]:
     """Returns `info.json`, the rows of episodes, and each episode's table, as in the format."""
-    pq = pytest.importorskip("pyarrow.parquet")
     info = json.loads((root / "meta/info.json").read_text())
     episodes = pq.read_table(root / "meta/episodes").to_pylist()
     tables = {}
@@ -193,7 +194,6 @@ def stats_of_row(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("seed", [0, 3])
 def test_statistics_are_numpys_of_all_frames_and_of_each_episode(seed, tmp_path):
     """Means of the episodes' quantiles are no quantiles: LeRobot clips to them."""
-    pytest.importorskip("pyarrow")
     shapes = {"flag": ((), "bool"), "ticks": ((1,), "int64"), "pose": ((3, 4), "float64")}
     header = a_header({**OBSERVATION, **shapes})
     dataset = write(tmp_path / "set", Drawn([9, 1, 4], [True] * 3, seed, True), header)
@@ -224,7 +224,6 @@ def test_a_constant_has_no_deviation(value, steps):
 
 @pytest.mark.parametrize("rate_hz", [6.0, 6.25, 7.5, 1 / 3, 30 / 1.001, 1000.0])
 def test_times_are_those_of_the_control_rate(rate_hz, tmp_path):
-    pytest.importorskip("pyarrow")
     header = a_header()
     action = header.action.model_copy(update={"rate_hz": rate_hz})
     header = header.model_copy(update={"action": action})
@@ -243,7 +242,6 @@ def test_times_are_those_of_the_control_rate(rate_hz, tmp_path):
     )
 )
 def test_columns_are_lossless(rows):
-    pa = pytest.importorskip("pyarrow")
     from fleet_tools.dataset.export.lerobot_columns import column
 
     values = column(rows)
@@ -254,9 +252,6 @@ def test_columns_are_lossless(rows):
 
 
 def test_new_files_are_started_as_files_grow(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
     from fleet_tools.dataset.export.lerobot_columns import ParquetFiles
 
     generator, locations = np.random.default_rng(0), []
