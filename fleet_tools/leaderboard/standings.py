@@ -100,8 +100,8 @@ def make_board(
         standing, problems = _standing(root, entry, levels, round_)
         standings.append(standing)
         rejections += problems
+    standings = _without_copies(standings, received)
     if round_ is not None:
-        standings = _without_copies(standings, round_)
         standings = _ranked(standings, round_.protocol, least_scenes)
     board = Board(
         levels=[(level.level_name, level.description) for level in levels],
@@ -324,13 +324,13 @@ def _stage(episode: EpisodeResult) -> str:
 # --- Copies and ranks -----------------------------------------------------------------------
 
 
-def _without_copies(standings: Sequence[Standing], round_: Round) -> list[Standing]:
+def _without_copies(standings: Sequence[Standing], received: Mapping[str, str]) -> list[Standing]:
     """Returns methods that name those of which they share actions; later ones have no rank."""
     same: dict[str, list[str]] = {}
     copies: set[str] = set()
     for one, other in combinations(standings, 2):
         pairs = [
-            [round_.received.get(key(e.entry, p), LATE) for e, p in ((one, mine), (other, its))]
+            [received.get(key(e.entry, p), LATE) for e, p in ((one, mine), (other, its))]
             for mine in one.entry.file.policies
             for its in other.entry.file.policies
             if _same(one, mine, other, its)
