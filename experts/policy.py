@@ -306,6 +306,7 @@ class ExpertPolicy:
             },
             p_W_object=state.p_W_object,
             X_WO=state.X_WO,
+            p_W_place=state.p_W_place,
         )
         try:
             made = self._made(problem)

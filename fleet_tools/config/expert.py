@@ -94,6 +94,14 @@ class Advance(Value):
     """Distance; negative values withdraw."""
 
 
+class OverPlace(Value):
+    """Moves the end effector horizontally until a tool keypoint is over the marked place."""
+
+    type: Literal["over_place"]
+    tool: str
+    """Keypoint of the tool."""
+
+
 class Rotate(Value):
     """Rotates the end effector about an axis through an object keypoint."""
 
@@ -115,7 +123,7 @@ class Stay(Value):
 
 
 KeyframeMotion = Annotated[
-    Translate | Advance | Rotate | Stay, pydantic.Field(discriminator="type")
+    Translate | Advance | OverPlace | Rotate | Stay, pydantic.Field(discriminator="type")
 ]
 
 

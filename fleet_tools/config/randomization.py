@@ -37,6 +37,10 @@ AROUND = _between(-180.0, 180.0)
 """Any angle."""
 
 
+PLACE = "place"
+"""Name of the marked place beside the object's keypoints, where policies observe it."""
+
+
 class RandomPlace(Value):
     """A random place on the table, seen from where the object's model frame is at the start."""
 

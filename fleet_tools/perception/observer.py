@@ -97,7 +97,8 @@ class Observer:
         X_EW = state.X_WE.inverse()
         tool, object = (X_EW.multiply(p_W.T).T for p_W in shown.points)
         sampling = sampling_of(config.sampling, config.renderer)
-        cloud = stack(tool, object, config.cloud_size, sampling)
+        place = None if state.p_W_place is None else X_EW @ state.p_W_place
+        cloud = stack(tool, object, config.cloud_size, sampling, place)
         return Measurement(state, shown, latest, cloud)
 
     def visible_points(

@@ -187,6 +187,11 @@ class Scene(Value):
         return (self.tool, *(each.object for each in self.objects))
 
 
+def marked_place(of: Scene | NextObject) -> Vector3 | None:
+    """Returns the marked place of an object in the world, m; None in tasks without one."""
+    return None if of.place is None else of.place.from_object(of.object_pose)
+
+
 def sample_scene(
     task: TaskConfig,
     seed: int,
