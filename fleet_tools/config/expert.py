@@ -95,11 +95,17 @@ class Advance(Value):
 
 
 class OverPlace(Value):
-    """Moves the end effector horizontally until a tool keypoint is over the marked place."""
+    """Moves the end effector horizontally until what the tool carries is over the marked place.
+
+    The plan takes the two keypoints to be one above the other. Once the motion has begun, the
+    expert corrects it by where the object lies on the tool.
+    """
 
     type: Literal["over_place"]
     tool: str
     """Keypoint of the tool."""
+    object: str
+    """Keypoint of the object that comes over the place."""
 
 
 class Rotate(Value):
