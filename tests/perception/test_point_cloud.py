@@ -10,6 +10,7 @@ from fleet_tools.envs.observation_modes import CLOUD_SAMPLINGS
 from fleet_tools.perception.point_cloud import (
     ABSENT,
     OBJECT_MASK,
+    PLACE_MASK,
     SAMPLINGS,
     TOOL_MASK,
     farthest_indices,
@@ -43,6 +44,17 @@ def farthest_one_by_one(points: np.ndarray, count: int) -> list[int]:
         nearest = np.minimum(nearest, np.square(p - p[picked[-1]]).sum(axis=1))
         picked.append(int(nearest.argmax()))
     return picked
+
+
+@few
+@given(clouds(), clouds(), st.integers(2, 200), st.sampled_from(sorted(SAMPLINGS)))
+def test_a_place_takes_one_of_32_rows_of_the_object_and_at_least_one(tool, object, size, sampling):
+    place = np.array([0.25, -0.5, 0.125])
+    cloud = stack(tool, object, (7, size), SAMPLINGS[sampling], place)
+    rows = max(1, size // 32)
+    without = stack(tool, object, (7, size - rows), SAMPLINGS[sampling])
+    np.testing.assert_array_equal(cloud[:-rows], without)
+    assert len(cloud) == 7 + size and (cloud[-rows:] == [*place, PLACE_MASK]).all()
 
 
 @few
