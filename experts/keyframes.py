@@ -12,6 +12,7 @@ from pydrake.math import RigidTransform, RotationMatrix
 from fleet_tools.config.control import StepBounds, steps_of
 from fleet_tools.config.expert import Advance, KeyframeMotion, OverPlace, Rotate, Stay, Translate
 from fleet_tools.config.values import Axis
+from fleet_tools.errors import ConfigError
 from fleet_tools.experts.problem import PlanningProblem, direction
 from fleet_tools.robot.pose_delta import displacement
 

@@ -224,47 +224,8 @@ def _pick(p, order, starts, low, high, nearest, largest, farthest, picked):
         picked[sample] = order[k]
 
 
-def farthest_indices_by_blas(points: np.ndarray, count: int) -> np.ndarray:
-    """Returns indices by farthest-point sampling, with the rounding of matrix products.
-
-    Args:
-        points: (n, 3) float32, with n >= count.
-        count: Number of samples.
-
-    Returns:
-        (count,) indices.
-    """
-    p = points - points.mean(axis=0)
-    square = np.square(p).sum(axis=1)
-    # |p_i - p_k|^2 for all i is one row times this matrix.
-    ones = np.ones_like(square)
-    columns = np.stack([*p.T, square, ones])
-    rows = np.column_stack([-2 * p, ones, square])
-    picked = np.empty(count, dtype=int)
-    picked[0] = k = int(square.argmax())
-    nearest = rows[k] @ columns
-    distance = np.empty_like(nearest)
-    for i in range(1, count):
-        picked[i] = k = nearest.argmax()
-        np.dot(rows[k], columns, out=distance)
-        np.minimum(nearest, distance, out=nearest)
-    return picked
-
-
 SAMPLINGS: dict[str, Sampling] = {"farthest": farthest_indices, "even": even_indices}
 """Samplings by name."""
-_SAMPLINGS_OF = {"vtk": SAMPLINGS | {"farthest": farthest_indices_by_blas}}
-"""Those of renderers whose clouds keep the bits from which policies with results have learned."""
-
-
-def sampling_of(name: str, renderer: str) -> Sampling:
-    """Returns how the points of a renderer are sampled.
-
-    Args:
-        name: Name of the sampling.
-        renderer: Name of the renderer.
-    """
-    return _SAMPLINGS_OF.get(renderer, SAMPLINGS)[name]
 
 
 def _side(points: np.ndarray, count: int, mask: float, sampling: Sampling) -> np.ndarray:

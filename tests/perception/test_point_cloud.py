@@ -1,7 +1,6 @@
 """Point clouds of fixed size: samplings, masks and rows without a point."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -14,7 +13,6 @@ from fleet_tools.perception.point_cloud import (
     SAMPLINGS,
     TOOL_MASK,
     farthest_indices,
-    farthest_indices_by_blas,
     stack,
 )
 
@@ -32,7 +30,6 @@ def distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 few = settings(max_examples=50)
-all_farthest = pytest.mark.parametrize("farthest", [farthest_indices, farthest_indices_by_blas])
 
 
 def farthest_one_by_one(points: np.ndarray, count: int) -> list[int]:
@@ -67,27 +64,25 @@ def test_cells_change_no_sample(n, seed, data):
     assert farthest_indices(points, count).tolist() == farthest_one_by_one(points, count)
 
 
-@all_farthest
 @few
 @given(points=clouds(2), data=st.data())
-def test_each_sample_is_farthest_from_those_before(farthest, points, data):
+def test_each_sample_is_farthest_from_those_before(points, data):
     count = data.draw(st.integers(1, len(points)))
-    picked = farthest(points, count)
+    picked = farthest_indices(points, count)
     distance = distances(points, points)
     for k in range(1, count):
         nearest = distance[:, picked[:k]].min(axis=1)
         np.testing.assert_allclose(nearest[picked[k]], nearest.max(), atol=1e-4)
 
 
-@all_farthest
 @few
 @given(points=clouds(2), data=st.data())
-def test_fewer_points_are_the_first_ones(farthest, points, data):
+def test_fewer_points_are_the_first_ones(points, data):
     many, few = sorted(data.draw(st.lists(st.integers(1, len(points)), min_size=2, max_size=2)))[
         ::-1
     ]
-    some = farthest(points, few)
-    np.testing.assert_array_equal(farthest(points, many)[:few], some)
+    some = farthest_indices(points, few)
+    np.testing.assert_array_equal(farthest_indices(points, many)[:few], some)
 
 
 @few
