@@ -59,7 +59,8 @@ class PointNetEncoder(Encoder):
         """Encodes clouds.
 
         Args:
-            cloud: (..., points, 4): coordinates, m, and a mask: 1 tool, -1 object, -2 place, 0 absent.
+            cloud: (..., points, 4): coordinates, m, and a mask: 1 tool, -1 object, -2 marked place,
+                0 absent.
 
         Returns:
             (..., width), zeros where no point is present.
