@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pydrake.math import RigidTransform, RotationMatrix
 from support.environments import with_bodies
+from support.rendering import needs_gl
 
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
@@ -123,6 +124,24 @@ def test_the_mark_lies_at_the_place_and_touches_nothing(env, held):
     p_W = world.plant.EvalBodyPoseInWorld(env.simulation._context, mark).translation()
     np.testing.assert_array_equal(p_W, env.world_state().p_W_place)
     assert not world.plant.GetCollisionGeometriesForBody(mark)
+
+
+@needs_gl
+def test_cameras_see_the_mark_and_segment_it_as_table(make):
+    size = (160, 120)
+    seen = {"obs_mode": "rgbd", "camera_size": size, "channels": ["rgb", "segmentation"]}
+    env = make("FleetTools/Spatula-v0", tool="turner", object="brownie", **seen)
+    scene = sample_scene(env.task, 1, tool="turner", object="brownie")
+    images = []
+    for bearing_deg in (-60.0, -90.0):  # at the second, the first is table
+        placed_elsewhere = with_place(scene, 0.2, bearing_deg)
+        observation, _ = env.reset(options={"scene": placed_elsewhere})
+        images.append(observation)
+    goal = marked_place(with_place(scene, 0.2, -60.0))
+    u, v = env.find_view("overhead", size).project(np.array(goal)).round().astype(int)
+    (red, green, _), table = (each["overhead_rgb"][v, u].astype(int) for each in images)
+    assert red > 1.5 * green and np.ptp(table) < 0.5 * (red - green)
+    assert [each["overhead_segmentation"][v, u] for each in images] == [0, 0]
 
 
 # --- States that only look like success -----------------------------------------------------
