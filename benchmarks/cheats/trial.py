@@ -39,8 +39,8 @@ class Attacked:
         seed: Seed of the scene.
         models: Tool and object.
         outcome: Outcome of the episode.
-        deed: Whether the object moved as the task asks, by whatever means: its first predicate holds,
-            and one about a marked place.
+        deed: Whether the object moved as the task asks, by whatever means: its first predicate
+            holds, and any about a marked place.
         old_success: Whether all predicates but `caused_by_part` held for the required time.
         success: Whether the episode was a success.
         done: Whether the deed is done at the end, and `Witness` saw the tool's part do it.
