@@ -250,7 +250,7 @@ def read_entries(root: Path) -> tuple[list[Entry], list[Rejection]]:
 def without_imitations(
     entries: Sequence[Entry], order: Sequence[str]
 ) -> tuple[list[Entry], list[Rejection]]:
-    """Rejects entries whose name or title readers could mistake for that of another one.
+    """Rejects entries whose name or title readers could mistake for another one's.
 
     Args:
         entries: The entries.
