@@ -20,7 +20,7 @@ from typing import Annotated, Literal, Self
 
 import pydantic
 
-from fleet_tools.baselines.experiments.commands import Commands, DataCommands
+from fleet_tools.config.commands import Commands, DataCommands
 from fleet_tools.config.values import MisfitError, Seed, Value, load_yaml
 from fleet_tools.dataset.carried_models import MODELS
 from fleet_tools.errors import ConfigError, ResultError, shown
