@@ -10,8 +10,9 @@ from pydrake.common.eigen_geometry import AngleAxis
 from pydrake.math import RigidTransform, RotationMatrix
 
 from fleet_tools.config.control import StepBounds, steps_of
-from fleet_tools.config.expert import Advance, KeyframeMotion, Rotate, Stay, Translate
+from fleet_tools.config.expert import Advance, KeyframeMotion, OverPlace, Rotate, Stay, Translate
 from fleet_tools.config.values import Axis
+from fleet_tools.errors import ConfigError
 from fleet_tools.experts.problem import PlanningProblem, direction
 from fleet_tools.robot.pose_delta import displacement
 
@@ -48,6 +49,12 @@ def move(
         case Advance():
             a_E = _direction(motion.axis, problem.tool_point)
             p = X_WE.translation() + X_WE.rotation() @ (fraction * motion.by_m * a_E)
+            return RigidTransform(X_WE.rotation(), p)
+        case OverPlace():
+            if problem.p_W_place is None:
+                raise ConfigError("The motion over_place needs a task with a marked place.")
+            way = problem.p_W_place - X_WE @ problem.tool_point(motion.tool)
+            p = X_WE.translation() + fraction * way * [1.0, 1.0, 0.0]
             return RigidTransform(X_WE.rotation(), p)
         case Rotate():
             angle = fraction * math.radians(motion.angle_deg)

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from pydrake.math import RigidTransform
 
-from fleet_tools.config.expert import Expert
+from fleet_tools.config.expert import Expert, Keyframe, OverPlace
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.envs.wrappers import ThroughWrappers
 from fleet_tools.errors import InfeasibleError
@@ -100,6 +100,22 @@ class _Execution:
         self.step, self.beyond = nearest, _projection(moves[nearest : nearest + 2])
         if self.beyond == 0 and (beyond := _projection(moves[before : before + 2])) > 0:
             self.step, self.beyond = before, beyond
+
+    def aim(self, state: WorldState) -> None:
+        """Corrects a motion over the marked place by where the object lies on the tool now."""
+        expert, plan = self.problem.expert, self.plan
+        steps = (*expert.before, expert.actuation, *expert.after)
+        for start, end, step in zip(plan.keyframes, plan.keyframes[1:], steps[1:], strict=False):
+            if not isinstance(step, Keyframe) or not isinstance(step.motion, OverPlace):
+                continue
+            if self.step >= start:
+                tool, object = step.motion.tool, step.motion.object
+                p_W = (state.p_W_tool[tool] - state.p_W_object[object]) * [1.0, 1.0, 0.0]
+                shares = np.clip((np.arange(len(plan.X_WE)) - start) / (end - start), 0.0, 1.0)
+                self.targets = [
+                    RigidTransform(share * p_W) @ X_WE
+                    for share, X_WE in zip(shares, plan.X_WE, strict=True)
+                ]
 
     @property
     def ended(self) -> bool:
@@ -265,6 +281,8 @@ class ExpertPolicy:
         match self._assess(execution, state):
             case Assessment.OBJECT_MOVED:
                 self._replan(execution, state)
+            case Assessment.ON_TRACK:
+                execution.aim(state)
             case FailedAttempt() as failure:
                 self._failures.append(failure)
                 poses = retreat(execution.problem, state.X_WE)
@@ -306,6 +324,7 @@ class ExpertPolicy:
             },
             p_W_object=state.p_W_object,
             X_WO=state.X_WO,
+            p_W_place=state.p_W_place,
         )
         try:
             made = self._made(problem)

@@ -28,6 +28,7 @@ class PlanningProblem:
         p_E_tool: The tool's keypoints in E, (3,) each, m; they move with the hand.
         p_W_object: The object's keypoints in W, (3,) each, m, assumed to be at rest.
         X_WO: Pose of the object.
+        p_W_place: (3,), the marked place on the table, m; None in tasks without one.
         angle_slack_deg: What is added to the tolerances of axes, since estimated keypoints may
             contradict each other.
     """
@@ -40,6 +41,7 @@ class PlanningProblem:
     p_E_tool: Mapping[str, np.ndarray]
     p_W_object: Mapping[str, np.ndarray]
     X_WO: RigidTransform
+    p_W_place: np.ndarray | None = None
     angle_slack_deg: float = 0.0
 
     def tool_point(self, name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Checks that a dataset is reproducible: `python -m fleet_tools.replay data/hammer`.
+"""Checks that a dataset or result is reproducible: `python -m fleet_tools.replay data/hammer`.
 
 The stored actions run again from the stored scenes, and three rates say how many episodes are
 identical, have the same outcome, and stay within a distance besides.
@@ -8,8 +8,8 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,15 +25,14 @@ from fleet_tools.utils.progress import progress_bar
 # Datasets and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.dataset.replays import Replay
-    from fleet_tools.dataset.stored_episode import AttemptRecord
 
 
 class ReplayOptions(cli.Options):
-    """Runs the stored actions of a dataset again, and compares bits, outcomes and positions.
+    """Runs the stored actions of a dataset or result again, and compares bits and positions.
 
     The distance of two episodes is the largest one between two positions of a point, over all
     steps: of the origin of the end effector, and of the keypoints of tool and object where they
-    are observed (obs_mode state and multitask_state).
+    are observed (obs_mode state and multitask_state). Of results, the last states are compared.
 
     Exit codes:
     0: all episodes are identical bit for bit.
@@ -43,7 +42,7 @@ class ReplayOptions(cli.Options):
     """
 
     dataset: Annotated[Path, Positional]
-    """Folder of the dataset."""
+    """Folder of the dataset, or of a result of `evaluate`."""
     episodes: Count | None = None
     """Number of episodes, drawn by --seed (default: all)."""
     seed: Seed = 0
@@ -56,44 +55,82 @@ class ReplayOptions(cli.Options):
 
 
 def _replay(options: ReplayOptions) -> int:
-    from fleet_tools.dataset.dataset_folder import Dataset
     from fleet_tools.dataset.replays import summarize
-    from fleet_tools.rollouts.agreement import compared_points
+    from fleet_tools.evaluation.result_folder import RESULT
     from fleet_tools.storage.provenance import other_versions
 
     started = time.perf_counter()
-    dataset = Dataset(options.dataset)
-    records = dataset.draw(options.episodes, options.seed)
+    is_result = (options.dataset / RESULT).exists()
+    source = _of_result(options) if is_result else _of_dataset(options)
     replays = []
     with _lines(options.output) as write_line:
-        for replay in _replays(records, options):
+        for replay in _replays(source, options):
             replays.append(replay)
             write_line(json.dumps(asdict(replay)))
     replays.sort(key=lambda replay: replay.attempt)
     summary = {
         **summarize(replays, options.within),
-        "compared_points": compared_points(dataset.header.observation),
+        "compared_points": source.points,
         "seconds": round(time.perf_counter() - started, 3),
-        "other_versions": other_versions(dataset.header.packages),
+        "other_versions": other_versions(source.packages),
         "folder": str(options.dataset),
     }
     options.report(summary, lambda: _as_text(summary, replays))
     return cli.OK if summary["identical"] == summary["episodes"] else cli.FAILED
 
 
-def _replays(records: list["AttemptRecord"], options: ReplayOptions) -> Iterator["Replay"]:
-    """Yields each replay as soon as it is there."""
-    from fleet_tools.dataset.replays import Replay, make_replays
+@dataclass(frozen=True)
+class _Source:
+    """Episodes to replay.
 
-    results = options.workers.run(records, partial(make_replays, options.dataset.resolve()))
+    Attributes:
+        records: Their records.
+        make_replays: Returns a function that replays a record, see `WorkerOptions.run`.
+        failed: Returns the replay of a record that could not be made, with an error.
+        packages: Versions of packages with which they were made.
+        points: Kinds of points that are compared.
+    """
+
+    records: list[Any]
+    make_replays: Callable[[Path], Callable[[Any], "Replay"]]
+    failed: Callable[[Any, str], "Replay"]
+    packages: Mapping[str, str]
+    points: list[str]
+
+
+def _of_dataset(options: ReplayOptions) -> _Source:
+    from fleet_tools.dataset.dataset_folder import Dataset
+    from fleet_tools.dataset.replays import Replay, make_replays
+    from fleet_tools.rollouts.agreement import compared_points
+
+    dataset = Dataset(options.dataset)
+    records, header = dataset.draw(options.episodes, options.seed), dataset.header
+    points = compared_points(header.observation)
+    return _Source(records, make_replays, Replay.failed, header.packages, points)
+
+
+def _of_result(options: ReplayOptions) -> _Source:
+    from fleet_tools.evaluation.replays import draw_episodes, failed_replay, make_replays
+    from fleet_tools.evaluation.result_folder import load_evaluation
+
+    evaluation = load_evaluation(options.dataset)
+    records = draw_episodes(evaluation, options.episodes, options.seed)
+    points = list(dict.fromkeys(name for _, each in records for name in each.final_points_m or ()))
+    return _Source(records, make_replays, failed_replay, evaluation.result.packages, points)
+
+
+def _replays(source: _Source, options: ReplayOptions) -> Iterator["Replay"]:
+    """Yields each replay as soon as it is there."""
+    make = partial(source.make_replays, options.dataset.resolve())
+    results = options.workers.run(source.records, make)
     with (
         contextlib.closing(results),
-        progress_bar(len(records), "episode", quiet=options.quiet) as bar,
+        progress_bar(len(source.records), "episode", quiet=options.quiet) as bar,
     ):
         for record, result in results:
             bar.update()
             lost = isinstance(result, LostJob)
-            yield Replay.failed(record, result.reason) if lost else result
+            yield source.failed(record, result.reason) if lost else result
 
 
 @contextlib.contextmanager
@@ -138,7 +175,7 @@ def _as_text(summary: dict[str, Any], replays: list["Replay"]) -> str:
         elif not replay.identical:
             lines.append(f"  {replay.file}: {replay.error}")
     for name, (then, now) in summary["other_versions"].items():
-        lines.append(f"  collected with {name} {then}; here it is {now}")
+        lines.append(f"  made with {name} {then}; here it is {now}")
     return "\n".join(lines)
 
 

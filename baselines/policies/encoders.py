@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from fleet_merging.symmetry.layers import Table, mlp
 from fleet_tools.baselines.policies.part_configs import PointNetConfig
+from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
 
 
 class Encoder(nn.Module, abc.ABC):
@@ -58,7 +59,8 @@ class PointNetEncoder(Encoder):
         """Encodes clouds.
 
         Args:
-            cloud: (..., points, 4): coordinates, m, and a mask: 1 tool, -1 object, 0 absent.
+            cloud: (..., points, 4): coordinates, m, and a mask: 1 tool, -1 object, -2 marked place,
+                0 absent.
 
         Returns:
             (..., width), zeros where no point is present.
@@ -92,7 +94,8 @@ def part_means(cloud: torch.Tensor) -> torch.Tensor:
 
     They are zeros where a part has no points.
     """
-    of_parts = torch.stack([cloud[..., 3] > 0, cloud[..., 3] < 0], -2).to(cloud.dtype)
+    masks = (cloud[..., 3] == mask for mask in (TOOL_MASK, OBJECT_MASK))
+    of_parts = torch.stack(tuple(masks), -2).to(cloud.dtype)
     sums = (of_parts[..., None] * cloud[..., None, :, :3]).sum(-2)
     return sums / of_parts.sum(-1, keepdim=True).clamp(min=1)
 

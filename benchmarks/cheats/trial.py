@@ -39,7 +39,8 @@ class Attacked:
         seed: Seed of the scene.
         models: Tool and object.
         outcome: Outcome of the episode.
-        deed: Whether the object moved as the task's first predicate asks, by whatever means.
+        deed: Whether the object moved as the task asks, by whatever means: its first predicate
+            holds, and any about a marked place.
         old_success: Whether all predicates but `caused_by_part` held for the required time.
         success: Whether the episode was a success.
         done: Whether the deed is done at the end, and `Witness` saw the tool's part do it.
@@ -117,9 +118,9 @@ def run_trial(
         if watch is not None:
             watch()
         rules = _by_rule(info["verdicts"])
-        if rules["first"] and (unmet is None or len(rules["unmet"]) <= len(unmet)):
+        if rules["deed"] and (unmet is None or len(rules["unmet"]) <= len(unmet)):
             unmet = rules["unmet"]
-        deed = deed or rules["first"]
+        deed = deed or rules["deed"]
         old_held = old_held + 1 if rules["old"] else 0
         old_success = old_success or old_held >= env.task.success_steps
         by_part = max(by_part, rules["by_part"])
@@ -133,7 +134,7 @@ def run_trial(
         deed=deed,
         old_success=old_success,
         success=success,
-        done=confirmed and next(iter(info["verdicts"].values()))["holds"],
+        done=confirmed and _by_rule(info["verdicts"])["deed"],
         unmet=unmet or (),
         false_success=success and not confirmed,
         by_part=by_part,
@@ -144,8 +145,9 @@ def run_trial(
 
 def _by_rule(verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     caused = {name for name in verdicts if name.endswith("caused_by_part")}
+    asked = {next(iter(verdicts)), *(name for name in verdicts if name.endswith("over_place"))}
     return {
-        "first": next(iter(verdicts.values()))["holds"],
+        "deed": all(verdicts[name]["holds"] for name in asked),
         "old": all(verdict["holds"] for name, verdict in verdicts.items() if name not in caused),
         "by_part": max(verdicts[name]["progress"] for name in caused),
         "unmet": tuple(name for name, verdict in verdicts.items() if not verdict["holds"]),

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from cheats.motion import Actions, DrivenArm
 
-from fleet_tools.config.expert import Advance, Expert, Keyframe, Rotate, Stay, Translate
+from fleet_tools.config.expert import Advance, Expert, Keyframe, OverPlace, Rotate, Stay, Translate
 
 
 def translate(
@@ -19,6 +19,11 @@ def translate(
 def advance(axis: tuple[str, str], by_m: float, speed: float = 0.3) -> Keyframe:
     """Returns a keyframe that a translation along an axis of the tool leads to."""
     return Keyframe(motion=Advance(type="advance", axis=axis, by_m=by_m), speed=speed)
+
+
+def over_place(tool: str, object: str, speed: float = 0.3) -> Keyframe:
+    """Returns a keyframe at which the tool has carried the object over the marked place."""
+    return Keyframe(motion=OverPlace(type="over_place", tool=tool, object=object), speed=speed)
 
 
 def rotate(

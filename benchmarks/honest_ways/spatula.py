@@ -1,14 +1,15 @@
-"""Honest ways on the spatula task: the blade lifts the slab, otherwise than the expert."""
+"""Honest ways on the spatula task: the blade lifts and carries the slab, unlike the expert."""
 
 import numpy as np
 from cheats.motion import Actions, DrivenArm, Target
 from pydrake.math import RotationMatrix
 
 from fleet_tools.sim.world_state import WorldState
-from honest_ways.edits import advance, edited, follow_edited, stay, translate
+from honest_ways.edits import advance, edited, follow_edited, over_place, stay, translate
 
 _AXIS = ("heel", "edge")
-_LIFT = [translate(0, 0, 0.09, frame="world"), stay(1.7)]
+_TO_PLACE = over_place("face", "base")
+_LIFT = [translate(0, 0, 0.09, frame="world"), _TO_PLACE, stay(1.7)]
 
 
 def by_the_side(arm: DrivenArm) -> Actions:
@@ -37,20 +38,23 @@ def off_center(arm: DrivenArm) -> Actions:
 def in_stages(arm: DrivenArm) -> Actions:
     """The slab is lifted by 3 cm, held, and lifted further."""
     lift = translate(0, 0, 0.03, frame="world")
-    after = [advance(_AXIS, 0.02), stay(0.33), lift, stay(0.5), lift, stay(0.5), lift, stay(1.7)]
+    stages = [lift, stay(0.5), lift, stay(0.5), lift]
+    after = [advance(_AXIS, 0.02), stay(0.33), *stages, _TO_PLACE, stay(1.7)]
     yield from follow_edited(arm, after=after)
 
 
 def carried_aside(arm: DrivenArm) -> Actions:
-    """The slab is lifted, carried 10 cm aside, and held."""
+    """The slab is lifted, carried 10 cm aside, and brought to its place from there."""
     aside = translate(0, -0.10, 0, frame="world")
-    after = [advance(_AXIS, 0.02), stay(0.33), *_LIFT[:1], aside, stay(1.7)]
+    after = [advance(_AXIS, 0.02), stay(0.33), _LIFT[0], aside, _TO_PLACE, stay(1.7)]
     yield from follow_edited(arm, after=after)
 
 
 def quick(arm: DrivenArm) -> Actions:
-    """The blade goes under the slab, and lifts it, twice as fast."""
-    after = [advance(_AXIS, 0.02), translate(0, 0, 0.09, frame="world", speed=0.6), stay(2.0)]
+    """The blade goes under the slab, lifts and carries it, twice as fast."""
+    up = translate(0, 0, 0.09, frame="world", speed=0.6)
+    carry = over_place("face", "base", speed=0.6)
+    after = [advance(_AXIS, 0.02), up, carry, stay(2.0)]
     yield from follow_edited(arm, speed=0.6, after=after)
 
 
@@ -65,10 +69,13 @@ def edge_first(arm: DrivenArm) -> Actions:
     for up_m, steps in ((0.01, 6), (0.10, 14)):
         target = goal + np.array([0.0, 0.0, up_m])
         yield from arm.place(face, lambda _, p=target: p, level, steps, speed=0.3)
+    lies = arm.state.p_W_object["base"] - arm.state.p_W_tool["face"]
+    place = (arm.state.p_W_place - lies) * [1.0, 1.0, 0.0] + np.array([0.0, 0.0, 0.10])
+    yield from arm.place(face, lambda _: place, level, 20, speed=0.3)
 
 
 def sloped(arm: DrivenArm) -> Actions:
-    """The slab is lifted, and the blade then slopes by 10 degrees towards the hand."""
+    """The slab is lifted to its place, and the blade then slopes by 10 degrees towards the hand."""
     yield from follow_edited(arm)
     R, face = arm.state.X_WE.rotation(), arm.on_tool("face")
     goal = arm.state.p_W_tool["face"].copy()

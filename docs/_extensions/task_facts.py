@@ -6,7 +6,7 @@ from typing import Any
 from model_docs import escape
 
 from fleet_tools.config.distributions import Choice, NameChoice, OneOf, Uniform
-from fleet_tools.config.randomization import RandomPose
+from fleet_tools.config.randomization import RandomPlace, RandomPose
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.envs.array_spec import ArraySpec, action_scale
 from fleet_tools.envs.observation_modes import OBS_MODES, observables, observation_config
@@ -159,6 +159,11 @@ def _drawn(task: TaskConfig) -> Iterator[tuple[str, str, str]]:
         match getattr(drawn, group):
             case RandomPose() as pose:
                 yield group, "", _pose_words(pose)
+            case RandomPlace() as place:
+                yield group, "distance (m)", _words(place.distance_m)
+                yield group, "bearing (degrees)", _words(place.bearing_deg)
+            case None:
+                continue
             case tuple() as entries if len(entries) == len(_COLORS):
                 yield group, ", ".join(_COLORS), _several(entries)
             case tuple() as entries:

@@ -21,6 +21,7 @@ from fleet_tools.config.predicates import (
     AtGoal,
     AxisUpright,
     InRegion,
+    KeypointOverPlace,
     KeypointRaised,
     KeypointsNear,
     KeypointsParted,
@@ -35,7 +36,7 @@ from fleet_tools.experts.perception.finding import Candidates, Finder
 from fleet_tools.experts.perception.freedom import Estimate, Search, by_motion, find
 from fleet_tools.experts.perception.registration import COARSE, FINE, MIN_POINTS, TRACK, Schedule
 from fleet_tools.experts.policy import ExpertPolicy
-from fleet_tools.perception.point_cloud import OBJECT_MASK, TOOL_MASK
+from fleet_tools.perception.point_cloud import OBJECT_MASK, PLACE_MASK, TOOL_MASK
 from fleet_tools.sim.world_state import WorldState
 
 JOINT_STARTS = 5
@@ -131,7 +132,10 @@ _ENTRIES = (
 SIZED_ERROR_DEG = 2.0
 """Error of the directions between keypoints of models that are scaled, degrees."""
 
-JUDGED = (KeypointsNear, KeypointsParted, KeypointRaised, AxisUpright, AtGoal, InRegion)
+JUDGED = (
+    *(KeypointsNear, KeypointsParted, KeypointRaised, KeypointOverPlace),
+    *(AxisUpright, AtGoal, InRegion),
+)
 """Predicates that follow from keypoints."""
 
 
@@ -276,6 +280,7 @@ class _Seen:
         F_E: (6,), moment and force on it.
         tool_E: (n, 3), points of the tool in E, m.
         object_W: (m, 3), points of the object in W, m.
+        p_W_place: (3,), the marked place in W, m; None if there is none.
     """
 
     q: np.ndarray
@@ -285,6 +290,7 @@ class _Seen:
     F_E: np.ndarray
     tool_E: np.ndarray
     object_W: np.ndarray
+    p_W_place: np.ndarray | None
 
     @classmethod
     def of(cls, observation: dict[str, Any]) -> "_Seen":
@@ -292,8 +298,9 @@ class _Seen:
         X, cloud = senses["end_effector_pose"], senses["point_cloud"]
         R_WE = RotationMatrix.ProjectToRotationMatrix(X[:, :3])
         X_WE = RigidTransform(R_WE, X[:, 3])
-        tool_E, object_E = (  # rows may repeat
-            np.unique(cloud[cloud[:, 3] == mask, :3], axis=0) for mask in (TOOL_MASK, OBJECT_MASK)
+        tool_E, object_E, place_E = (  # rows may repeat
+            np.unique(cloud[cloud[:, 3] == mask, :3], axis=0)
+            for mask in (TOOL_MASK, OBJECT_MASK, PLACE_MASK)
         )
         return cls(
             q=senses["joint_position"],
@@ -303,6 +310,7 @@ class _Seen:
             F_E=senses["end_effector_wrench"],
             tool_E=tool_E,
             object_W=X_WE.multiply(object_E.T).T,
+            p_W_place=X_WE @ place_E[0] if len(place_E) else None,
         )
 
     def shows_another(self, later: "_Seen") -> bool:
@@ -359,4 +367,5 @@ class _Memory:
             links={},
             motion_scale=np.nan,
             limit_times={},
+            p_W_place=seen.p_W_place,
         )

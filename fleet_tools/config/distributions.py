@@ -177,6 +177,7 @@ RANGES: dict[str, Any] = {
     "tool_friction_scale": _FACTOR,
     "object_friction_scale": _FACTOR,
     "joint_resistance": Range(0.001, 10_000.0, " N or N m"),
+    "place": {"distance_m": Range(0.0, 2.0, " m"), "bearing_deg": Range(-360.0, 360.0, " degrees")},
     "cameras": _pose(10.0),
     "tool_tint": _TINT,
     "object_tint": _TINT,
@@ -217,7 +218,7 @@ def require_range(given: Any, info: pydantic.ValidationInfo) -> Any:
 def _numbers(given: Any, allowed: Any, place: tuple = ()) -> Iterator[tuple[tuple, float, Range]]:
     """Yields each number of a field, with its place and its range."""
     match given:
-        case None | str():  # no push; what the robot's file says
+        case None | str():  # no push, no place; what the robot's file says
             return
         case Uniform() | Choice() | OneOf():
             for number in {bound: None for each in intervals(given) for bound in each}:

@@ -94,6 +94,20 @@ class Advance(Value):
     """Distance; negative values withdraw."""
 
 
+class OverPlace(Value):
+    """Moves the end effector horizontally until what the tool carries is over the marked place.
+
+    The plan takes the two keypoints to be one above the other. Once the motion has begun, the
+    expert corrects it by where the object lies on the tool.
+    """
+
+    type: Literal["over_place"]
+    tool: str
+    """Keypoint of the tool."""
+    object: str
+    """Keypoint of the object that comes over the place."""
+
+
 class Rotate(Value):
     """Rotates the end effector about an axis through an object keypoint."""
 
@@ -115,7 +129,7 @@ class Stay(Value):
 
 
 KeyframeMotion = Annotated[
-    Translate | Advance | Rotate | Stay, pydantic.Field(discriminator="type")
+    Translate | Advance | OverPlace | Rotate | Stay, pydantic.Field(discriminator="type")
 ]
 
 

@@ -55,6 +55,19 @@ class KeypointsNear(Value):
     """Largest distance."""
 
 
+class KeypointOverPlace(Value):
+    """An object keypoint is above the scene's marked place, within a horizontal distance.
+
+    The task draws the place (`fleet_tools.config.randomization.RandomPlace`).
+    """
+
+    type: Literal["keypoint_over_place"]
+    object: str
+    """Keypoint of the object."""
+    within_m: Positive
+    """Largest horizontal distance from the place."""
+
+
 class KeypointRaised(Value):
     """An object keypoint has risen since the start by at least a threshold."""
 
@@ -220,6 +233,7 @@ class UserFunction(Value):
 Predicate = Annotated[
     JointDisplacement
     | KeypointsNear
+    | KeypointOverPlace
     | KeypointRaised
     | KeypointsParted
     | AxisUpright

@@ -15,7 +15,7 @@ from fleet_tools.config.distributions import (
     require_range,
 )
 from fleet_tools.config.file_access import texture_file
-from fleet_tools.config.values import Value
+from fleet_tools.config.values import STORED_IF_SET, Value
 
 DistributionVector3 = tuple[Distribution, Distribution, Distribution]
 
@@ -33,6 +33,23 @@ def _between(low: float, high: float) -> Uniform:
     return Uniform(uniform=(low, high))
 
 
+AROUND = _between(-180.0, 180.0)
+"""Any angle."""
+
+
+PLACE = "place"
+"""Name of the marked place beside the object's keypoints, where policies observe it."""
+
+
+class RandomPlace(Value):
+    """A random place on the table, seen from where the object's model frame is at the start."""
+
+    distance_m: Distribution
+    """Horizontal distance."""
+    bearing_deg: Distribution = AROUND
+    """Direction, an angle from the world's x about its z."""
+
+
 MOUNT = "mount"
 """Stands for the pose of a camera that is where the robot has a mount for it, on its hand."""
 
@@ -48,7 +65,7 @@ TOOL_IN_HAND = RandomPose(
 
 OBJECT_POSE = RandomPose(
     translation_m=(_between(0.45, 0.65), _between(-0.20, 0.20), 0.0),
-    rpy_deg=(0.0, 0.0, _between(-180.0, 180.0)),
+    rpy_deg=(0.0, 0.0, AROUND),
 )
 """Anywhere on the table before the robot, at any angle."""
 
@@ -124,6 +141,9 @@ class Randomization(Value):
     """Factor of the object's coefficient of friction."""
     joint_resistance: dict[str, Distribution] = {}
     """Coulomb resistance of the object's named joints, N or N m; others keep the model's."""
+    place: Annotated[RandomPlace | None, STORED_IF_SET] = None
+    """A marked place on the table, to which the object is to be brought; none by default. Policies
+    observe it."""
     cameras: dict[str, CameraPose] = EXTRINSICS
     """Extrinsics X_FC of the task's cameras, in the frame F (world or end effector) to which each
     is fixed; x points right in the image, y down, z into it. "mount": where the robot's hand has

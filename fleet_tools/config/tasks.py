@@ -23,7 +23,7 @@ from fleet_tools.config.control import (
     StepBounds,
     steps_of,
 )
-from fleet_tools.config.expert import Expert
+from fleet_tools.config.expert import Expert, OverPlace
 from fleet_tools.config.extends import LayeredFile, load_layers
 from fleet_tools.config.file_access import (
     assets_root,
@@ -34,8 +34,8 @@ from fleet_tools.config.file_access import (
     yaml_path,
 )
 from fleet_tools.config.geometry import Workspace
-from fleet_tools.config.predicates import CausedByPart, Predicate
-from fleet_tools.config.randomization import MOUNT, Randomization
+from fleet_tools.config.predicates import CausedByPart, KeypointOverPlace, Predicate
+from fleet_tools.config.randomization import MOUNT, PLACE, Randomization
 from fleet_tools.config.values import (
     STORED_IF_SET,
     Axis,
@@ -250,26 +250,46 @@ class TaskConfig(Value):
 
     @pydantic.model_validator(mode="after")
     def _parts_exist(self):
-        for i, predicate in enumerate(self.success):
-            if isinstance(predicate, CausedByPart) and predicate.part not in self.tool_parts:
-                error = UnknownNameError("part of the tool", predicate.part, self.tool_parts)
-                raise MisfitError(f"success.{i}.part", str(error))
+        for location, user in self._users():
+            if isinstance(user, CausedByPart) and user.part not in self.tool_parts:
+                error = UnknownNameError("part of the tool", user.part, self.tool_parts)
+                raise MisfitError(f"{location}.part", str(error))
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _place_exists(self):
+        if self.randomization.place is not None and PLACE in self.keypoints.object:
+            raise MisfitError(
+                "keypoints.object",
+                f"{PLACE!r} is the marked place of the task, and no keypoint; rename the keypoint",
+            )
+        for location, user in self._users():
+            if self.randomization.place is None and isinstance(user, KeypointOverPlace | OverPlace):
+                raise MisfitError(
+                    f"{location}.type",
+                    f"{user.type} needs a marked place, and the task draws none; give one, such as "
+                    "`randomization: {place: {distance_m: {uniform: [0, 0.08]}}}`",
+                )
+        return self
+
+    def _users(self) -> Iterator[tuple[str, Any]]:
+        """Yields predicates, keypoint terms and keyframe motions, and where each of them is."""
+        expert = self.expert
+        for i, term in enumerate(expert.actuation.constraints):
+            yield f"expert.actuation.constraints.{i}", term
+        predicates = {"success": self.success, "expert.actuation.expect": expert.actuation.expect}
+        for name in ("before", "after", "retreat"):
+            for i, keyframe in enumerate(getattr(expert, name)):
+                yield f"expert.{name}.{i}.motion", keyframe.motion
+                predicates[f"expert.{name}.{i}.expect"] = keyframe.expect
+        for location, group in predicates.items():
+            for i, predicate in enumerate(group):
+                yield f"{location}.{i}", predicate
+                if isinstance(predicate, CausedByPart):
+                    yield f"{location}.{i}.change", predicate.change
 
     def _keypoint_uses(self) -> Iterator[tuple[str, Part, str]]:
         """Yields where a keypoint is named, of which part it is, and its name."""
-        users: list[tuple[str, Any]] = [
-            *(
-                (f"expert.actuation.constraints.{i}", term)
-                for i, term in enumerate(self.expert.actuation.constraints)
-            ),
-            *((f"success.{i}", predicate) for i, predicate in enumerate(self.success)),
-            *(
-                (f"success.{i}.change", predicate.change)
-                for i, predicate in enumerate(self.success)
-                if isinstance(predicate, CausedByPart)
-            ),
-        ]
         for name, part in self.tool_parts.items():
             for i, keypoint in enumerate(part.keypoints):
                 yield f"tool_parts.{name}.keypoints.{i}", "tool", keypoint
@@ -283,7 +303,7 @@ class TaskConfig(Value):
                     yield f"tool_parts.{name}.at.keypoints.{i}", "object", keypoint
         keys: dict[str, Part]
         keys = {"tool": "tool", "object": "object", "objects": "object", "start_of": "object"}
-        for location, user in users:
+        for location, user in self._users():
             for key, part in keys.items():
                 given = getattr(user, key, None)
                 if isinstance(given, str):

@@ -231,7 +231,15 @@ def observation_config(
             f"keypoint_rows is a positive integer up to {MAX_KEYPOINT_ROWS:,}; given: "
             f"{shown(keypoint_rows)}."
         )
-    seen = mode.seen
+    seen, has_place = mode.seen, task.randomization.place is not None
+    points = _pair(
+        "cloud_size", cloud_size, MAX_CLOUD_SIZE, "the number of points of (tool, object)"
+    )
+    if has_place and seen == "points" and points[1] < 2:
+        raise ConfigError(
+            f"cloud_size={points}: one of the object's points is the marked place of the task "
+            f"{task.name!r}. Give the object at least 2 points."
+        )
     if seen != NOTHING and not task.cameras:
         raise ConfigError(
             f"obs_mode={obs_mode!r} needs cameras, and the task {task.name!r} has none. Add "
@@ -242,13 +250,12 @@ def observation_config(
         renderer=image_source if seen == "images" else cloud_source,
         camera_size=image_size("camera_size", camera_size),
         channels=tuple(name for name in CHANNELS if name in channels),
-        cloud_size=_pair(
-            "cloud_size", cloud_size, MAX_CLOUD_SIZE, "the number of points of (tool, object)"
-        ),
+        cloud_size=points,
         sampling=cloud_sampling,
         sensor=task.sensors.named(sensors),
         cameras=task.cameras,
         keypoint_rows=keypoint_rows,
+        has_place=has_place,
     )
 
 

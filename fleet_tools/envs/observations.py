@@ -5,11 +5,12 @@ Which of them an observation has is said by `fleet_tools.envs.observation_modes`
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from fleet_tools.config.randomization import PLACE
 from fleet_tools.config.tasks import ObservedKeypoints
 from fleet_tools.envs.array_spec import ArraySpec, Kind, masked_keypoints
 from fleet_tools.errors import ConfigError
@@ -103,20 +104,24 @@ def proprioception(num_joints: int) -> dict[str, Observable]:
 
 
 def own_keypoints(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Observable]:
-    """Returns the keypoints of tool and object."""
-
-    def observable(part: Literal["tool", "object"], names: tuple[str, ...]) -> Observable:
-        def read(measurement: Measurement) -> np.ndarray:
-            state = measurement.state
-            p_E = state.in_end_effector(state.p_W_tool if part == "tool" else state.p_W_object)
-            return np.array([p_E[name] for name in names])
-
-        return _numbers("keypoints", (len(names), 3), "m", "end effector", read, names)
-
+    """Returns the keypoints of tool and object; a marked place is one more of the object's."""
+    place = (PLACE,) if config.has_place else ()
     return {
-        "tool_keypoints": observable("tool", keypoints.tool),
-        "object_keypoints": observable("object", keypoints.object),
+        "tool_keypoints": _points(keypoints.tool),
+        "object_keypoints": _points((*keypoints.object, *place), of_tool=False),
     }
+
+
+def _points(names: tuple[str, ...], *, of_tool: bool = True) -> Observable:
+    """Returns points of the tool, or of the object and the table, in the end effector's frame."""
+
+    def read(measurement: Measurement) -> np.ndarray:
+        state = measurement.state
+        p_W = state.p_W_tool if of_tool else {**state.p_W_object, PLACE: state.p_W_place}
+        p_E = state.in_end_effector({name: p_W[name] for name in names})
+        return np.array([p_E[name] for name in names])
+
+    return _numbers("keypoints", (len(names), 3), "m", "end effector", read, names)
 
 
 def padded_keypoints(
@@ -178,8 +183,8 @@ def _image(channel: Channel, size: tuple[int, int], camera: str) -> Observable:
 
 
 def images(keypoints: ObservedKeypoints, config: ObservationConfig) -> dict[str, Observable]:
-    """Returns the images of all cameras, their intrinsics and their poses."""
-    entries = {}
+    """Returns the images of all cameras, their intrinsics and poses; and the marked place."""
+    entries = {PLACE: _points((PLACE,), of_tool=False)} if config.has_place else {}
     for name, camera in config.cameras.items():
         for channel in config.channels:
             entries[f"{name}_{channel}"] = _image(channel, config.camera_size, name)

@@ -18,6 +18,7 @@ from fleet_tools.config.predicates import (
     Contact,
     InRegion,
     JointDisplacement,
+    KeypointOverPlace,
     KeypointRaised,
     KeypointsNear,
     KeypointsParted,
@@ -63,6 +64,11 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
             p_W_tool = _named("keypoint of the tool", tool, now.p_W_tool)
             p_W_object = _named("keypoint of the object", object, now.p_W_object)
             return _stays_below(math.hypot(*(p_W_tool - p_W_object)), within)
+        case KeypointOverPlace(object=object, within_m=within):
+            if now.p_W_place is None:
+                raise PredicateError(f"{predicate.type}: the scene has no marked place")
+            x, y, _ = _object_point(object, now) - now.p_W_place
+            return _stays_below(math.hypot(x, y), within)
         case KeypointRaised(object=object, at_least_m=threshold):
             rise = _object_point(object, now) - _object_point(object, initial)
             return _reaches(rise[2], threshold)

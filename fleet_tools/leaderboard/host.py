@@ -20,8 +20,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import pydantic
-
 from fleet_tools.config.values import STORED_IF_SET, Value
 from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol, Scenes
@@ -46,8 +44,8 @@ RESERVED = range(EVALUATION.stop - 2**50, EVALUATION.stop)
 
 
 def now() -> str:
-    """Returns the time, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """Returns the time; later times are greater texts."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 class Round(Value):
@@ -58,16 +56,27 @@ class Round(Value):
         drawn: When it was drawn.
         published: When it was published; None as long as only the host knows it.
         protocol: The fresh scenes: the rules of the first level, other seeds.
-        received: When the host first read a policy of an entry, by `key`, in this order: before
-            the seed was drawn, in this round or a former one.
+        received: When the host first read a policy of an entry, by `key`, in this round or a former
+            one.
     """
 
     schema_version: Literal[1] = 1
-    seed: Annotated[str, pydantic.Field(min_length=1)]
+    seed: str
     drawn: str
     published: Annotated[str | None, STORED_IF_SET] = None
     protocol: Protocol
     received: dict[str, str] = {}
+
+    def receiving(self, entries: Sequence[Entry]) -> Self:
+        """Returns the round after it has received entries, now, unless it has them already."""
+        policies = [(entry, policy) for entry in entries for policy in entry.file.policies]
+        new = dict.fromkeys((key(*each) for each in policies), now())
+        return self.model_copy(update={"received": {**new, **self.received}})
+
+    def has(self, entry: Entry, policy: EntryPolicy) -> bool:
+        """Returns whether it received a policy before its seed was drawn."""
+        when = self.received.get(key(entry, policy))
+        return when is not None and when <= self.drawn
 
     @property
     def commitment(self) -> str:
@@ -138,7 +147,7 @@ def open_round(
     Args:
         root: Folder of the leaderboard.
         nominal: The first level of its protocol.
-        entries: All entries; a new round receives them, and then draws its seed.
+        entries: All entries, which it receives; a new round does so before it draws its seed.
         seed: Seed of a new round; None draws one.
         new: Whether to begin another one if there is one. Its folder is kept as `host_DATE`.
 
@@ -146,30 +155,30 @@ def open_round(
         ResultError: The scenes of the present round are public, or of another protocol.
     """
     present = read_round(root)
-    fresh = fresh_protocol(nominal, seed or (present.seed if present else ""))
+    if present is not None:  # also where it has ended: the order in which entries come matters
+        present = present.replaced(root, received=present.receiving(entries).received)
     if present is not None and not new:
         if present.published is not None:
             raise ResultError(
                 f"The seed of this round is public since {present.published}, so its scenes are no "
                 "longer fresh. --new-round draws another one, in whose scenes all entries are run."
             )
-        if present.protocol != fresh:
+        if present.protocol != fresh_protocol(nominal, seed or present.seed):
             raise ResultError(
                 f"The present round has other scenes: those of {present.protocol.title!r}. "
                 "--new-round begins another one, in whose scenes all entries are run."
             )
         return present
-    folder, received = root / HOST, dict(present.received) if present else {}
-    for entry in entries:
-        for policy in entry.file.policies:
-            received.setdefault(key(entry, policy), now())
+    folder = root / HOST
     if present is not None:
         os.rename(folder, root / f"{HOST}_{now().replace(':', '')}")
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / ".gitignore", "*\n")
+    former = {} if present is None else present.received
+    round_ = Round(seed="", drawn="", protocol=nominal, received=former).receiving(entries)
     seed = seed or secrets.token_hex(16)
-    protocol = fresh_protocol(nominal, seed)
-    return Round(seed=seed, drawn=now(), protocol=protocol, received=received).replaced(root)
+    fresh = fresh_protocol(nominal, seed)
+    return round_.replaced(root, seed=seed, drawn=now(), protocol=fresh)
 
 
 def publish(root: Path) -> Round:

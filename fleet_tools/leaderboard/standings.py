@@ -52,6 +52,9 @@ from fleet_tools.utils.crossed_statistics import (
     crossed_paired_interval,
 )
 
+LATE = "later"
+"""Greater than all times."""
+
 Episodes = Sequence[EpisodeResult]
 Runs = Mapping[int | None, Episodes]
 """Episodes by training seed."""
@@ -89,15 +92,16 @@ def make_board(
     """
     entries, rejections = read_entries(root)
     round_ = read_round(root)
-    order = [] if round_ is None else [name.split()[0] for name in round_.received]
+    received = {} if round_ is None else round_.received
+    order = [name.split()[0] for name in sorted(received, key=lambda each: received[each])]
     entries, imitations = without_imitations(entries, order)
     standings = []
     for entry in entries:
         standing, problems = _standing(root, entry, levels, round_)
         standings.append(standing)
         rejections += problems
+    standings = _without_copies(standings, received)
     if round_ is not None:
-        standings = _without_copies(standings, round_)
         standings = _ranked(standings, round_.protocol, least_scenes)
     board = Board(
         levels=[(level.level_name, level.description) for level in levels],
@@ -233,10 +237,11 @@ def _covering(runs: Runs, tasks: Sequence[str]) -> Runs:
 def outcome_tables(runs: Runs, protocol: Protocol) -> dict[tuple[str, str], np.ndarray]:
     """Returns outcomes by pair of task and split: 1 success, 0 failure, NaN no trial.
 
-    Each table is (runs, scenes).
+    Each table is (runs, scenes). Where the simulator failed after the policy had acted, it may have
+    been made to: this is a failure here.
     """
     rows = [
-        {each.key: float(each.success) for each in episodes if is_trial(each)}
+        {each.key: float(each.success) for each in episodes if is_trial(each) or each.steps}
         for episodes in runs.values()
     ]
     return {
@@ -305,7 +310,7 @@ def _failures(episodes: Iterable[EpisodeResult]) -> dict[str, int]:
 def _stage(episode: EpisodeResult) -> str:
     """Returns how far a failed episode came."""
     errors = {POLICY_ERROR: "policy error", WORKER_ERROR: "process lost"}
-    errors |= {SIMULATION_ERROR: "simulation error (no trial)"}
+    errors |= {SIMULATION_ERROR: "simulation error"}
     if episode.outcome in errors:
         return errors[episode.outcome]
     if episode.success_once:
@@ -319,21 +324,21 @@ def _stage(episode: EpisodeResult) -> str:
 # --- Copies and ranks -----------------------------------------------------------------------
 
 
-def _without_copies(standings: Sequence[Standing], round_: Round) -> list[Standing]:
+def _without_copies(standings: Sequence[Standing], received: Mapping[str, str]) -> list[Standing]:
     """Returns methods that name those of which they share actions; later ones have no rank."""
-    order = {name: number for number, name in enumerate(round_.received)}
     same: dict[str, list[str]] = {}
     copies: set[str] = set()
     for one, other in combinations(standings, 2):
         pairs = [
-            [order.get(key(each.entry, p), len(order)) for each, p in ((one, mine), (other, its))]
+            [received.get(key(e.entry, p), LATE) for e, p in ((one, mine), (other, its))]
             for mine in one.entry.file.policies
             for its in other.entry.file.policies
             if _same(one, mine, other, its)
         ]
         if pairs:
             first, second = map(min, zip(*pairs, strict=True))
-            copies.add(other.method.name if first < second else one.method.name)
+            copies |= {one.method.name} if first >= second else set()
+            copies |= {other.method.name} if second >= first else set()
         if pairs or _same_results(one, other):
             same.setdefault(one.method.name, []).append(other.method.name)
             same.setdefault(other.method.name, []).append(one.method.name)
@@ -341,7 +346,7 @@ def _without_copies(standings: Sequence[Standing], round_: Round) -> list[Standi
     for each in standings:
         name, facts = each.method.name, dict(each.method.provenance)
         if name in copies:
-            facts["rank"] = "none: another method was received with the same actions before"
+            facts["rank"] = "none: another method with the same actions was not received later"
         method = replace(each.method, same_actions_as=tuple(same.get(name, ())), provenance=facts)
         marked.append(replace(each, method=method))
     return marked

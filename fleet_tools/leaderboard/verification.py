@@ -37,7 +37,6 @@ from fleet_tools.leaderboard.host import (
     Verification,
     evaluation_digest,
     evaluation_folder,
-    key,
     now,
     read_verification,
 )
@@ -176,7 +175,7 @@ def verify_entry(
         FleetToolsError: There is nothing to run, or it cannot run here.
         OSError: The disk is full or gone; episodes so far are stored.
     """
-    if any(key(entry, policy) not in round_.received for policy in entry.file.policies):
+    if not all(round_.has(entry, policy) for policy in entry.file.policies):
         raise ResultError(
             f"{entry.folder} has come, or changed, after the seed of the present round was drawn "
             f"({round_.drawn}). --new-round draws another one, in whose scenes all entries are run."

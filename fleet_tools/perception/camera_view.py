@@ -26,8 +26,8 @@ PICTURE_SIZE = (640, 480)
 BACKGROUND, ROBOT, TOOL, OBJECT = range(4)
 SEGMENTS = ("background", "robot", "tool", "object")
 """Names of the values of a segmentation; the table is background."""
-OTHER_OBJECT = len(SEGMENTS)
-"""Stands for an object that is not in use, which a segmentation shows as background."""
+OTHER_OBJECT, MARK = len(SEGMENTS), len(SEGMENTS) + 1
+"""An object that is not in use, and the mark of a place: a segmentation shows background."""
 
 
 @dataclass(frozen=True)

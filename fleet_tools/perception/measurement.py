@@ -38,6 +38,7 @@ class ObservationConfig:
         sensor: Errors of the cameras; None if they are ideal.
         cameras: The task's cameras.
         keypoint_rows: Rows for the keypoints of each part in the layout common to all tasks.
+        has_place: Whether the task has a marked place.
     """
 
     seen: Seen
@@ -49,6 +50,7 @@ class ObservationConfig:
     sensor: Sensor | None
     cameras: dict[str, Camera]
     keypoint_rows: int = 8
+    has_place: bool = False
 
     @property
     def delayed(self) -> bool:

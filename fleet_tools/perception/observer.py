@@ -97,12 +97,12 @@ class Observer:
         shown = earlier if config.delayed and earlier is not None else latest
         if shown.points is None:
             return Measurement(state, shown, latest)
-        from fleet_tools.perception.point_cloud import sampling_of, stack
+        from fleet_tools.perception.point_cloud import SAMPLINGS, stack
 
         X_EW = state.X_WE.inverse()
         tool, object = (X_EW.multiply(p_W.T).T for p_W in shown.points)
-        sampling = sampling_of(config.sampling, config.renderer)
-        cloud = stack(tool, object, config.cloud_size, sampling)
+        place = None if state.p_W_place is None else X_EW @ state.p_W_place
+        cloud = stack(tool, object, config.cloud_size, SAMPLINGS[config.sampling], place)
         return Measurement(state, shown, latest, cloud)
 
     def visible_points(

@@ -14,8 +14,11 @@ import numpy as np
 from fleet_tools.perception.camera_view import Hits, Pinhole
 from fleet_tools.utils.compiled import compiled
 
-ABSENT, TOOL_MASK, OBJECT_MASK = 0.0, 1.0, -1.0
+ABSENT, TOOL_MASK, OBJECT_MASK, PLACE_MASK = 0.0, 1.0, -1.0, -2.0
 """Values of a cloud's fourth column."""
+
+_ROWS_PER_PLACE = 32
+"""Of so many rows of the object, one is the marked place; but at least one of all."""
 
 Sampling = Callable[[np.ndarray, int], np.ndarray]
 """Given points (n, 3) and a number of at most n, returns as many indices of theirs."""
@@ -61,21 +64,29 @@ def points_of(hits: Hits, pinhole: Pinhole) -> np.ndarray:
 
 
 def stack(
-    tool: np.ndarray, object: np.ndarray, size: tuple[int, int], sampling: Sampling
+    tool: np.ndarray,
+    object: np.ndarray,
+    size: tuple[int, int],
+    sampling: Sampling,
+    place: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Returns a cloud of fixed size: the tool's points, then the object's.
+    """Returns a cloud of fixed size: the tool's points, then the object's, then the marked place.
 
     Args:
         tool: (n, 3), visible points of the tool.
         object: (m, 3), visible points of the object.
         size: Number of rows for the tool, and for the object.
         sampling: Chooses points if there are more.
+        place: (3,), the marked place, which takes rows of the object's; None if there is none.
 
     Returns:
-        (sum of size, 4) float32: the point, and 1 for the tool or -1 for the object. A part that
-        is out of view has rows of zeros.
+        (sum of size, 4) float32: the point, and 1 for the tool, -1 for the object or -2 for the
+        place. A part that is out of view has rows of zeros.
     """
-    sides = ((tool, size[0], TOOL_MASK), (object, size[1], OBJECT_MASK))
+    marked = 0 if place is None else max(1, size[1] // _ROWS_PER_PLACE)
+    sides = [(tool, size[0], TOOL_MASK), (object, size[1] - marked, OBJECT_MASK)]
+    if place is not None:
+        sides.append((place[None], marked, PLACE_MASK))
     return np.concatenate(
         [_side(p.astype(np.float32), count, mask, sampling) for p, count, mask in sides]
     )
@@ -213,47 +224,8 @@ def _pick(p, order, starts, low, high, nearest, largest, farthest, picked):
         picked[sample] = order[k]
 
 
-def farthest_indices_by_blas(points: np.ndarray, count: int) -> np.ndarray:
-    """Returns indices by farthest-point sampling, with the rounding of matrix products.
-
-    Args:
-        points: (n, 3) float32, with n >= count.
-        count: Number of samples.
-
-    Returns:
-        (count,) indices.
-    """
-    p = points - points.mean(axis=0)
-    square = np.square(p).sum(axis=1)
-    # |p_i - p_k|^2 for all i is one row times this matrix.
-    ones = np.ones_like(square)
-    columns = np.stack([*p.T, square, ones])
-    rows = np.column_stack([-2 * p, ones, square])
-    picked = np.empty(count, dtype=int)
-    picked[0] = k = int(square.argmax())
-    nearest = rows[k] @ columns
-    distance = np.empty_like(nearest)
-    for i in range(1, count):
-        picked[i] = k = nearest.argmax()
-        np.dot(rows[k], columns, out=distance)
-        np.minimum(nearest, distance, out=nearest)
-    return picked
-
-
 SAMPLINGS: dict[str, Sampling] = {"farthest": farthest_indices, "even": even_indices}
 """Samplings by name."""
-_SAMPLINGS_OF = {"vtk": SAMPLINGS | {"farthest": farthest_indices_by_blas}}
-"""Those of renderers whose clouds keep the bits from which policies with results have learned."""
-
-
-def sampling_of(name: str, renderer: str) -> Sampling:
-    """Returns how the points of a renderer are sampled.
-
-    Args:
-        name: Name of the sampling.
-        renderer: Name of the renderer.
-    """
-    return _SAMPLINGS_OF.get(renderer, SAMPLINGS)[name]
 
 
 def _side(points: np.ndarray, count: int, mask: float, sampling: Sampling) -> np.ndarray:

@@ -30,6 +30,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.perception.camera_view import (
     BACKGROUND,
     BOX_CORNERS,
+    MARK,
     OBJECT,
     OTHER_OBJECT,
     ROBOT,
@@ -55,7 +56,7 @@ from fleet_tools.sim.world import World
 MAX_LINKS = 16
 """Largest number of visible links of tool and objects together."""
 
-_PERMANENT = (BACKGROUND, ROBOT)
+_PERMANENT = (BACKGROUND, ROBOT, MARK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +231,7 @@ class RenderScene:
             corners = (BOX_CORNERS * box.half_width()).T
             boxes.append((X_BG @ box.pose()).multiply(corners))
             properties = PerceptionProperties(inspector.GetPerceptionProperties(shape))
-            label = BACKGROUND if segment == OTHER_OBJECT else segment
+            label = BACKGROUND if segment in (OTHER_OBJECT, MARK) else segment
             properties.UpdateProperty("label", "id", RenderLabel(label))
             instance = GeometryInstance(X_BG, inspector.GetShape(shape), inspector.GetName(shape))
             instance.set_perception_properties(properties)

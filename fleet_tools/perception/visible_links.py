@@ -20,8 +20,16 @@ from pydrake.geometry import (
     Sphere,
 )
 
+from fleet_tools.config.randomization import PLACE
 from fleet_tools.errors import ConfigError
-from fleet_tools.perception.camera_view import BACKGROUND, OBJECT, OTHER_OBJECT, ROBOT, TOOL
+from fleet_tools.perception.camera_view import (
+    BACKGROUND,
+    MARK,
+    OBJECT,
+    OTHER_OBJECT,
+    ROBOT,
+    TOOL,
+)
 from fleet_tools.sim.mesh_reading import read_parts, to_model_frame
 from fleet_tools.sim.world import World
 
@@ -30,10 +38,12 @@ if TYPE_CHECKING:
 
 
 def visible_frames(world: World) -> Iterator[tuple[FrameId, int]]:
-    """Yields the frame of each visible link, and its segment, or `OTHER_OBJECT`."""
+    """Yields the frame of each visible link, and its segment, `OTHER_OBJECT` or `MARK`."""
     inspector = world.scene_graph.model_inspector()
     segments = dict.fromkeys(world.objects, OTHER_OBJECT)
     segments |= {world.arm: ROBOT, world.tool: TOOL, world.object: OBJECT}
+    if world.plant.HasModelInstanceNamed(PLACE):
+        segments[world.plant.GetModelInstanceByName(PLACE)] = MARK
     for frame in inspector.GetAllFrameIds():
         if inspector.NumGeometriesForFrameWithRole(frame, Role.kPerception):
             body = world.plant.GetBodyFromFrameId(frame)

@@ -16,7 +16,7 @@ from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm import Arm
 from fleet_tools.robot.arm_model import require_positions
 from fleet_tools.sim.catalog import find_task_model
-from fleet_tools.sim.scene import Scene
+from fleet_tools.sim.scene import NextObject, Scene, marked_place
 from fleet_tools.sim.world import World
 
 
@@ -48,6 +48,7 @@ def check_scene(task: TaskConfig, robot: Arm, given: Scene | Mapping[str, Any]) 
                 f"The scene gives the resistance of the joints {list(each.joint_resistance)}; "
                 f"the task {task.name!r} has {resistances}."
             )
+        _check_place(task, each)
     if scene.cameras.keys() != task.cameras.keys():
         raise ConfigError(
             f"The scene places the cameras {list(scene.cameras)}; the task {task.name!r} has "
@@ -57,6 +58,23 @@ def check_scene(task: TaskConfig, robot: Arm, given: Scene | Mapping[str, Any]) 
     for each in scene.objects:
         find_task_model(task, "object", each.object)
     return scene
+
+
+def _check_place(task: TaskConfig, each: Scene | NextObject) -> None:
+    p_W = marked_place(each)
+    if (p_W is None) != (task.randomization.place is None):
+        has, draws = ("lacks", "draws") if p_W is None else ("has", "does not draw")
+        raise ConfigError(
+            f"The scene {has} the place of the object {each.object!r} (`place`); the task "
+            f"{task.name!r} {draws} one."
+        )
+    if p_W is not None and not task.workspace.contains(p_W):
+        x, y, _ = p_W
+        raise ConfigError(
+            f"The scene marks the place ({x:.3g}, {y:.3g}) m, outside the workspace of the task "
+            f"{task.name!r}, {task.workspace}. Give a smaller `distance_m` or another "
+            "`bearing_deg`."
+        )
 
 
 @dataclass(frozen=True)
@@ -166,6 +184,14 @@ def place_objects(scene: Scene, world: World, defaults: ModelDefaults, root: Con
             mount.SetPoseInParentFrame(context, X_WO)
         for body, X_OB in defaults.free_bodies[each.object]:
             world.plant.SetFreeBodyPose(context, body, X_WO @ X_OB)
+
+
+def mark_place(of: Scene | NextObject, world: World, root: Context) -> None:
+    """Puts the mark where the place of an object is, in tasks that have one."""
+    frame, p_W = world.adjustable.place_frame, marked_place(of)
+    if frame is not None and p_W is not None:
+        context = world.plant.GetMyMutableContextFromRoot(root)
+        frame.SetPoseInParentFrame(context, RigidTransform(p_W))
 
 
 def move_object(p_W: Sequence[float], world: World, defaults: ModelDefaults, root: Context) -> None:

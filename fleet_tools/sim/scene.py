@@ -1,5 +1,6 @@
 """Scenes: all that determines the start of an episode, in plain numbers and names."""
 
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -10,7 +11,7 @@ import pydantic
 from fleet_tools.config.distributions import RANGES, nominal, require_range, sample
 from fleet_tools.config.file_access import texture_file
 from fleet_tools.config.geometry import Pose
-from fleet_tools.config.randomization import Randomization, RandomPose
+from fleet_tools.config.randomization import Randomization, RandomPlace, RandomPose
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.config.values import (
     SEEDS_END,
@@ -47,6 +48,22 @@ def _known_texture(name: str) -> str:
 
 
 GivenPose = Annotated[Pose, pydantic.BeforeValidator(_whole)]
+
+
+class Place(Value):
+    """A marked place on the table, seen from where the object's model frame is at the start."""
+
+    distance_m: Number
+    """Horizontal distance."""
+    bearing_deg: Number
+    """Direction, an angle from the world's x about its z."""
+
+    def from_object(self, X_WO: Pose) -> Vector3:
+        """Returns the place in the world, m, given the object's pose at the start."""
+        x, y, _ = X_WO.translation_m
+        angle, far = math.radians(self.bearing_deg), self.distance_m
+        # Rounded, since libraries differ in the last bits of a sine, and episodes must not.
+        return x + round(far * math.cos(angle), 6), y + round(far * math.sin(angle), 6), 0.0
 
 
 class Push(Value):
@@ -98,9 +115,10 @@ class NextObject(Value):
     object_mass_scale: Number
     object_friction_scale: Number
     joint_resistance: dict[str, Number]
+    place: Annotated[Place | None, STORED_IF_SET] = None
 
     _in_range = pydantic.field_validator(
-        "object_pose", "object_mass_scale", "object_friction_scale", "joint_resistance"
+        "object_pose", "object_mass_scale", "object_friction_scale", "joint_resistance", "place"
     )(require_range)
 
 
@@ -129,6 +147,8 @@ class Scene(Value):
     object_friction_scale: Number
     joint_resistance: dict[str, Number]
     """Coulomb resistance of the object's named joints, N or N m."""
+    place: Annotated[Place | None, STORED_IF_SET] = None
+    """The marked place, in tasks that draw one."""
     cameras: dict[str, GivenPose]
     """Extrinsics X_FC in the frame F to which the task file fixes each camera."""
     tool_tint: Vector3
@@ -167,6 +187,11 @@ class Scene(Value):
     def models(self) -> tuple[str, ...]:
         """Names of the tool and of the objects, for which a world is built."""
         return (self.tool, *(each.object for each in self.objects))
+
+
+def marked_place(of: Scene | NextObject) -> Vector3 | None:
+    """Returns the marked place of an object in the world, m; None in tasks without one."""
+    return None if of.place is None else of.place.from_object(of.object_pose)
 
 
 def sample_scene(
@@ -218,10 +243,14 @@ def sample_scene(
             match of:
                 case RandomPose():
                     return Pose(translation_m=value(of.translation_m), rpy_deg=value(of.rpy_deg))
+                case RandomPlace():
+                    return Place(distance_m=value(of.distance_m), bearing_deg=value(of.bearing_deg))
                 case dict():
                     return {name: value(inner) for name, inner in of.items()}
                 case tuple():
                     return tuple(map(value, of))
+                case None:
+                    return None
             return sample(of, stream) if enabled[group] else nominal(of)
 
         return value(getattr(task.randomization, group))

@@ -15,7 +15,13 @@ from pydrake.systems.framework import Context
 from fleet_tools.errors import SimulationError
 from fleet_tools.robot.controller import Reference, within_limits
 from fleet_tools.sim.add_models import model_frame
-from fleet_tools.sim.apply_scene import apply_scene, move_object, place_objects, read_defaults
+from fleet_tools.sim.apply_scene import (
+    apply_scene,
+    mark_place,
+    move_object,
+    place_objects,
+    read_defaults,
+)
 from fleet_tools.sim.attribution import PartMotion
 from fleet_tools.sim.catalog import Model
 from fleet_tools.sim.contact_shapes import contact_hint, contact_surface_error
@@ -30,7 +36,7 @@ from fleet_tools.sim.external_forces import (
 )
 from fleet_tools.sim.free_rotation import normalize_quaternions
 from fleet_tools.sim.hand_force import NO_CONTACT
-from fleet_tools.sim.scene import Push, Scene
+from fleet_tools.sim.scene import Push, Scene, marked_place
 from fleet_tools.sim.world import World
 from fleet_tools.sim.world_state import OTHER, Snapshot, WorldState
 
@@ -96,6 +102,7 @@ class Simulation:
         self._use(0)
         try:
             apply_scene(scene, self.world, self._defaults, self._root)
+            self._mark_place()
             self._push_on(NO_FORCES)
             self._start_motion(self.end_effector_pose(), np.zeros(6))
             self._simulator.Initialize()
@@ -154,6 +161,7 @@ class Simulation:
             IndexError: There is none.
         """
         self._use(self.objects_done + 1)
+        self._mark_place()
         self._object.begin()
 
     def link_places(self) -> list[tuple[str, np.ndarray]]:
@@ -226,6 +234,7 @@ class Simulation:
         self._start_motion(self.end_effector_pose(), np.zeros(6))
         self._simulator.Initialize()
         self._use(snapshot.objects_done)
+        self._mark_place()
         self.world.plant.SetPositionsAndVelocities(self._context, snapshot.x)
         self._push_on_in(snapshot.step)
         self._follow(snapshot.reference)
@@ -256,6 +265,7 @@ class Simulation:
         R_EW = X_WE.rotation().inverse()
         position, velocity, torque = np.split(self._limits_bound(), 3)
         contacts = find_contacts(plant, world.scene_graph, context)
+        p_W_place = marked_place(self.scene.objects[self._number])
         return WorldState(
             time=self.time,
             q=q,
@@ -279,6 +289,7 @@ class Simulation:
             hand_forces=self._hand_forces,
             motion_scale=self._reference.scale,
             limit_times={"position": position, "velocity": velocity, "torque": torque},
+            p_W_place=None if p_W_place is None else np.array(p_W_place),
         )
 
     def _step_of(self, push: Push) -> int:
@@ -311,6 +322,10 @@ class Simulation:
         """Lets an object be the one that is in use."""
         self._number, self._object = number, self._objects[number]
         self.world, self.object = self._object.world, self._object.model
+
+    def _mark_place(self) -> None:
+        """Marks the place of the object that is in use."""
+        mark_place(self.scene.objects[self._number], self.world, self._root)
 
     def _drake_error(self, verb: str, error: RuntimeError) -> SimulationError:
         hint = contact_hint(error, self._files)

@@ -10,6 +10,7 @@ from pydrake.geometry import (
     AddRigidHydroelasticProperties,
     Box,
     CollisionFilterDeclaration,
+    Cylinder,
     GeometrySet,
     HalfSpace,
     Meshcat,
@@ -31,12 +32,14 @@ from pydrake.multibody.tree import (
     JointActuator,
     ModelInstanceIndex,
     RigidBody,
+    SpatialInertia,
 )
 from pydrake.systems.framework import Diagram, DiagramBuilder
 from pydrake.systems.primitives import ConstantVectorSource, Demultiplexer, DiscreteTimeIntegrator
 
 from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.geometry import TABLE_LOWER_M, TABLE_UPPER_M
+from fleet_tools.config.randomization import PLACE
 from fleet_tools.config.tasks import TaskConfig
 from fleet_tools.errors import ConfigError
 from fleet_tools.robot.arm import LIGHT, Arm
@@ -67,6 +70,10 @@ TABLE_CENTER = (
 TABLE_FRICTION = 0.6
 TABLE_COLOR = (0.80, 0.78, 0.74, 1.0)
 
+PLACE_RADIUS_M, PLACE_HEIGHT_M = 0.03, 0.0006
+PLACE_COLOR = (0.80, 0.15, 0.35, 1.0)
+"""Of the mark on the table, in tasks that have a marked place."""
+
 # Drake warns that half-spaces do not touch deformable bodies, of which there are none.
 logging.getLogger("drake").addFilter(lambda record: "deformable" not in record.getMessage())
 
@@ -82,6 +89,7 @@ class AdjustableParts:
         arm_model: The controller's model of arm and payload.
         grasp_frame: Frame G whose pose in the end effector is X_EG.
         mount_frame: Frame whose pose in the world is X_WO of a fixed object; None for a free one.
+        place_frame: Frame of the mark on the table; None in tasks without a marked place.
         brakes: Actuators of the object that act as Coulomb brakes, by joint name.
         gyroscopic: Lets free bodies keep their momentum; None if there are none.
     """
@@ -89,6 +97,7 @@ class AdjustableParts:
     arm_model: ArmModel
     grasp_frame: FixedOffsetFrame
     mount_frame: FixedOffsetFrame | None
+    place_frame: FixedOffsetFrame | None
     brakes: dict[str, JointActuator]
     gyroscopic: GyroscopicCorrection | None
 
@@ -212,6 +221,7 @@ def build_world(
     for model, instance, _ in objects:
         free = task.object_mount == "free"
         complete_contact(plant, scene_graph, instance, model.file, free=free)
+    place_frame = None if task.randomization.place is None else _add_place(plant)
     plant.Finalize()
     _ignore_contact_within_robot(plant, scene_graph, arm, tool_instance)
     brakes = [_find_brakes(plant, instance, task, model) for model, instance, _ in objects]
@@ -247,7 +257,9 @@ def build_world(
             part_motion=part_motion,
             hand_force=hand_force,
             limit_meter=limit_meter,
-            adjustable=AdjustableParts(arm_model, grasp_frame, mount_frame, brakes[k], gyroscopic),
+            adjustable=AdjustableParts(
+                arm_model, grasp_frame, mount_frame, place_frame, brakes[k], gyroscopic
+            ),
             control_rate_hz=task.control_rate_hz,
             substeps=substeps,
             objects=tuple(instance for _, instance, _ in objects),
@@ -278,6 +290,17 @@ def _add_table(plant: MultibodyPlant, arm: ModelInstanceIndex) -> None:
     plant.RegisterVisualGeometry(
         world, X_WTable, Box(*TABLE_SIZE), "table_visual", np.array(TABLE_COLOR)
     )
+
+
+def _add_place(plant: MultibodyPlant) -> FixedOffsetFrame:
+    """Adds the mark of a place: a thin disc on the table, which touches nothing."""
+    mark = plant.AddRigidBody(PLACE, plant.AddModelInstance(PLACE), SpatialInertia.Zero())
+    frame = plant.AddFrame(FixedOffsetFrame(PLACE, plant.world_frame(), RigidTransform()))
+    plant.WeldFrames(frame, mark.body_frame())
+    disc = Cylinder(PLACE_RADIUS_M, PLACE_HEIGHT_M)
+    X_MarkDisc = RigidTransform([0.0, 0.0, PLACE_HEIGHT_M / 2])
+    plant.RegisterVisualGeometry(mark, X_MarkDisc, disc, PLACE, np.array(PLACE_COLOR))
+    return frame
 
 
 def _ignore_contact_within_robot(

@@ -37,6 +37,7 @@ class WorldState:
         p_W_tool: Keypoints of the tool in the world, m.
         X_WO: Pose of the object's model frame in the world.
         p_W_object: Keypoints of the object in the world, m.
+        p_W_place: (3,), the marked place on the table, m; None in tasks without one.
         object_joints: Positions of the object's joints by name, m or rad.
         contacts: Pairs of bodies in contact, each sorted: "robot", "tool", "table",
             "object/<link>", and `OTHER`.
@@ -81,6 +82,7 @@ class WorldState:
     motion_scale: float
     limit_times: dict[str, np.ndarray]
     part_motion: dict[str, PartMotion] = field(default_factory=dict)
+    p_W_place: np.ndarray | None = None
     hand_forces: HandForces = NO_CONTACT
 
     def in_contact(self, one: str, other: str) -> bool:

@@ -10,7 +10,7 @@ Format: https://github.com/apache/parquet-format, `parquet.thrift`.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fleet_tools.config.file_access import read_bounded
 from fleet_tools.errors import FleetToolsError, shown
@@ -31,11 +31,11 @@ _PLAIN, _RLE, _BYTE_STREAM_SPLIT = 0, 3, 9
 """Encodings; others stand for more bytes than they take in a page."""
 
 
-def write_table(path: Path, table: Any, split: Sequence[str] = ()) -> None:
+def write_table(path: Path | IO[bytes], table: Any, split: Sequence[str] = ()) -> None:
     """Stores a table.
 
     Args:
-        path: Path of the new file.
+        path: Path of the new file, or a file that is open.
         table: A `pyarrow.Table`.
         split: Paths of columns of floats whose first bytes are stored together, and so on.
     """

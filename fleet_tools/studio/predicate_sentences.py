@@ -11,6 +11,7 @@ from fleet_tools.config.predicates import (
     Contact,
     InRegion,
     JointDisplacement,
+    KeypointOverPlace,
     KeypointRaised,
     KeypointsNear,
     KeypointsParted,
@@ -53,6 +54,8 @@ def sentence(predicate: Predicate, joint_unit: Callable[[str], str]) -> str:
             return f"the object's joint `{joint}` has moved by at least {amount}"
         case KeypointsNear(tool=tool, object=object, within_m=within):
             return f"the tool's `{tool}` is within {_amount(within)} of the object's `{object}`"
+        case KeypointOverPlace(object=object, within_m=within):
+            return f"the object's `{object}` is over the marked place, within {_amount(within)}"
         case KeypointRaised(object=object, at_least_m=least):
             return f"the object's `{object}` has risen by at least {_amount(least)}"
         case KeypointsParted(objects=(one, other), at_least_m=least):

@@ -100,6 +100,7 @@ def test_a_task_is_given_as_a_string(given):
 
 
 UNIFORM = {"uniform": [-1, 1]}
+OVER_PLACE = {"type": "keypoint_over_place", "object": "head", "within_m": 0.01}
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,9 @@ UNIFORM = {"uniform": [-1, 1]}
         ("randomization.object_pose.rpy", [0, 0, 0], ["Did you mean 'rpy_deg'?"]),
         ("randomization.tool_mass_scale", UNIFORM, ["tool_mass_scale"]),
         ("randomization.joint_resistance.slide", UNIFORM, ["joint_resistance"]),
+        ("randomization.place", {}, ["randomization.place.distance_m", "Field required"]),
+        ("randomization.place", {"distance_m": -0.1}, ["place.distance_m", "between 0 and 2 m"]),
+        ("randomization.place", {"distance": 0.1}, ["Did you mean 'distance_m'?"]),
         ("randomization.table_texture", "wod", ["table_texture", "Did you mean 'wood'"]),
         ("randomization.tool_tint", [1, 1], ["tool_tint"]),
         ("randomization.cameras.wrist", {"rpy": 1}, ["Did you mean 'rpy_deg'?"]),
@@ -131,6 +135,14 @@ UNIFORM = {"uniform": [-1, 1]}
         ("tool_parts.face.keypoints.0", "haed", ["tool_parts.face.keypoints.0", "head"]),
         ("tool_parts.face.within_m", 0, ["tool_parts.face.within_m"]),
         ("success.1.part", "fase", ["success.1.part", "'face'"]),
+        ("success.0", OVER_PLACE, ["success.0.type", "the task draws none", "place: {dist"]),
+        ("success.1.change", OVER_PLACE, ["success.1.change.type", "the task draws none"]),
+        ("expert.actuation.expect", [OVER_PLACE], ["expert.actuation.expect.0", "draws none"]),
+        (
+            "expert.before.0.motion",
+            {"type": "over_place", "tool": "head", "object": "head"},
+            ["expert.before.0.motion.type", "the task draws none"],
+        ),
         ("success.1.change.at_last", 1, ["success.1", "at_least"]),
         ("expert.actuation.constraints.0.tool", "haed", ["haed", "head"]),
         ("expert.before.0.speed", 1.5, ["expert.before.0.speed", "less than or equal to 1"]),
@@ -138,7 +150,7 @@ UNIFORM = {"uniform": [-1, 1]}
         (
             "expert.before.0.motion",
             {"type": "fly"},
-            ["'fly'", "'translate', 'advance', 'rotate', 'stay'"],
+            ["'fly'", "'translate', 'advance', 'over_place', 'rotate', 'stay'"],
         ),
         ("expert.actuation.constraints", [], ["constraints", "at least 1"]),
         ("expert.actuation.constraints.0.tolerance", 1, ["Did you mean 'tolerance_m'?"]),
@@ -151,6 +163,22 @@ def test_an_invalid_building_block_is_refused_with_its_location(data, location, 
         parse(TaskConfig, with_change(data, location, value), "own.yaml")
     for part in ["own.yaml", *messages]:
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "location, value, messages",
+    [
+        ("success.2.object", "bas", ["success.2.object", "Did you mean 'base'"]),
+        ("expert.after.3.motion.object", "bas", ["after.3.motion.object", "Did you mean 'base'"]),
+        ("expert.after.3.motion.tool", "fac", ["after.3.motion.tool", "Did you mean 'face'"]),
+        ("keypoints.object", ["base", "top", "place"], ["'place' is the marked place"]),
+    ],
+)
+def test_a_place_is_used_with_keypoints_that_exist(location, value, messages):
+    data = with_change(load_task("spatula").model_dump(mode="json"), location, value)
+    with pytest.raises(ConfigError) as error:
+        parse(TaskConfig, data, "own.yaml")
+    assert all(part in str(error.value) for part in messages)
 
 
 REQUIRED = [name for name, field in TaskConfig.model_fields.items() if field.is_required()]

@@ -157,7 +157,7 @@ def test_every_success_predicate_and_group_of_randomization_is_listed(task):
     config = load_task(task)
     assert task_facts.success(config).count("\n- ") == len(config.success)
     drawn = task_facts.randomization(config)
-    given = [group for group, value in config.randomization if value != {}]
+    given = [group for group, value in config.randomization if value not in ({}, None)]
     assert all(f"| `{group}` |" in drawn for group in given)
 
 
@@ -171,6 +171,7 @@ def test_every_task_has_a_page_and_a_row_of_the_table():
 PREDICATES = [
     predicates.JointDisplacement(type="joint_displacement", joint="turn", at_least=1),
     predicates.KeypointsNear(type="keypoints_near", tool="head", object="top", within_m=1),
+    predicates.KeypointOverPlace(type="keypoint_over_place", object="top", within_m=1),
     predicates.KeypointRaised(type="keypoint_raised", object="top", at_least_m=1),
     predicates.KeypointsParted(type="keypoints_parted", objects=("a", "b"), at_least_m=1),
     predicates.AxisUpright(type="axis_upright", object=("a", "b"), within_deg=1),

@@ -11,6 +11,9 @@ from fleet_tools.envs.observations import observe
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.errors import ConfigError
 from fleet_tools.perception.measurement import Measurement
+from fleet_tools.perception.point_cloud import PLACE_MASK
+
+SMALL = {"cloud_size": (16, 16), "camera_size": (80, 60)}
 
 
 @pytest.fixture(scope="module", name="contact")
@@ -108,9 +111,8 @@ def test_more_keypoints_than_the_shared_layout_holds_are_refused_or_given_rows()
 
 def test_clouds_and_keypoints_together_are_those_of_each_mode(make):
     """So that policies that read either can learn from the same demonstrations."""
-    small = {"cloud_size": (16, 16), "camera_size": (80, 60)}
-    both = make(obs_mode="cloud_and_keypoints", **small)
-    alone = [make(obs_mode="multitask_state"), make(obs_mode="point_cloud", **small)]
+    both = make(obs_mode="cloud_and_keypoints", **SMALL)
+    alone = [make(obs_mode="multitask_state"), make(obs_mode="point_cloud", **SMALL)]
     for step in range(3):
         action = np.full(6, 0.3, np.float32)
         expected: dict[str, np.ndarray] = {}
@@ -120,3 +122,29 @@ def test_clouds_and_keypoints_together_are_those_of_each_mode(make):
         assert observed.keys() == expected.keys()
         for name, value in observed.items():
             np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "mode", ["state", "multitask_state", "point_cloud", "cloud_and_keypoints", "rgbd"]
+)
+def test_every_mode_tells_the_marked_place(make, mode):
+    env = make("FleetTools/Spatula-v0", obs_mode=mode, **({} if "state" in mode else SMALL))
+    observation, _ = env.reset(seed=5)
+    state = env.world_state()
+    expected = state.X_WE.inverse() @ state.p_W_place
+    found = []
+    if "object_keypoints" in observation:
+        found.append(observation["object_keypoints"][2, :3])
+    if "point_cloud" in observation:
+        cloud = observation["point_cloud"]
+        found += [*cloud[cloud[:, 3] == PLACE_MASK, :3]]
+    if mode == "rgbd":
+        found += [*observation["place"]]
+    assert found
+    for point in found:
+        np.testing.assert_allclose(point, expected, atol=1e-6)
+
+
+def test_a_cloud_has_room_for_the_place():
+    with pytest.raises(ConfigError, match="at least 2 points"):
+        observation_config(load_task("spatula"), "point_cloud", cloud_size=(4, 1))

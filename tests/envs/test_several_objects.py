@@ -22,7 +22,7 @@ from fleet_tools.perception.visible_links import visible_frames
 from fleet_tools.policies.policy import StoredActions, ZeroPolicy
 from fleet_tools.rollouts.episode import first_difference
 from fleet_tools.rollouts.rollout import rollout
-from fleet_tools.sim.scene import NextObject, Scene, sample_scene
+from fleet_tools.sim.scene import NextObject, Place, Scene, marked_place, sample_scene
 from fleet_tools.sim.world_state import OTHER
 
 Make = Callable[..., ToolUseEnv]
@@ -78,6 +78,23 @@ def with_slide(env: ToolUseEnv, number: int, depth_m: float) -> None:
 
 
 # --- One simulation ---------------------------------------------------------------------------
+
+
+def test_each_object_has_a_place_of_its_own(make: Make):
+    env = make("FleetTools/Spatula-v0", tool="turner", object="brownie")
+    first = sample_scene(env.task, 3, tool="turner", object="brownie")
+    second = of_scene(
+        first,
+        object_pose=Pose(translation_m=(0.6, -0.2, 0.0)),
+        place=Place(distance_m=0.1, bearing_deg=90.0),
+    )
+    env.reset(options={"scene": first.model_copy(update={"next_objects": (second,)})})
+    expected = [marked_place(each) for each in (first, second)]
+    found = [env.simulation.world_state().p_W_place]
+    env.simulation.use_next_object()
+    found.append(env.simulation.world_state().p_W_place)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found[1], [0.6, -0.1, 0.0], atol=1e-9)
 
 
 def test_the_first_object_is_used_as_if_it_were_alone(make: Make):

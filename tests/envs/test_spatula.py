@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from pydrake.math import RigidTransform, RotationMatrix
 from support.environments import with_bodies
+from support.rendering import needs_gl
 
 from fleet_tools.envs.episode_state import EnvState
 from fleet_tools.envs.success import judge
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.errors import ConfigError
 from fleet_tools.experts.policy import ExpertPolicy
+from fleet_tools.sim.scene import Place, Scene, marked_place, sample_scene
 from fleet_tools.sim.world_state import WorldState
 
 STAY = np.zeros(6, np.float32)
@@ -76,6 +79,69 @@ def test_a_slab_that_rests_on_the_blade_for_a_second_is_lifted(env, held):
 def test_a_slab_may_be_moved_while_it_is_held(env, held):
     sideways = np.array([0.0, 0.3, 0.0, 0.0, 0.0, 0.0], np.float32)
     assert follow(env, held, action=sideways)[1] == "success"
+
+
+def with_place(scene: Scene, distance_m: float, bearing_deg: float = -60.0) -> Scene:
+    place = Place(distance_m=distance_m, bearing_deg=bearing_deg)
+    return scene.model_copy(update={"place": place})
+
+
+def test_a_place_beyond_those_of_training_is_reached_without_losing_the_slab(env):
+    scene = with_place(sample_scene(env.task, 1, tool="turner", object="brownie"), 0.25)
+    observation, info = env.reset(options={"scene": scene.model_dump(mode="json")})
+    expert = ExpertPolicy(env)
+    expert.reset()
+    while info["outcome"] == "running":
+        observation, *_, info = env.step(expert.act(observation))
+    assert info["outcome"] == "success" and expert.info["retreats"] == 0
+    p_W, goal = env.world_state().p_W_object["base"], marked_place(scene)
+    assert goal is not None and np.linalg.norm(p_W[:2] - goal[:2]) <= 0.03
+
+
+def test_lifted_but_not_carried(env, held):
+    states, outcome = follow(env, replace(held, scene=with_place(held.scene, 0.2)))
+    assert outcome == "running"
+    assert all(violated(env, state) == {"keypoint_over_place"} for state in states[1:])
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (None, "lacks the place of the object"),
+        (Place(distance_m=1.5, bearing_deg=0.0), "outside the workspace"),
+    ],
+)
+def test_a_scene_needs_a_place_on_the_table(env, place, message):
+    scene = sample_scene(env.task, 1).model_copy(update={"place": place})
+    with pytest.raises(ConfigError, match=message):
+        env.reset(options={"scene": scene})
+
+
+def test_the_mark_lies_at_the_place_and_touches_nothing(env, held):
+    env.set_state(held)
+    world = env.simulation.world
+    (mark,) = world.bodies(world.plant.GetModelInstanceByName("place"))
+    p_W = world.plant.EvalBodyPoseInWorld(env.simulation._context, mark).translation()
+    np.testing.assert_array_equal(p_W, env.world_state().p_W_place)
+    assert not world.plant.GetCollisionGeometriesForBody(mark)
+
+
+@needs_gl
+def test_cameras_see_the_mark_and_segment_it_as_table(make):
+    size = (160, 120)
+    seen = {"obs_mode": "rgbd", "camera_size": size, "channels": ["rgb", "segmentation"]}
+    env = make("FleetTools/Spatula-v0", tool="turner", object="brownie", **seen)
+    scene = sample_scene(env.task, 1, tool="turner", object="brownie")
+    images = []
+    for bearing_deg in (-60.0, -90.0):  # at the second, the first is table
+        placed_elsewhere = with_place(scene, 0.2, bearing_deg)
+        observation, _ = env.reset(options={"scene": placed_elsewhere})
+        images.append(observation)
+    goal = marked_place(with_place(scene, 0.2, -60.0))
+    u, v = env.find_view("overhead", size).project(np.array(goal)).round().astype(int)
+    (red, green, _), table = (each["overhead_rgb"][v, u].astype(int) for each in images)
+    assert red > 1.5 * green and np.ptp(table) < 0.5 * (red - green)
+    assert [each["overhead_segmentation"][v, u] for each in images] == [0, 0]
 
 
 # --- States that only look like success -----------------------------------------------------

@@ -16,6 +16,7 @@ from fleet_tools.config.predicates import (
     CausedByPart,
     Contact,
     JointDisplacement,
+    KeypointOverPlace,
     KeypointRaised,
     KeypointsNear,
     KeypointsParted,
@@ -23,7 +24,7 @@ from fleet_tools.config.predicates import (
     Still,
 )
 from fleet_tools.envs.success import conjunction, judge, judge_each
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import PredicateError, UnknownNameError
 from fleet_tools.sim.attribution import PartMotion
 from fleet_tools.sim.world_state import WorldState
 
@@ -74,6 +75,26 @@ def test_keypoints_are_near_within_their_distance(distance, share, within):
     far = replace(START, p_W_tool={"head": np.array([0.0, distance, 0.0])})
     close = replace(START, p_W_tool={"head": np.array([0.0, share * distance, 0.0])})
     assert require_law(near(within), close, far) is (abs(share * distance) <= within)
+
+
+def over_place(within: float) -> KeypointOverPlace:
+    return KeypointOverPlace(type="keypoint_over_place", object="head", within_m=within)
+
+
+@given(vectors, vectors, st.floats(0, 1), positions, thresholds)
+def test_a_keypoint_is_over_the_place_whatever_its_height(place, far, share, height, within):
+    marked = replace(START, p_W_place=place * [1, 1, 0])
+    closer = place + share * (far - place)
+    closer[2] = height
+    farther = replace(marked, p_W_object={"head": far})
+    assume(abs(abs(complex(*(closer - place)[:2])) - within) > 1e-9)
+    holds = require_law(over_place(within), replace(marked, p_W_object={"head": closer}), farther)
+    assert holds is (abs(complex(*(closer - place)[:2])) <= within)
+
+
+def test_without_a_place_nothing_is_over_it():
+    with pytest.raises(PredicateError, match="no marked place"):
+        judge(over_place(0.1), START, START)
 
 
 @given(vectors, thresholds)

@@ -134,7 +134,7 @@ def test_changed_numbers_are_outside_the_ranges_of_training_and_all_others_the_n
                 if one != other:
                     assert is_outside(other, distribution, place), (trial, place)
                     changed.add(group)
-    assert changed == CHANGED[level] & {*Randomization.model_fields} - {"place"} or level == "long"
+    assert changed == CHANGED[level] & {*Randomization.model_fields}
 
 
 def test_levels_have_digests_of_their_own():

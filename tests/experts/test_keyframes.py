@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 from support.planning_problems import planning_problem, poses
 
-from fleet_tools.config.expert import Advance, Keyframe, Rotate, Stay, Translate
+from fleet_tools.config.expert import Advance, Keyframe, OverPlace, Rotate, Stay, Translate
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.experts import keyframes
 from fleet_tools.experts.keyframes import move
@@ -52,6 +52,21 @@ def test_no_fraction_of_a_motion_is_the_identity(motion, X_WE):
 def test_a_motion_and_its_rest_make_the_whole(motion, X_WE, fraction):
     part = move(motion, X_WE, fraction, PROBLEM)
     assert_same(move(motion, part, 1 - fraction, PROBLEM), move(motion, X_WE, 1.0, PROBLEM))
+
+
+@given(st.tuples(numbers, numbers), poses, fractions)
+def test_a_tool_keypoint_comes_over_the_place_at_its_height(place, X_WE, fraction):
+    p_W = np.array([*place, 0.0])
+    problem = dataclasses.replace(PROBLEM, p_W_place=p_W)
+    motion = OverPlace(type="over_place", tool="head", object="base")
+    start = X_WE @ PROBLEM.tool_point("head")
+    moved = move(motion, X_WE, fraction, problem)
+    end = moved @ PROBLEM.tool_point("head")
+    expected = start + fraction * np.array([*(p_W - start)[:2], 0.0])
+    np.testing.assert_allclose(end, expected, atol=1e-12)
+    assert moved.rotation().IsExactlyEqualTo(X_WE.rotation())
+    with pytest.raises(ConfigError, match="marked place"):
+        move(motion, X_WE, fraction, PROBLEM)
 
 
 @given(advances, poses, fractions)

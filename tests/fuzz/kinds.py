@@ -30,6 +30,7 @@ KINDS = {
         Kind("episodes with a digest", kinds_files.checked_episodes, 5.0, 20),
         Kind("episodes without, or a forged one", kinds_files.forged_episodes, 0.5, 20),
         Kind("results of evaluations", kinds_files.results, 8.0, 20),
+        Kind("columns of results", kinds_files.packed_results, 2.0, 20),
         Kind("folders of a leaderboard", kinds_files.leaderboards, 0.3, 10),
         Kind("files of labelled examples", kinds_files.labelled_files, 1.0, 40),
         Kind("checkpoints, weights to merge", kinds_tensors.checkpoints, 4.0, 20),

@@ -1,6 +1,7 @@
 """Files of datasets, results, leaderboards, meshes, scans and labelled examples."""
 
 import contextlib
+import io
 import json
 import re
 import shutil
@@ -10,6 +11,8 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import trimesh
 from pydrake.geometry import Role
 from pydrake.multibody.plant import AddMultibodyPlant, MultibodyPlantConfig
@@ -27,21 +30,30 @@ from fleet_tools.baselines.experiments.supervised import sources
 from fleet_tools.config.file_access import assets_root
 from fleet_tools.dataset import Dataset
 from fleet_tools.errors import FleetToolsError, ResultError
+from fleet_tools.evaluation.packed_episodes import write_episodes
 from fleet_tools.evaluation.result import Evaluation, decode_actions
-from fleet_tools.evaluation.result_folder import EPISODES, RESULT, load_evaluation
+from fleet_tools.evaluation.result_folder import EPISODES, PACKED, RESULT, load_evaluation
 from fleet_tools.leaderboard.board import TRACKS
 from fleet_tools.leaderboard.host import open_round
 from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.standings import make_board
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
+from fleet_tools.storage.parquet_file import write_table
 from fleet_tools.studio.checking.program import read_model
 from fleet_tools.studio.importing.importer import ImportedModel, import_mesh
 from fleet_tools.studio.importing.mesh_file import read_mesh
 from fleet_tools.studio.importing.program import PLAIN
 from fleet_tools.studio.importing.scan_files import read_views
 from fleet_tools.studio.importing.settings import ImportSettings, ScanSettings
-from fuzz.mutations import changed_json, changed_lines, changed_number, changed_text, pick
+from fuzz.mutations import (
+    changed_data,
+    changed_json,
+    changed_lines,
+    changed_number,
+    changed_text,
+    pick,
+)
 from fuzz.running import Subject, require, require_same_after_json
 
 Named = tuple[str, bytes]
@@ -89,6 +101,8 @@ def _changed_file(name: str, content: bytes, generator: np.random.Generator) -> 
             return changed_json(content.decode(), generator)
         case "jsonl":
             return changed_lines(content.decode(), generator)
+        case "parquet":
+            return _changed_columns(content, generator)
         case "safetensors":
             from fuzz.kinds_tensors import changed_tensors
 
@@ -98,6 +112,21 @@ def _changed_file(name: str, content: bytes, generator: np.random.Generator) -> 
 
             return changed_yaml([content.decode()])(generator)
     return damaged(content, generator)
+
+
+def _changed_columns(content: bytes, generator: np.random.Generator) -> bytes:
+    """Returns a table in which a column has other data, perhaps of another type, or other bytes."""
+    table, file = pq.read_table(io.BytesIO(content)), io.BytesIO()
+    place = int(generator.integers(table.num_columns))
+    field = table.schema.field(place)
+    try:
+        data = changed_data(table.column(place).to_pylist(), generator)
+        column = pa.array(data, pick(generator, (field.type, None)))
+        name = pick(generator, (field, field.name, "other"))
+        write_table(file, table.set_column(place, name, column))
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+        return damaged(content, generator)
+    return pick(generator, (file.getvalue(), damaged(content, generator)))
 
 
 # --- Datasets -------------------------------------------------------------------------------
@@ -206,10 +235,19 @@ def _change_structure(group: h5py.Group, generator: np.random.Generator, outside
 # --- Results --------------------------------------------------------------------------------
 
 
-def results(folder: Path) -> Subject:
+def packed_results(folder: Path) -> Subject:
+    """Results of evaluations whose episodes are compressed columns."""
+    return results(folder, packed=True)
+
+
+def results(folder: Path, packed: bool = False) -> Subject:
     """Results of evaluations."""
-    write_result(random_evaluation(0.5), folder / "result")
-    whole = {name: (folder / "result" / name).read_bytes() for name in (RESULT, EPISODES)}
+    evaluation, names = random_evaluation(0.5), (PACKED,) if packed else (RESULT, EPISODES)
+    write_result(evaluation, folder / "result")
+    if packed:
+        require(write_episodes(folder / "result" / PACKED, evaluation.episodes), "not packed")
+        (folder / "result" / EPISODES).unlink()
+    whole = {name: (folder / "result" / name).read_bytes() for name in names}
 
     def check(given: Named, evaluation: Evaluation) -> None:
         for value in (evaluation.result, *evaluation.episodes):

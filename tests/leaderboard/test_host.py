@@ -113,9 +113,11 @@ def test_only_who_knows_the_seed_can_write_a_record(changes, guess):
 
 def test_a_round_receives_the_entries_before_it_draws_and_keeps_their_order(tmp_path):
     one, other = (write_entry(tmp_path, name, content=b"same") for name in ("one", "other"))
+    (mine,), (its,) = one.file.policies, other.file.policies
     first = open_round(tmp_path, SMALL, [other])
-    assert [*first.received] == [key(other, other.file.policies[0])]
-    assert open_round(tmp_path, SMALL, [one, other]) == first  # it is drawn
+    assert first.has(other, its) and not first.has(one, mine)
+    later = open_round(tmp_path, SMALL, [one, other])
+    assert later.seed == first.seed and later.has(other, its) and not later.has(one, mine)
     second = open_round(tmp_path, SMALL, [one, other], new=True)
-    assert [each.split()[0] for each in second.received] == ["other", "one"]
-    assert all(when <= second.drawn for when in second.received.values())
+    assert second.has(one, mine) and second.received == later.received
+    assert second.received[key(other, its)] < second.received[key(one, mine)]

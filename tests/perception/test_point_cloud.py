@@ -1,7 +1,6 @@
 """Point clouds of fixed size: samplings, masks and rows without a point."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -10,10 +9,10 @@ from fleet_tools.envs.observation_modes import CLOUD_SAMPLINGS
 from fleet_tools.perception.point_cloud import (
     ABSENT,
     OBJECT_MASK,
+    PLACE_MASK,
     SAMPLINGS,
     TOOL_MASK,
     farthest_indices,
-    farthest_indices_by_blas,
     stack,
 )
 
@@ -31,7 +30,6 @@ def distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 few = settings(max_examples=50)
-all_farthest = pytest.mark.parametrize("farthest", [farthest_indices, farthest_indices_by_blas])
 
 
 def farthest_one_by_one(points: np.ndarray, count: int) -> list[int]:
@@ -46,6 +44,17 @@ def farthest_one_by_one(points: np.ndarray, count: int) -> list[int]:
 
 
 @few
+@given(clouds(), clouds(), st.integers(2, 200), st.sampled_from(sorted(SAMPLINGS)))
+def test_a_place_takes_one_of_32_rows_of_the_object_and_at_least_one(tool, object, size, sampling):
+    place = np.array([0.25, -0.5, 0.125])
+    cloud = stack(tool, object, (7, size), SAMPLINGS[sampling], place)
+    rows = max(1, size // 32)
+    without = stack(tool, object, (7, size - rows), SAMPLINGS[sampling])
+    np.testing.assert_array_equal(cloud[:-rows], without)
+    assert len(cloud) == 7 + size and (cloud[-rows:] == [*place, PLACE_MASK]).all()
+
+
+@few
 @given(st.integers(2, 700), st.integers(0, 2**32), st.data())
 def test_cells_change_no_sample(n, seed, data):
     random = np.random.default_rng(seed)
@@ -55,27 +64,25 @@ def test_cells_change_no_sample(n, seed, data):
     assert farthest_indices(points, count).tolist() == farthest_one_by_one(points, count)
 
 
-@all_farthest
 @few
 @given(points=clouds(2), data=st.data())
-def test_each_sample_is_farthest_from_those_before(farthest, points, data):
+def test_each_sample_is_farthest_from_those_before(points, data):
     count = data.draw(st.integers(1, len(points)))
-    picked = farthest(points, count)
+    picked = farthest_indices(points, count)
     distance = distances(points, points)
     for k in range(1, count):
         nearest = distance[:, picked[:k]].min(axis=1)
         np.testing.assert_allclose(nearest[picked[k]], nearest.max(), atol=1e-4)
 
 
-@all_farthest
 @few
 @given(points=clouds(2), data=st.data())
-def test_fewer_points_are_the_first_ones(farthest, points, data):
+def test_fewer_points_are_the_first_ones(points, data):
     many, few = sorted(data.draw(st.lists(st.integers(1, len(points)), min_size=2, max_size=2)))[
         ::-1
     ]
-    some = farthest(points, few)
-    np.testing.assert_array_equal(farthest(points, many)[:few], some)
+    some = farthest_indices(points, few)
+    np.testing.assert_array_equal(farthest_indices(points, many)[:few], some)
 
 
 @few

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from support.collected import ONE_PAIR, options, write_quick_task
 from support.damage import rewrite_lines
+from support.evaluated import a_result, as_log
 from support.processes import run_command
 from support.rendering import needs_gl
 
-from fleet_tools import collect, replay
+from fleet_tools import collect, evaluate, replay
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.stored_episode import file_digest
+from fleet_tools.evaluation.result_folder import EvaluationWriter
 from fleet_tools.sim.scene import Scene
 
 HERE = ("--workers", "0")
@@ -80,6 +82,29 @@ def test_unchanged_dataset_is_identical_in_another_process(folder, tmp_path):
     lines = list(map(json.loads, output.read_text().splitlines()))
     assert sorted(line["attempt"] for line in lines) == [0, 1]
     assert all(line["identical"] and line["distance_m"] == 0.0 for line in lines)
+
+
+def test_a_result_is_identical_and_what_was_altered_is_found(tmp_path, capsys):
+    task, result = write_quick_task(tmp_path, 1.0), tmp_path / "result"
+    given = ["--policy", "random", "--task", str(task), "--split", "train", "--scenes", "2"]
+    assert evaluate.main([*given, "--output", str(result), "--quiet", *HERE]) == 0
+    capsys.readouterr()
+    assert replay.main([str(result), "--json", "--quiet", *HERE]) == 0
+    summary = summary_of(capsys)
+    assert (summary["episodes"], rates(summary)) == (2, (1.0, 1.0, 1.0))
+    assert summary["compared_points"] == ["end_effector", "tool_keypoints", "object_keypoints"]
+    as_log(result, lambda lines: lines[1].update(state_digest="0" * 16))
+    assert replay.main([str(result), *HERE]) == 1
+    out = capsys.readouterr().out
+    assert "1 of 2 episodes identical" in out and "train: state_digest: 0000000000000000" in out
+    assert replay.main([str(result), "--episodes", "1", "--json", "--quiet", *HERE]) in (0, 1)
+    assert summary_of(capsys)["episodes"] == 1
+
+
+def test_a_result_without_actions_says_how_it_gets_some(tmp_path, capsys):
+    EvaluationWriter(tmp_path / "result", a_result()).close()
+    assert replay.main([str(tmp_path / "result"), *HERE]) == 2
+    assert "no episodes with actions yet" in capsys.readouterr().err
 
 
 @needs_gl

@@ -1,6 +1,8 @@
 """Scenes: drawn from seeds, group by group, and stored without loss."""
 
+import cmath
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_tools.config.distributions import Choice, NameChoice, Uniform, nominal
-from fleet_tools.config.randomization import Randomization
+from fleet_tools.config.randomization import Randomization, RandomPlace
 from fleet_tools.config.tasks import load_task, task_names
 from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.robot.arm import load_robot
-from fleet_tools.sim.scene import Scene, check_randomization, sample_scene
+from fleet_tools.sim.scene import Place, Scene, check_randomization, marked_place, sample_scene
 
 GROUPS = sorted(Randomization.model_fields)
 TASKS = {name: load_robot().fill(load_task(name)) for name in task_names()}
-HAMMER = TASKS["hammer"]
+HAMMER, SPATULA = TASKS["hammer"], TASKS["spatula"]
 
 tasks = st.sampled_from(list(TASKS.values()))
 seeds = st.integers(0, 2**64) | st.just(2**128 - 1)
@@ -45,8 +47,8 @@ def test_switching_a_group_off_leaves_the_others_as_they_were(task, seed, group)
     everything = sample_scene(task, seed).model_dump()
     rest = sample_scene(task, seed, randomization={group: False}).model_dump()
     off = sample_scene(task, seed, randomization="off").model_dump()
-    assert rest.pop(group) == off[group]
-    everything.pop(group)
+    assert rest.pop(group, None) == off.get(group)
+    everything.pop(group, None)
     assert rest == everything
 
 
@@ -59,6 +61,39 @@ def test_fixing_a_model_leaves_the_rest_as_it_was(seed, kind):
     assert fixed.pop(kind) == name
     free.pop(kind)
     assert fixed == free
+
+
+distances = st.floats(0, 2)
+bearings = st.floats(-360, 360)
+
+
+@given(seeds, st.lists(distances, min_size=2, max_size=2).map(sorted), bearings)
+def test_a_place_is_drawn_without_changing_any_other_quantity(seed, between, bearing_deg):
+    """So a level that only moves the place has the scenes of `nominal` otherwise."""
+
+    def drawn(place: RandomPlace | None) -> Scene:
+        own = SPATULA.randomization.model_copy(update={"place": place})
+        return sample_scene(SPATULA.model_copy(update={"randomization": own}), seed)
+
+    nominal_scene, without = sample_scene(SPATULA, seed), drawn(None)
+    far = drawn(RandomPlace(distance_m=Uniform(uniform=tuple(between)), bearing_deg=bearing_deg))
+    assert without.place is None and "place" not in json.loads(without.to_json())
+    for scene in (nominal_scene, far):
+        assert scene.model_copy(update={"place": None}) == without
+    assert far.place is not None and nominal_scene.place is not None
+    assert between[0] <= far.place.distance_m <= between[1]
+    assert far.place.bearing_deg == bearing_deg
+
+
+@given(seeds, distances, bearings)
+def test_a_place_lies_at_its_distance_and_bearing_from_the_object(seed, distance_m, bearing_deg):
+    place = Place(distance_m=distance_m, bearing_deg=bearing_deg)
+    scene = sample_scene(SPATULA, seed).model_copy(update={"place": place})
+    x, y, z = marked_place(scene) or ()
+    way = complex(x, y) - complex(*scene.object_pose.translation_m[:2])
+    assert z == 0 and abs(way) == pytest.approx(distance_m, abs=2e-6)
+    expected = cmath.rect(distance_m, math.radians(bearing_deg))
+    assert abs(way - expected) < 2e-6
 
 
 @given(seeds)
@@ -77,6 +112,8 @@ def draws(distributions: Any, values: Any) -> Iterator[tuple[Any, Any]]:
         case dict():
             for key, inner in distributions.items():
                 yield from draws(inner, values[key])
+        case None:  # no place
+            assert values is None
         case tuple():
             for inner, value in zip(distributions, values, strict=True):
                 yield from draws(inner, value)

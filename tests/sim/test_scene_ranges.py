@@ -29,7 +29,8 @@ PUSH = {
     "object_forces": [{**TIMES, "force_N_per_kg": [1.0, 0.0, 0.0]}],
     "depth_error_scale": 2.0,
 }
-DATA: dict[str, Any] = json.loads(sample_scene(HAMMER, 0).to_json()) | PUSH
+PLACE = {"place": {"distance_m": 0.05, "bearing_deg": 30.0}}
+DATA: dict[str, Any] = json.loads(sample_scene(HAMMER, 0).to_json()) | PUSH | PLACE
 STILL = np.zeros(6, np.float32)
 
 
@@ -70,7 +71,7 @@ MORE_PLACES = [place for place in numbers(SEVERAL) if place[0] == "next_objects"
 
 
 @pytest.mark.parametrize(
-    ("data", "places", "number"), [(DATA, PLACES, 60), (SEVERAL, MORE_PLACES, 9)]
+    ("data", "places", "number"), [(DATA, PLACES, 62), (SEVERAL, MORE_PLACES, 11)]
 )
 def test_a_number_is_refused_beyond_its_range_and_accepted_within(data, places, number):
     assert len(places) == number
@@ -110,6 +111,8 @@ def test_a_pose_without_a_part_is_refused(pose, part):
         ("joint_resistance: {slide: {choice: [40, 0]}}", "joint_resistance.slide"),
         ("initial_joints_rad: [0, 0, 0, {uniform: [-2, 20]}, 0, 2, 0]", "initial_joints_rad.3"),
         ("object_pose: {translation_m: [{uniform: [0, 9]}, {uniform: [0, 99]}, 0]}", "object_pose"),
+        ("place: {distance_m: {uniform: [0, 3]}}", "place.distance_m"),
+        ("place: {distance_m: 0.1, bearing_deg: 400}", "place.bearing_deg"),
         ("cameras: {overhead: {rpy_deg: [0, 0, 920]}, wrist: {}}", "cameras.overhead.rpy_deg.2"),
     ],
 )

@@ -15,7 +15,7 @@ from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, task_digests
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, encode_actions
-from fleet_tools.evaluation.result_folder import EvaluationWriter
+from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
 from fleet_tools.leaderboard.entries import Entry, read_entry
 from fleet_tools.leaderboard.host import (
@@ -133,11 +133,11 @@ def random_evaluation(rate: float, seed: int = 0, **others: Any) -> Evaluation:
 
 
 def write(evaluation: Evaluation, folder: Path) -> Path:
-    """Stores an evaluation as the program does, and returns the folder."""
-    with EvaluationWriter(folder, evaluation.result) as writer:
-        for episode in evaluation.episodes:
-            writer.append(episode)
-        writer.finish()
+    """Stores an evaluation as the program does before it packs it, and returns the folder."""
+    folder.mkdir(parents=True)
+    (folder / RESULT).write_text(evaluation.result.model_dump_json(indent=2) + "\n")
+    lines = [f"{episode.to_json()}\n" for episode in evaluation.episodes]
+    (folder / EPISODES).write_text("".join(lines))
     return folder
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.export.source import ExportSource
 from fleet_tools.errors import ConfigError, DatasetError, shown
-from fleet_tools.perception.point_cloud import ABSENT, OBJECT_MASK, TOOL_MASK
+from fleet_tools.perception.point_cloud import ABSENT, OBJECT_MASK, PLACE_MASK, TOOL_MASK
 from fleet_tools.utils.libraries import require
 
 _POSE = "end_effector_pose"
@@ -58,8 +58,8 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
 # --- One cloud, as a PLY file or as Open3D's geometry ------------------------------------------
 
 
-COLORS = {TOOL_MASK: (220, 120, 30), OBJECT_MASK: (40, 110, 200)}
-"""Red, green and blue of tool and object, from 0 to 255, by the value of the fourth column."""
+COLORS = {TOOL_MASK: (220, 120, 30), OBJECT_MASK: (40, 110, 200), PLACE_MASK: (200, 40, 90)}
+"""Red, green and blue, from 0 to 255, by the value of the fourth column."""
 
 _PROPERTIES = {"float": ("<f4", "xyz"), "uchar": ("u1", ("red", "green", "blue"))}
 _VERTEX = np.dtype(
@@ -71,7 +71,8 @@ def cloud_to_ply(cloud: np.ndarray, X_WE: np.ndarray | None = None) -> bytes:
     """Returns a cloud as a binary PLY file.
 
     Its vertices have x, y, z (float, m), red, green, blue, and `part`: 1 for the tool, -1 for the
-    object. A comment names the frame. Coordinates in E are the cloud's, bit for bit.
+    object, -2 for a marked place. A comment names the frame. Coordinates in E are the cloud's, bit
+    for bit.
 
     Args:
         cloud: (n, 4) float32, as `observation["point_cloud"]`.
@@ -92,7 +93,7 @@ def cloud_to_ply(cloud: np.ndarray, X_WE: np.ndarray | None = None) -> bytes:
     header = [
         "ply",
         "format binary_little_endian 1.0",
-        f"comment frame {frame}; metres; part: 1 tool, -1 object",
+        f"comment frame {frame}; metres; part: 1 tool, -1 object, -2 place",
         f"element vertex {len(points)}",
         *(f"property {kind} {name}" for kind, (_, names) in _PROPERTIES.items() for name in names),
         "property char part",
@@ -105,7 +106,7 @@ def to_open3d(cloud: np.ndarray, X_WE: np.ndarray | None = None) -> Any:
     """Returns a cloud as an `open3d.t.geometry.PointCloud`.
 
     It has the attributes positions (float32, m), colors (float32, 0 to 1) and part (int8, 1 for
-    the tool, -1 for the object). Its method `to_legacy` returns an
+    the tool, -1 for the object, -2 for a marked place). Its method `to_legacy` returns an
     `open3d.geometry.PointCloud`, without the parts.
 
     Args:
@@ -131,7 +132,9 @@ def _present(cloud: np.ndarray, X_WE: np.ndarray | None) -> tuple[np.ndarray, np
     if cloud.ndim != 2 or cloud.shape[1] != 4 or not np.isfinite(cloud).all():
         raise ConfigError(f"A cloud has finite rows of four numbers; given: {shown(cloud)}.")
     if not np.isin(cloud[:, 3], [ABSENT, *COLORS]).all():
-        raise ConfigError("The fourth column of a cloud is 1 (tool), -1 (object) or 0 (absent).")
+        raise ConfigError(
+            "The fourth column of a cloud is 1 (tool), -1 (object), -2 (place) or 0 (absent)."
+        )
     cloud = cloud[cloud[:, 3] != ABSENT]
     if X_WE is None:
         return cloud[:, :3], cloud[:, 3]
