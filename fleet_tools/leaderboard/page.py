@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from fleet_tools.leaderboard import tables, texts
 from fleet_tools.leaderboard.board import Board, Method
+from fleet_tools.leaderboard.tables import READS
 
 
 def as_html(board: Board) -> str:
@@ -32,10 +33,12 @@ def render(template: str, **values: Any) -> str:
 
 
 def _values(board: Board) -> dict[str, Any]:
+    methods = sorted(board.methods, key=lambda each: [*READS, each.track].index(each.track))
     return {
         "board": board,
-        "ranked": [each for each in board.methods if not each.self_reported],
-        "self_reported": [each for each in board.methods if each.self_reported],
+        "methods": [each for each in methods if not each.self_reported],
+        "self_reported": [each for each in methods if each.self_reported],
+        "ranked": any(each.rank for each in methods),
         "anchors": {each.name: f"method-{place}" for place, each in enumerate(board.methods)},
         "texts": {
             "intro": texts.INTRO,
@@ -49,7 +52,7 @@ def _values(board: Board) -> dict[str, Any]:
 def _facts(method: Method) -> Iterator[tuple[str, str]]:
     """Yields facts about a method by name; the first stand in the table, too, but not on phones."""
     yield "name", method.name
-    yield "reads", tables.READS.get(method.track, method.track)
+    yield "reads", READS.get(method.track, method.track)
     yield from ({"letters": method.letters} if method.letters else {}).items()
     yield from method.provenance.items()
 

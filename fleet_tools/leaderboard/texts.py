@@ -51,7 +51,8 @@ def summary(board: Board, page: Path | None) -> dict[str, Any]:
 def as_text(board: Board, page: Path | None) -> str:
     """Returns a board as text for the terminal, see `summary`."""
     lines = [f"  {_line(method, board)}" for method in board.methods]
-    lines = [*lines, seed_text(board)] if lines else [NOTHING]
+    ranked = any(method.rank for method in board.methods)
+    lines.append(seed_text(board) if ranked else NOTHING)
     if page is not None:
         lines.append(f"Written: {page} and {page.with_suffix('.md')}")
     return "\n".join(lines)
