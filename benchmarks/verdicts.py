@@ -1,10 +1,7 @@
 """Verdicts at smaller time steps: `python benchmarks/verdicts.py results/expert`.
 
-    python benchmarks/verdicts.py results/expert --certify results
-
 Stored actions of results run again with time steps of the dynamics of 4, 2 and 1 ms, while the
-controller keeps its period of 4 ms. What changes is due to the step: to contact. What comes of it
-can be kept for the leaderboard, which shows it.
+controller keeps its period of 4 ms. What changes is due to the step: to contact.
 """
 
 import sys
@@ -22,21 +19,12 @@ from fleet_tools.config.control import TIME_STEP
 from fleet_tools.config.tasks import GentleLimits
 from fleet_tools.config.values import Count
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.errors import FleetToolsError
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions
 from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.evaluation.trial import present_env, run_trial
-from fleet_tools.leaderboard.records import (
-    Certificate,
-    StepVerdicts,
-    content_digest,
-    read_certificates,
-    write_certificates,
-)
 from fleet_tools.policies.policy import StoredActions
 from fleet_tools.rollouts.agreement import distance_of_points
-from fleet_tools.storage.provenance import Machine, installed_packages
 from fleet_tools.utils import cli
 
 _COLUMNS = (
@@ -80,68 +68,25 @@ class VerdictsOptions(cli.Options):
     """Number of episodes of each task from each result, drawn by a fixed seed."""
     substeps: tuple[Count, ...] = (2, 4)
     """Numbers of time steps in a period of the controller."""
-    certify: Path | None = None
-    """Folder of all results, in whose certified.jsonl the verdicts are kept, which the leaderboard
-    shows (default: nothing is kept)."""
 
 
-def _certify(options: VerdictsOptions) -> int:
-    names = folders_within(options.certify, options.results) if options.certify else {}
+def _compare(options: VerdictsOptions) -> int:
     every = (1, *sorted({*options.substeps} - {1}))
 
     def rows() -> Iterator[dict[str, Any]]:
         for folder in options.results:
             protocol = load_evaluation(folder).result.local_protocol()
             drawn = draw([folder], options.episodes)
-            again: dict[int, list[EpisodeResult]] = {substeps: [] for substeps in every}
             for task in dict.fromkeys(episode.task for episode in drawn):
                 of_task = [episode for episode in drawn if episode.task == task]
                 reference = _ends(protocol, of_task, 1)
                 for substeps in every:
                     ends = reference if substeps == 1 else _ends(protocol, of_task, substeps)
-                    again[substeps] += ends
                     facts = {"result": str(folder), "task": task, "substeps": substeps}
                     yield facts | compared(reference, ends, protocol.gentle_limits(task))
-            if options.certify is not None:
-                _keep(options.certify, names[folder], again)
 
     found = report_rows(options, _COLUMNS, rows(), _cells)
     return cli.FAILED if any(row["other_verdict"] for row in found) else cli.OK
-
-
-def folders_within(root: Path, results: Sequence[Path]) -> dict[Path, str]:
-    """Returns the folders of results as the leaderboard names them, from the root of all results.
-
-    Raises:
-        FleetToolsError: One is not below the root.
-    """
-    for folder in results:
-        if not folder.resolve().is_relative_to(root.resolve()):
-            raise FleetToolsError(
-                f"The result {folder} is not below {root}. --certify is the folder of all results."
-            )
-    return {each: each.resolve().relative_to(root.resolve()).as_posix() for each in results}
-
-
-def _keep(root: Path, folder: str, again: dict[int, list[EpisodeResult]]) -> None:
-    """Keeps the verdicts of a result's episodes by the number of time steps."""
-    certificate = Certificate(
-        folder=folder,
-        content_digest=content_digest(root / folder),
-        steps_ms=tuple(round(1e3 * TIME_STEP / substeps, 6) for substeps in again),
-        episodes=tuple(
-            StepVerdicts(
-                task=ends[0].task,
-                split=ends[0].split,
-                index=ends[0].index,
-                successes=tuple(end.success for end in ends),
-            )
-            for ends in zip(*again.values(), strict=True)
-        ),
-        packages=installed_packages(),
-        machine=Machine.here(),
-    )
-    write_certificates(root, {**read_certificates(root), folder: certificate})
 
 
 def _ends(
@@ -211,7 +156,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-main = main_of(__file__, VerdictsOptions, _certify)
+main = main_of(__file__, VerdictsOptions, _compare)
 
 if __name__ == "__main__":
     sys.exit(main())

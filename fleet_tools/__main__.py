@@ -36,7 +36,10 @@ GROUPS = {
         "view": ("view", "Shows episodes in the browser, or saves them as recording or video."),
         "replay": ("replay", "Checks that a dataset is reproducible bit for bit."),
         "dataset": ("dataset.__main__", "Describes and exports datasets."),
-        "leaderboard": ("leaderboard.__main__", "Checks and ranks results on one page."),
+        "leaderboard": (
+            "leaderboard.__main__",
+            "Runs policies of entries in fresh scenes, and ranks them.",
+        ),
         "reproduce": ("reproduce", "Makes a stored result again, and compares the two."),
         "checkpoints": ("checkpoints", "Lists and gets trained policies of this release."),
         "doctor": ("doctor", "Checks what this machine can do."),

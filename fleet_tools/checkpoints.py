@@ -53,13 +53,13 @@ class GetOptions(cli.Options):
     names: Annotated[
         tuple[str, ...], Positional, arg(metavar="NAME ..."), pydantic.Field(min_length=1)
     ]
-    """Names of policies, such as bc_elman/hammer."""
+    """Names of policies, such as keypoints_elman_each/hammer."""
     source: str
     """Folder of the files; or the address of one, such as https://HOST/RELEASE."""
 
 
 class AddOptions(cli.Options):
-    """Adds a checkpoint to a manifest, for a release, and copies its file.
+    """Adds a checkpoint to a manifest, for a release.
 
     Exit codes:
     0: it is added.
@@ -67,11 +67,11 @@ class AddOptions(cli.Options):
     """
 
     file: Annotated[Path, Positional, arg(metavar="FILE")]
-    """The checkpoint, such as runs/bc_elman/0/hammer/best.safetensors."""
+    """The checkpoint, in the folder of the release's files."""
     name: str
-    """Name of the policy, such as bc_elman/hammer."""
-    output: Path
-    """Folder of the release's files, to be uploaded with it."""
+    """Name of the policy, such as keypoints_elman_each/hammer."""
+    folder: Path
+    """Folder of the release's files, such as leaderboard/entries."""
     about: str = ""
     """What the policy is, and what it solves."""
     manifest: Path = MANIFEST
@@ -135,13 +135,16 @@ def _add(options: AddOptions) -> int:
     from fleet_tools.baselines.policies.checkpoint import env_kwargs_of
 
     env_kwargs_of(options.file)  # it is a checkpoint
-    content = options.file.read_bytes()
-    asset = Asset(
-        file=options.name.replace("/", "_") + ".safetensors",
-        size=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-        about=options.about,
-    )
+    content, folder = options.file.read_bytes(), options.folder.resolve()
+    if not options.file.resolve().is_relative_to(folder):
+        raise ConfigError(f"{options.file} does not lie in {options.folder}. Copy it there first.")
+    given = {
+        "file": options.file.resolve().relative_to(folder).as_posix(),
+        "size": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "about": options.about,
+    }
+    asset = parse(Asset, given, str(options.file))
     before = read_manifest(options.manifest)
     if before.checkpoints.get(options.name, asset) != asset:
         raise ConfigError(
@@ -153,8 +156,6 @@ def _add(options: AddOptions) -> int:
         {**before.model_dump(), "checkpoints": {**before.checkpoints, options.name: asset}},
         f"{options.manifest} with {options.name}",
     )
-    options.output.mkdir(parents=True, exist_ok=True)
-    write_file(options.output / asset.file, content)
     write_file(options.manifest, json.dumps(after.model_dump(), indent=1) + "\n")
     options.report(asset.model_dump(), lambda: f"{PREFIX}{options.name}: {asset.sha256}")
     return cli.OK

@@ -4,6 +4,7 @@ A name is an entry of the leaderboard, an experiment, or a figure of "What we fo
 are data of a checkout, see `fleet_tools.baselines.experiments.recipes`.
 """
 
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 class ReproduceOptions(cli.Options):
     """Runs the commands that made a stored result, and compares what comes out with it.
 
-    They run in a folder of their own, OUTPUT/NAME, and write nothing into the checkout. The same
-    command resumes a run that was stopped.
+    They run in a folder of their own, OUTPUT/NAME, and write nothing into the checkout. Entries of
+    the leaderboard share their data, OUTPUT/data. The same command resumes a run that was stopped.
 
     Exit codes:
     0: what came out agrees with what is stored, in bits where promised, else by success rates.
@@ -71,14 +72,9 @@ def _reproduce(options: ReproduceOptions) -> int:
         compared = f"# Compared with: {', '.join(stored) or 'nothing, none is stored'}"
         options.report(
             asdict(recipe) | {"stored": stored},
-            lambda: "\n".join([*recipe.commands, compared]),
+            lambda: "\n".join([*map(shlex.join, recipe.commands), compared]),
         )
         return cli.OK
-    if not recipe.stored:
-        raise ConfigError(
-            f"The entry {recipe.name!r} has no stored result yet, with which a new one could be "
-            "compared. --dry-run prints its commands."
-        )
     return _run(recipe, options)
 
 
@@ -88,9 +84,9 @@ def _run(recipe: "Recipe", options: ReproduceOptions) -> int:
     folder = options.output / recipe.name
     report = reproduction.prepare(recipe, options.checkout, folder)
 
-    def say(command: str) -> None:
+    def say(text: str) -> None:
         if not options.quiet:
-            print(f"+ {command}", file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     code = reproduction.run(recipe, folder, report, say)
     if code != 0:
@@ -106,6 +102,7 @@ def _run(recipe: "Recipe", options: ReproduceOptions) -> int:
         f"{each.compared} bit for bit{_promise(each.promised)}; {each.text}"
         for each in agreements
     ]
+    lines += ["Nothing is stored with which it could be compared."] * (not lines)
     lines.append(f"{seconds / 60:.1f} min; what was made is in {folder}.")
     options.report(report, lambda: "\n".join(lines))
     return cli.OK if all(each.agrees for each in agreements) else cli.FAILED

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 import pydantic
 
-from fleet_tools.baselines.experiments.commands import DataCommands
+from fleet_tools.config.commands import DataCommands
 from fleet_tools.config.extends import load_layers
 from fleet_tools.config.values import Count, CountOrZero, OddCount, Value, parse, validate
 from fleet_tools.errors import ConfigError
@@ -51,8 +51,7 @@ class Experiment(Value):
             your own.
         data: Datasets, with wildcards as data/mt10/* if you like, whose matches are sorted; of the
             arena supervised, the name of one set of examples.
-        data_commands: Commands that make these data, which `reproduce` runs; or the name of the
-            entry of the leaderboard whose data they are.
+        data_commands: Commands that make these data, which `reproduce` runs.
         base: Configuration that all runs have in common, by the arena's keys.
         vary: Key that varies, such as "split.alpha"; or, where `values` have names, what they are.
         values: Values of this key; or keys in which cases differ, by the case's name.

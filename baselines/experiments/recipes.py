@@ -1,6 +1,6 @@
 """Recipes: the commands that made what is stored in a checkout.
 
-entry of the leaderboard    its `commands.yaml`
+entry of the leaderboard    `data_commands` and `commands` of its `entry.yaml`
 experiment                  `data_commands` of its YAML file, and the program `experiment`
 figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
                             script that draws it
@@ -11,18 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet_tools.baselines.experiments.commands import Commands, DataCommands, EntryCommands
 from fleet_tools.baselines.experiments.form import load_experiment
+from fleet_tools.config.commands import DATA_OF, Commands, Words
 from fleet_tools.config.values import load_text, load_yaml
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, require_name
-from fleet_tools.leaderboard.result_folders import COMMANDS, find_result_folders
+from fleet_tools.evaluation.result_folder import RESULT
+from fleet_tools.leaderboard.entries import ENTRY, EntryFile
 
-RESULTS, EXPERIMENTS, IMAGES = Path("leaderboard/results"), Path("experiments"), Path("docs/images")
+ENTRIES, EXPERIMENTS, IMAGES = Path("leaderboard/entries"), Path("experiments"), Path("docs/images")
 FIGURES = IMAGES / "findings.yaml"
 TABLE = Path("docs/results/tables/findings.md")
 LINKED = ("experiments", "examples", "docs")
 """Folders of a checkout that commands read and never write."""
+DATA = "data"
+"""Folder of data, which all entries of the leaderboard share."""
 RUNS, DRAWN = "runs/fleets", "figures"
 """Folders to which commands of experiments and of figures write."""
 
@@ -34,7 +37,7 @@ class Recipe:
     Attributes:
         name: Name of the entry, the experiment or the figure.
         kind: What it is.
-        commands: Command lines, in order, see `commands.arguments`.
+        commands: The words of each command, in order, see `commands.arguments`.
         stored: Paths in the checkout, and in a folder where the commands ran, of what it makes:
             folders of evaluations, results of experiments, figures. By the path in the folder.
             An entry without a result has none.
@@ -42,7 +45,7 @@ class Recipe:
 
     name: str
     kind: Literal["entry", "experiment", "figure"]
-    commands: tuple[str, ...]
+    commands: tuple[Words, ...]
     stored: Mapping[Path, Path]
 
 
@@ -55,43 +58,43 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
     Raises:
         ConfigError: It is none, a file is not valid, or names an entry or a base that is not there.
     """
-    for folder in (RESULTS, EXPERIMENTS):
+    for folder in (ENTRIES, EXPERIMENTS):
         if not (checkout / folder).is_dir():
             raise ConfigError(
                 f"{checkout} has no folder {folder}. Recipes are read from a checkout of the "
                 "repository; give its root by --checkout."
             )
     entries = {
-        path.parent.name: load_yaml(EntryCommands, path)
-        for path in sorted((checkout / RESULTS).glob(f"*/{COMMANDS}"))
+        path.parent.name: load_yaml(EntryFile, path)
+        for path in sorted((checkout / ENTRIES).glob(f"*/{ENTRY}"))
     }
-    found, _ = find_result_folders(checkout / RESULTS)
     recipes: dict[str, Recipe] = {}
     for name, entry in entries.items():
-        lines = [*_data(entry.data_commands, entries, name), *_lines(entry.commands)]
-        folders = [path for path in found if path.is_relative_to(checkout / RESULTS / name)]
+        calls = _calls((*entry.data_commands, *entry.commands), entries, name)
+        folders = [path.parent for path in sorted((checkout / ENTRIES / name).rglob(RESULT))]
         stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
-        recipes[name] = Recipe(name, "entry", tuple(lines), stored)
+        recipes[name] = Recipe(name, "entry", tuple(calls), stored)
     for path in sorted((checkout / EXPERIMENTS).glob("*.yaml")):
         name, file = path.stem, EXPERIMENTS / path.name
-        run = f"python -m fleet_tools.baselines.experiment {file} --output {RUNS}"
-        lines = [*_data(load_experiment(path).data_commands, entries, str(file)), run]
+        run = ("fleet-tools", "experiment", str(file), "--output", RUNS)
+        calls = [*_calls(load_experiment(path).data_commands, entries, str(file)), run]
         stored = {Path(RUNS, f"{name}.json"): EXPERIMENTS / f"{name}.json"}
-        recipes[name] = Recipe(name, "experiment", tuple(lines), stored)
+        recipes[name] = Recipe(name, "experiment", tuple(calls), stored)
     return recipes | _figures(checkout, recipes)
 
 
-def _lines(commands: Commands) -> list[str]:
-    return [line for command in commands for line in command.lines()]
-
-
-def _data(given: DataCommands, entries: Mapping[str, EntryCommands], source: str) -> list[str]:
-    """Returns the commands that make data; an entry's name stands for its commands."""
-    if not isinstance(given, str):
-        return _lines(given)
+def _calls(commands: Commands, entries: Mapping[str, EntryFile], source: str) -> list[Words]:
+    """Returns the calls of commands; `data-of` stands for those that make an entry's data."""
     others = {name: entry for name, entry in entries.items() if name != source}
-    require_name(f"entry whose data {source} uses", given, others)
-    return _data(others[given].data_commands, others, given)
+    calls: list[Words] = []
+    for words in (words for command in commands for words in command.calls()):
+        if words[0] == DATA_OF:
+            name = " ".join(words[1:])
+            require_name(f"entry whose data {source} uses", name, others)
+            calls += _calls(others[name].data_commands, others, name)
+        else:
+            calls.append(words)
+    return calls
 
 
 def _figures(checkout: Path, experiments: Mapping[str, Recipe]) -> dict[str, Recipe]:
@@ -101,7 +104,8 @@ def _figures(checkout: Path, experiments: Mapping[str, Recipe]) -> dict[str, Rec
         for stem in dict.fromkeys(stem for stems in titles.values() for stem in stems):
             require_name(f"experiment of {FIGURES}", stem, experiments)
             parts.append(experiments[stem])
-        draw = f"python {IMAGES}/findings_images.py --results {RUNS} --output {DRAWN}"
+        script = f"{IMAGES}/findings_images.py"
+        draw = ("python", script, "--results", RUNS, "--output", DRAWN)
         commands = dict.fromkeys(command for part in parts for command in part.commands)
         stored = {made: path for part in parts for made, path in part.stored.items()}
         stored[Path(DRAWN, f"{name}.png")] = IMAGES / f"{name}.png"

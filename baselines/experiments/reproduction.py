@@ -7,6 +7,7 @@ an experiment by their intervals.
 
 import json
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import fleet_tools
-from fleet_tools.baselines.experiments.commands import arguments
-from fleet_tools.baselines.experiments.recipes import LINKED, Recipe
+from fleet_tools.baselines.experiments.recipes import DATA, LINKED, Recipe
+from fleet_tools.config.commands import arguments
 from fleet_tools.errors import ConfigError, known_errors
 from fleet_tools.storage import strict_json
 from fleet_tools.storage.atomic_files import write_file
@@ -58,17 +59,21 @@ class Reproduced:
 def prepare(recipe: Recipe, checkout: Path, folder: Path) -> dict[str, Any]:
     """Makes the folder in which the commands of a recipe run; returns the report so far.
 
-    It has links to what commands read of the checkout.
+    It has links to what commands read of the checkout, and to the data that all entries share.
 
     Raises:
         ConfigError: It is the folder of another recipe, or lies in what is linked.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in LINKED:
-        if (folder / name).resolve() != (checkout / name).resolve():
+    links = {name: checkout / name for name in LINKED}
+    if recipe.kind == "entry":
+        links[DATA] = folder.parent / DATA
+        links[DATA].mkdir(exist_ok=True)
+    for name, path in links.items():
+        if (folder / name).resolve() != path.resolve():
             if (folder / name).exists():
                 raise ConfigError(f"{folder / name} is in the way. Give another --output.")
-            (folder / name).symlink_to((checkout / name).resolve())
+            (folder / name).symlink_to(path.resolve())
     path = folder / REPORT
     report = strict_json.load(path) if path.is_file() else {"name": recipe.name, "commands": []}
     here = {"machine": Machine.here().model_dump(), "packages": installed_packages()}
@@ -92,20 +97,21 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
         recipe: The recipe.
         folder: A prepared folder.
         report: Its report, which is stored after each command.
-        say: Is told each command before it runs.
+        say: Is told each command before it runs, and its time after it.
     """
     here = str(Path(fleet_tools.__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     done = {each["command"]: each for each in report["commands"]}
-    for command in recipe.commands:
+    for words in recipe.commands:
+        command = shlex.join(words)
         entry = done.setdefault(command, {"command": command, "seconds": 0.0, "code": None})
         if entry["code"] == 0:
             continue
-        say(command)
+        say(f"+ {command}")
         started = time.monotonic()
         try:
             entry["code"] = subprocess.run(
-                arguments(command, folder),
+                arguments(words, folder),
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": path},
                 stdout=_STDERR,
@@ -114,6 +120,7 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
             entry["seconds"] = round(entry["seconds"] + time.monotonic() - started, 2)
             report["commands"] = list(done.values())
             store(report, folder)
+        say(f"{entry['seconds'] / 60:.1f} min")
         if entry["code"] != 0:
             return entry["code"]
     return 0

@@ -1,9 +1,8 @@
-"""Whether a result can enter the leaderboard, and what it lacks."""
+"""Whether a result can be part of an entry of the leaderboard, and what it lacks."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from fleet_tools.evaluation.config import PROTOCOL
 from fleet_tools.evaluation.protocol import Protocol, protocol_digest, task_digests
@@ -17,12 +16,11 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Admission:
-    """Whether a result can enter the leaderboard.
+    """Whether a result can be part of an entry. Its rank comes from other scenes, see `verify`.
 
     Attributes:
         reasons: Why it cannot; empty if it can.
-        absent_tasks: Tasks that it does not cover. It can enter without them, but has no total and
-            no rank then.
+        absent_tasks: Tasks that it does not cover; other results of the entry may.
     """
 
     reasons: tuple[str, ...]
@@ -39,12 +37,12 @@ class Admission:
             return f"This result cannot enter the leaderboard: {'; '.join(self.reasons)}."
         if self.absent_tasks:
             tasks = ", ".join(self.absent_tasks)
-            return f"This result can enter the leaderboard, without a rank: it lacks {tasks}."
+            return f"This result can enter the leaderboard; others have to cover {tasks}."
         return "This result can enter the leaderboard."
 
 
 def admission(result: Result, keys: Collection[Key]) -> Admission:
-    """Returns whether a result can enter the leaderboard once it has some episodes.
+    """Returns whether a result can be part of an entry once it has some episodes.
 
     Args:
         result: Description of the evaluation.
@@ -59,26 +57,18 @@ def admission(result: Result, keys: Collection[Key]) -> Admission:
         known = "; ".join(f"{each.title!r} ({digest})" for digest, each in by_digest.items())
         reason = (
             f"it follows {result.protocol.title!r} ({result.protocol_digest}), and the leaderboard "
-            f"has {known}; `python -m fleet_tools.leaderboard DIR --protocol "
-            "FILE`, with the file of its own protocol or task, ranks those that follow it"
+            f"has {known}; `python -m fleet_tools.leaderboard page DIR --protocol FILE`, with the "
+            "file of its own protocol or task, shows those that follow it"
         )
         return Admission((reason,), absent)
-    for _, reason in objections(result, required):
-        return Admission((reason.rstrip("."),), absent)
-    missing = missing_scenes(result.protocol, keys)
-    if missing:
-        reason = (
-            f"it has only {missing}, and a tool needs all its scenes "
-            "(`python -m fleet_tools.leaderboard DIR --preview` shows the result unranked)"
-        )
-        return Admission((reason,), absent)
-    return Admission((), absent)
+    reasons = [reason.rstrip(".") for reason in objections(result, required)]
+    if missing := missing_scenes(result.protocol, keys):
+        reasons.append(f"it has only {missing}, and a tool needs all its scenes")
+    return Admission(tuple(reasons[:1]), absent)
 
 
-def objections(
-    result: Result, protocol: Protocol
-) -> Iterator[tuple[Literal["protocol", "physics", "episodes"], str]]:
-    """Yields why a result does not compare with others of its level, and the kind of each reason.
+def objections(result: Result, protocol: Protocol) -> Iterator[str]:
+    """Yields why a result does not compare with others of its level.
 
     Args:
         result: The result.
@@ -87,20 +77,18 @@ def objections(
     policy = result.policy
     if policy.robot != DEFAULT_ROBOT:
         yield (
-            "protocol",
             f"it is of the robot {policy.robot!r}, and the leaderboard's scenes are those of "
-            f"{DEFAULT_ROBOT!r}",
+            f"{DEFAULT_ROBOT!r}"
         )
     if protocol.sensors not in (None, policy.sensors):
         yield (
-            "protocol",
             f"its cameras are {policy.sensors!r}, and those of {protocol.title!r} are "
-            f"{protocol.sensors!r}",
+            f"{protocol.sensors!r}"
         )
     if other_physics := incomparable_drake(result.packages):
-        yield "physics", other_physics
+        yield other_physics
     if result.order_dependence:
-        yield "episodes", result.order_dependence
+        yield result.order_dependence
 
 
 def missing_scenes(protocol: Protocol, keys: Collection[Key]) -> str:

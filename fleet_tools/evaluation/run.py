@@ -13,7 +13,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
-from fleet_tools.evaluation.protocol import Trial, protocol_digest, task_digests
+from fleet_tools.evaluation.protocol import Protocol, Trial, protocol_digest, task_digests
 from fleet_tools.evaluation.protocol_file import load_protocol, with_task
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result
 from fleet_tools.evaluation.result_folder import EvaluationWriter
@@ -54,7 +54,10 @@ def evaluate_policy(
 
 
 def describe(
-    config: EvaluationConfig, command: str = "", limit_s: float | None = None
+    config: EvaluationConfig,
+    command: str = "",
+    limit_s: float | None = None,
+    protocol: Protocol | None = None,
 ) -> tuple[PolicySource, Result, list[Trial]]:
     """Describes an evaluation that is to be made, after checking that it can be.
 
@@ -62,6 +65,7 @@ def describe(
         config: The policy and the trials.
         command: Command line, if any.
         limit_s: Time limit of the import of a policy's module, s.
+        protocol: A protocol that has no name; None for the one that `config` names.
 
     Returns:
         The policy's source, the result without scores, and the requested trials, in an order that
@@ -73,7 +77,7 @@ def describe(
             with the expert.
     """
     policy = find_policy_apart(config.policy, config.track, limit_s)
-    protocol = load_protocol(config.protocol, config.level)
+    protocol = protocol or load_protocol(config.protocol, config.level)
     task = config.tool
     if config.task is not None:
         protocol, task = with_task(protocol, config.task)

@@ -1,14 +1,13 @@
-"""A page of all submitted results: checked, recomputed from their episodes, and ranked.
+"""The leaderboard: policies that the host has run in fresh scenes, ranked on one page.
 
-result_folders  folders of results, of whatever strangers left there, and the names of methods
-submissions     results of a folder; rejected ones with their problems
-checks          checks of a result's content
-records         what the host found when it ran episodes again
-verification    stored actions of submitted episodes, run again
-standings       methods and their success rates, from the episodes of all training runs; ranks
-letters         what methods share that cannot be told apart
-board           all of it as one value, from which the page follows
-tables          its tables as values, and texts in them
-page            the page as HTML and as Markdown, from `templates/`
-texts           its summary for the terminal, as text and as JSON
+entries       folders of submissions, whatever strangers left there
+checks        checks of a submitted result
+host          the host's seed, the fresh scenes, and the record of what the host ran
+verification  runs of policies in the fresh scenes, and of episodes of submitted results
+standings     methods: success rates, copies and ranks
+letters       what methods share that cannot be told apart
+board         all of it as plain values, from which the page follows
+tables        its tables as values, and texts in them
+page          the page as HTML and as Markdown, from `templates/`
+texts         its summary for the terminal, as text and as JSON
 """

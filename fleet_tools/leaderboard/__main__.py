@@ -1,124 +1,166 @@
-"""Makes a page of results: `python -m fleet_tools.leaderboard DIR --output PAGE.html`."""
+"""Verifies entries, and makes the page: `python -m fleet_tools.leaderboard verify FOLDER`."""
 
-import secrets
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from fleet_tools.config.values import Count, Seed
-from fleet_tools.errors import FleetToolsError
+from fleet_tools.config.values import Count, CountOrZero
+from fleet_tools.errors import FleetToolsError, ResultError
 from fleet_tools.evaluation.config import PROTOCOL
+from fleet_tools.parallel.interrupts import deferred_interrupt
 from fleet_tools.parallel.workers import WorkerOptions
 from fleet_tools.utils import cli
-from fleet_tools.utils.progress import progress_bar
 
 # Results and Drake are imported once the arguments are known to be valid.
 if TYPE_CHECKING:
     from fleet_tools.leaderboard.board import Board
-    from fleet_tools.leaderboard.submissions import Submission
 
 
-class LeaderboardOptions(cli.Options):
-    """Checks results of `fleet_tools.evaluate`, and ranks them on one page, as HTML and Markdown.
+class VerifyOptions(cli.Options):
+    """Runs the policies of an entry, confined, in scenes that were drawn after its submission.
 
-    All numbers are recomputed from the episodes. A method is ranked once its results are verified:
-    some of their episodes ran again here, and ended alike. What was verified is kept in
-    DIR/verified.jsonl.
+    All entries of a round are run in the same fresh scenes. The first verification of the round
+    records all entries of DIR, and then draws the seed of these scenes. The host keeps the seed
+    until `page --publish` ends the round. The same command resumes what was stopped.
 
     Exit codes:
-    0: all results are accepted.
-    1: a result is rejected, or an episode could not run again; the page is written, and names it.
+    0: the entry is verified.
+    1: a submitted result of it is rejected, or the disk is full or gone.
+    2: it cannot begin.
+    130: Ctrl-C, which waits for the episodes in progress.
+    """
+
+    folder: Annotated[Path, Positional, arg(metavar="FOLDER")]
+    """Folder of the entry, DIR/entries/NAME; the host's record is DIR/host."""
+    protocol: str = PROTOCOL
+    """Protocol, whose first level has the rules of the fresh scenes; or path of your own, or of a
+    task file."""
+    scenes: Count | None = None
+    """Number of first fresh scenes of each task and split, for a first look without a rank
+    (default: all)."""
+    checks: CountOrZero = 4
+    """Number of episodes of each submitted result that run again."""
+    seed: str | None = None
+    """Seed of a new round, for tests (default: a secret one)."""
+    new_round: bool = False
+    """Begin another round, in whose scenes all entries have to be run. The folder of the present
+    one is kept as DIR/host_DATE."""
+    workers: WorkerOptions = WorkerOptions()
+
+
+class PageOptions(cli.Options):
+    """Ranks methods on one page, as HTML and Markdown.
+
+    A rank means that the host has run the policy, see `verify`. All numbers are computed from
+    episodes.
+
+    Exit codes:
+    0: all entries are accepted.
+    1: one is rejected, or a part of it; the page is written, and names it.
     2: it cannot begin.
     130: Ctrl-C.
     """
 
-    results: Annotated[Path, Positional, arg(metavar="DIR")]
-    """Folder that holds results, each method's in a folder of its name."""
+    directory: Annotated[Path, Positional, arg(metavar="DIR")]
+    """Folder of the leaderboard, with entries/NAME and host."""
     output: Annotated[Path | None, arg(metavar="PAGE.html")] = None
     """Page; its Markdown is written beside it, as PAGE.md (default: no page, only checks)."""
-    preview: bool = False
-    """Show incomplete results unranked, with what is missing, instead of rejecting them."""
     protocol: str = PROTOCOL
-    """Name of the protocol of all results, with its levels; or path of your own, of a task file, or
-    of a result that follows it."""
-    verify: Count | None = None
-    """Number of episodes of each result that run again from their actions. Results of which as many
-    are verified already are left as they are."""
-    again: bool = False
-    """Let --verify run those again, too."""
-    seed: Seed | None = None
-    """Seed of the draw of episodes for --verify (default: a new one, which nobody knows before)."""
-    checkpoints: Path | None = None
-    """Folder of checkpoints: --verify runs the episodes of these by their policies, which see
-    observations only, instead of from their actions."""
+    """Protocol with its levels; or path of your own, or of a task file."""
+    publish: bool = False
+    """Publish the host's seed, which ends the round: no more entries are run in its scenes."""
     clips: bool = False
-    """Show a video of stored episodes of each method on the page."""
-    workers: WorkerOptions = WorkerOptions()
+    """Show a video of each method in fresh scenes, once their seed is public."""
 
 
-def _make_leaderboard(options: LeaderboardOptions) -> int:
+def _verify(options: VerifyOptions) -> int:
     from fleet_tools.evaluation.protocol_file import load_levels
-    from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
-    from fleet_tools.leaderboard.submissions import read_submissions, without_refuted
+    from fleet_tools.leaderboard.entries import read_entries, read_entry
+    from fleet_tools.leaderboard.host import open_round, read_round
+    from fleet_tools.leaderboard.verification import plan, verify_entry
+
+    began = time.monotonic()
+    entry = read_entry(options.folder)
+    root = options.folder.absolute().parent.parent
+    if options.folder.absolute().parent.name != "entries":
+        raise ResultError(
+            f"{options.folder} does not lie in a folder entries. Move it to DIR/entries/"
+            f"{entry.name}; the host's record is DIR/host."
+        )
+    levels = [*load_levels(options.protocol).values()]
+    entries, _ = read_entries(root)
+    if options.new_round or read_round(root) is None:
+        plan(entry, levels[0], 1, options.workers.timeout)  # raises before a seed is drawn
+    round_ = open_round(root, levels[0], entries, options.seed, new=options.new_round)
+    found, failure = None, None
+    with deferred_interrupt() as interrupted:
+        try:
+            found = verify_entry(
+                root,
+                entry,
+                round_,
+                levels,
+                options.workers,
+                scenes=options.scenes,
+                checks=options.checks,
+                quiet=options.quiet,
+                stop=interrupted,
+            )
+        except (KeyboardInterrupt, OSError) as error:
+            failure = error
+    if found is None:
+        return cli.stopped(failure)
+    wrong = {folder: reason for folder, (_, reason) in found.checked.items() if reason}
+    for folder, reason in wrong.items():
+        print(f"Rejected: {folder}: {reason}", file=sys.stderr)
+    seconds = time.monotonic() - began
+    summary = {
+        "entry": entry.name,
+        "submission": found.submission,
+        "commitment": found.commitment,
+        "evaluations": found.evaluations,
+        "checked": {folder: reason for folder, (_, reason) in found.checked.items()},
+        "seconds": round(seconds, 1),
+    }
+    options.report(
+        summary,
+        lambda: (
+            f"{entry.name}: {len(found.evaluations)} policies run in fresh scenes, "
+            f"{len(found.checked)} submitted results checked, in {seconds / 60:.1f} min\n"
+            f"Hash of the seed: {found.commitment}"
+        ),
+    )
+    return cli.FAILED if wrong else cli.OK
+
+
+def _make_page(options: PageOptions) -> int:
+    from fleet_tools.evaluation.protocol_file import load_levels
+    from fleet_tools.leaderboard.host import publish, read_round
+    from fleet_tools.leaderboard.standings import make_board
     from fleet_tools.leaderboard.texts import as_text, summary
 
     _require_page(options.output)
+    levels = [*load_levels(options.protocol).values()]
+    if options.publish:
+        publish(options.directory)
+    board, standings = make_board(options.directory, levels)
     if options.clips:
-        from fleet_tools.studio.pictures.clips import require_clips
+        from fleet_tools.studio.pictures.clips import require_clips, with_clips
 
         require_clips()
-    levels = [*load_levels(options.protocol).values()]
-    submissions, rejections = read_submissions(options.results, levels, preview=options.preview)
-    complete, lost = _verify([each for each in submissions if not each.missing], options)
-    kept, refuted = without_refuted(complete)
-    board = Board(
-        [RankedLevel.of(each) for each in levels],
-        rankings=make_rankings(kept, levels),
-        previews=[each for each in submissions if each.missing],
-        rejections=[*rejections, *refuted],
-        takes_submissions=options.protocol == PROTOCOL,
-    )
-    if options.clips:
-        from fleet_tools.studio.pictures.clips import make_clips
-
-        easiest = [each for each in board.standings if each.protocol == board.protocol]
-        board = replace(board, clips=make_clips(easiest))
+        if board.seed_published is None:
+            raise ResultError("Clips show fresh scenes. --publish ends the round first.")
+        round_ = read_round(options.directory)
+        board = with_clips(board, standings, round_.protocol) if round_ else board
     if options.output is not None:
         _write(board, options.output)
     options.report(summary(board, options.output), lambda: as_text(board, options.output))
-    _report_problems(board, complete, lost, options)
-    return cli.FAILED if board.rejections or lost else cli.OK
-
-
-def _report_problems(
-    board: "Board",
-    submissions: Sequence["Submission"],
-    lost: Sequence[str],
-    options: LeaderboardOptions,
-) -> None:
-    """Says on stderr what is rejected, differs or could not be verified."""
     for rejection in board.rejections:
-        print(
-            f"Rejected: {rejection.folder} ({rejection.kind}): {rejection.reason}", file=sys.stderr
-        )
-    if not options.preview and any(each.kind == "incomplete" for each in board.rejections):
-        print("With --preview, incomplete results are shown unranked.", file=sys.stderr)
-    for submission in submissions:
-        for difference in submission.verification.differences if submission.verification else ():
-            print(f"Different: {submission.folder}: {difference}", file=sys.stderr)
-    for sentence in lost:
-        print(f"Not verified: {sentence}", file=sys.stderr)
-    unverified = [standing.label for standing in board.standings if not standing.verified]
-    if unverified and options.verify is None:
-        print(
-            f"Not verified, and without rank: {', '.join(unverified)}. --verify 10 runs ten "
-            "episodes of each of their results again.",
-            file=sys.stderr,
-        )
+        print(f"Rejected: {rejection.folder}: {rejection.reason}", file=sys.stderr)
+    return cli.FAILED if board.rejections else cli.OK
 
 
 def _require_page(path: Path | None) -> None:
@@ -135,37 +177,6 @@ def _require_page(path: Path | None) -> None:
         raise FleetToolsError(f"There is no folder {path.parent} for the page. Create it first.")
 
 
-def _verify(
-    submissions: Sequence["Submission"], options: LeaderboardOptions
-) -> tuple[list["Submission"], list[str]]:
-    """Verifies results, and stores what came of it.
-
-    Returns:
-        The results, and a sentence for each episode that could not run again.
-    """
-    if options.verify is None:
-        return list(submissions), []
-    from fleet_tools.leaderboard.records import read_verifications, write_verifications
-    from fleet_tools.leaderboard.verification import (
-        draw_jobs,
-        find_checkpoints,
-        verify_submissions,
-    )
-
-    count = options.verify
-    chosen = [each for each in submissions if options.again or not each.verified(count)]
-    seed = secrets.randbelow(2**52) if options.seed is None else options.seed
-    checkpoints = find_checkpoints(options.checkpoints) if chosen and options.checkpoints else {}
-    jobs = draw_jobs(chosen, count, seed, checkpoints)
-    with progress_bar(len(jobs), "episode", quiet=options.quiet) as bar:
-        verified, lost = verify_submissions(chosen, jobs, count, seed, options.workers, bar.update)
-    if verified:
-        new = {each.folder: each.verification for each in verified if each.verification}
-        write_verifications(options.results, {**read_verifications(options.results), **new})
-    by_folder = {each.folder: each for each in verified}
-    return [by_folder.get(each.folder, each) for each in submissions], lost
-
-
 def _write(board: "Board", page: Path) -> None:
     from fleet_tools.leaderboard.page import as_html, as_markdown
     from fleet_tools.storage.atomic_files import write_file
@@ -174,7 +185,14 @@ def _write(board: "Board", page: Path) -> None:
         write_file(path, text)
 
 
-PROGRAM = cli.Program("leaderboard", cli.Command(LeaderboardOptions, _make_leaderboard))
+PROGRAM = cli.Program(
+    "leaderboard",
+    {
+        "verify": cli.Command(VerifyOptions, _verify),
+        "page": cli.Command(PageOptions, _make_page),
+    },
+    "Runs the policies of entries in fresh scenes, and ranks them on one page.",
+)
 main = PROGRAM.main
 
 if __name__ == "__main__":

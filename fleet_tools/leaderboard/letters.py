@@ -1,9 +1,9 @@
 """Letters that methods share if they cannot be told apart: a compact display of all comparisons.
 
-Each pair of methods with a total is compared scene by scene, by the means over their training runs.
-In all comparisons of a ranking together, two methods that are equal are told apart with a
-probability of at most 5%, whichever these are (Holm 1979). Results on the leaderboard are complete,
-so that the tests are for a fixed number of scenes. They are about the policies as they were
+Each pair of ranked methods is compared scene by scene, by the means over their training runs.
+In all comparisons of a track together, two methods that are equal are told apart with a
+probability of at most 5%, whichever these are (Holm 1979). Runs of the host are complete, so
+that the tests are for a fixed number of scenes. They are about the policies as they were
 trained: three training runs tell too little about the next one for so many comparisons, and a
 single one tells nothing.
 """
@@ -15,43 +15,27 @@ from string import ascii_lowercase
 
 import numpy as np
 
-from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.leaderboard.standings import Standing, covering_runs, outcome_table
 from fleet_tools.utils.crossed_statistics import crossed_paired_p_value
 from fleet_tools.utils.statistics import told_apart
 
 
-def method_letters(standings: Sequence[Standing], protocol: Protocol) -> dict[str, str]:
-    """Returns the letters of each method with a total, by its label.
+def method_letters(methods: Sequence[Sequence[np.ndarray]]) -> list[str]:
+    """Returns the letters of methods, of which the first, the best one, has the letter a.
 
     Args:
-        standings: Methods of a ranking, the best first: the best one has the letter a.
-        protocol: Their protocol.
+        methods: Of each, the outcomes by pair of task and split, (training runs, scenes).
     """
-    compared = [standing for standing in standings if standing.overall]
-    tables = [_tables(standing, protocol) for standing in compared]
-    pairs = [*combinations(range(len(compared)), 2)]
+    means = [[table.mean(axis=0, keepdims=True) for table in tables] for tables in methods]
+    pairs = [*combinations(range(len(means)), 2)]
     told = told_apart(
         [
-            crossed_paired_p_value(
-                [first - second for first, second in zip(tables[one], tables[other], strict=True)]
-            )
+            crossed_paired_p_value([a - b for a, b in zip(means[one], means[other], strict=True)])
             for one, other in pairs
         ]
     )
-    alike = {pair for pair, apart in zip(pairs, told, strict=True) if not apart}
-    letters = compact_letters(len(compared), alike)
-    return {standing.label: text for standing, text in zip(compared, letters, strict=True)}
-
-
-def _tables(standing: Standing, protocol: Protocol) -> list[np.ndarray]:
-    """Returns the means of outcomes over training runs, (1, scenes), by pair of task and split."""
-    runs = covering_runs(standing.training_runs, protocol)
-    return [
-        outcome_table(runs, [(task, split)]).mean(axis=0, keepdims=True)
-        for task in protocol.tasks
-        for split in protocol.splits
-    ]
+    return compact_letters(
+        len(means), {pair for pair, apart in zip(pairs, told, strict=True) if not apart}
+    )
 
 
 def compact_letters(count: int, alike: set[tuple[int, int]]) -> list[str]:

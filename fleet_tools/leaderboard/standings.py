@@ -1,199 +1,404 @@
-"""Methods, their success rates and their ranks, computed from episodes alone.
+"""Methods, their success rates and ranks, computed from episodes alone.
 
-A method is all results of one name with the same depth cameras. Results of the same training seed
-are one training run. It may consist of several results that cover different tasks, as where each
-tool has a policy of its own.
+Ranks come from what the host ran in the fresh scenes. A training run is all policies of one
+training seed: one policy for all tasks, or one for each.
 """
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby
-from typing import Literal, get_args
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 
+from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, TIME_LIMIT, WORKER_ERROR
+from fleet_tools.errors import ResultError
 from fleet_tools.evaluation.protocol import Protocol
-from fleet_tools.evaluation.result import EpisodeResult, Rate, Score, Scores
-from fleet_tools.evaluation.scores import is_trial, score
-from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.policies.sources import built_in_description
-from fleet_tools.utils.crossed_statistics import crossed_interval
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation
+from fleet_tools.evaluation.scores import is_trial
+from fleet_tools.leaderboard.board import (
+    TRACKS,
+    Board,
+    LevelScore,
+    Method,
+    PairedDifference,
+    Rejection,
+    SuccessRate,
+)
+from fleet_tools.leaderboard.checks import read_submitted
+from fleet_tools.leaderboard.entries import Entry, EntryPolicy, read_entries, without_imitations
+from fleet_tools.leaderboard.host import (
+    HOST,
+    LEAST_SCENES,
+    Round,
+    Verification,
+    evaluation_digest,
+    key,
+    read_round,
+    read_verification,
+)
+from fleet_tools.leaderboard.letters import method_letters
+from fleet_tools.leaderboard.verification import (
+    SAME_SHARE,
+    host_evaluations,
+    is_same,
+    same_share,
+    track_of,
+)
+from fleet_tools.utils.crossed_statistics import (
+    crossed_interval,
+    crossed_paired_difference,
+    crossed_paired_interval,
+)
 
-LeaderboardTrack = Literal["privileged", "keypoints", "clouds", "images"]
-"""What a method reads: the simulator's state, perhaps, or nothing but such observations."""
-TRACKS: tuple[LeaderboardTrack, ...] = get_args(LeaderboardTrack)
-"""The tracks; who could read one of them knows more than who reads the next."""
+LATE = "later"
+"""Greater than all times."""
 
-
-@dataclass(frozen=True)
-class SuccessRate:
-    """Success rate of a method, which may have been trained several times.
-
-    Attributes:
-        rate: Mean over its training runs; None without trials.
-        low, high: 95% interval: of a single training run, the one of its result; of several, see
-            `fleet_tools.utils.crossed_statistics.crossed_interval`.
-        of_training_runs: Rate of each training run.
-    """
-
-    rate: float | None
-    low: float
-    high: float
-    of_training_runs: tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class TrainingRun:
-    """All results of one training seed of a method.
-
-    Attributes:
-        seed: Training seed; None if the results name none.
-        submissions: The results.
-        scores: Scores of all their episodes.
-    """
-
-    seed: int | None
-    submissions: tuple[Submission, ...]
-    scores: Scores
-
-    @cached_property
-    def episodes(self) -> list[EpisodeResult]:
-        """Episodes of all its results."""
-        return [each for result in self.submissions for each in result.evaluation.episodes]
-
-
-@dataclass(frozen=True)
-class Overall:
-    """Performance of a method over all tasks of the protocol.
-
-    Attributes:
-        total: Success rate over all tasks and splits.
-        success_once: Rate of success after any step, likewise; None without trials.
-        splits: Success rate over all tasks, by split.
-        gentle: Rate of gentle success over all tasks and splits; None if it is not known.
-        contact_metrics: Means of `ContactMetrics.numbers`, likewise.
-        rank: 1 plus the number of methods whose whole interval of the total lies above this one's;
-            None if it is not ranked.
-    """
-
-    total: SuccessRate
-    success_once: float | None
-    splits: dict[str, SuccessRate]
-    gentle: float | None = None
-    contact_metrics: dict[str, float] | None = None
-    rank: int | None = None
+Episodes = Sequence[EpisodeResult]
+Runs = Mapping[int | None, Episodes]
+"""Episodes by training seed."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A method on the leaderboard.
+    """A method and the episodes from which it follows.
 
     Attributes:
-        label: Name of the method, with its depth cameras unless these are ideal.
-        training_runs: All its training runs, by their seeds.
-        overall: Performance over all tasks, by the training runs that cover them; None if there
-            are none.
-        tasks: Success rate in each covered task.
-        strata: Success rate in each covered pair, by task, then by split.
+        entry: The entry.
+        method: The method.
+        host: What the host ran of each policy.
+        submitted: By level, the submitted results.
     """
 
-    label: str
-    training_runs: tuple[TrainingRun, ...]
-    overall: Overall | None
-    tasks: dict[str, SuccessRate]
-    strata: dict[str, dict[str, SuccessRate]]
-
-    @property
-    def name(self) -> str:
-        """Name of the method."""
-        return self.submissions[0].policy.name
-
-    @property
-    def sensors(self) -> str:
-        """Its depth cameras."""
-        return self.submissions[0].policy.sensors
-
-    @property
-    def submissions(self) -> list[Submission]:
-        """Results of all training runs."""
-        return [submission for run in self.training_runs for submission in run.submissions]
-
-    @property
-    def verified(self) -> bool:
-        """Whether the host has verified all its results."""
-        return all(submission.verified() for submission in self.submissions)
-
-    @property
-    def protocol(self) -> Protocol:
-        """The level in which it is judged."""
-        return self.submissions[0].evaluation.result.protocol
-
-    @property
-    def title(self) -> str:
-        """Its label, with its level unless there is but one."""
-        return self.label + (f", {self.protocol.level}" if self.protocol.level else "")
-
-    @property
-    def track(self) -> LeaderboardTrack:
-        """What the method reads: as the one of its results which is told most."""
-        return max(map(_track, self.submissions), key=TRACKS[::-1].index)
-
-    @property
-    def policies(self) -> int:
-        """Number of policies of a training run, the largest one; one may serve several tools."""
-        runs = [{_policy(each) for each in run.submissions} for run in self.training_runs]
-        return max(map(len, runs))
-
-    @property
-    def description(self) -> str:
-        """What the method is, in a line; empty if nothing says it."""
-        first = self.submissions[0]
-        if first.policy.kind == "built_in":
-            return built_in_description(first.policy.source)
-        return first.description
-
-    @property
-    def scores(self) -> list[Score]:
-        """Total score of each training run, over whatever it covers."""
-        return [run.scores.total for run in self.training_runs]
+    entry: Entry
+    method: Method
+    host: Mapping[EntryPolicy, Evaluation] = field(default_factory=dict)
+    submitted: Mapping[str, Sequence[Evaluation]] = field(default_factory=dict)
 
 
-def _track(submission: Submission) -> LeaderboardTrack:
-    policy = submission.policy
-    return "privileged" if policy.track == "privileged" else policy.reads
-
-
-def _policy(submission: Submission) -> tuple[str, str]:
-    policy = submission.policy
-    return policy.kind, policy.content_digest or policy.source
-
-
-def make_standings(submissions: Sequence[Submission], protocol: Protocol) -> list[Standing]:
-    """Returns all methods without ranks, by name; the order of the submissions does not matter.
+def make_board(
+    root: Path, levels: Sequence[Protocol], least_scenes: int = LEAST_SCENES
+) -> tuple[Board, list[Standing]]:
+    """Returns the board of a leaderboard's folder, and its methods with their episodes.
 
     Args:
-        submissions: Results without problems, so that no two are of the same run and task.
-        protocol: Protocol of all of them.
+        root: The folder.
+        levels: Levels of the protocol, the easiest first.
+        least_scenes: Number of fresh scenes of each task from which on a method can have a rank.
+
+    Raises:
+        ResultError: There is no such folder, or the host's record of the round is damaged.
     """
-    return [_standing(label, runs, protocol) for label, runs in _methods(submissions, protocol)]
+    entries, rejections = read_entries(root)
+    round_ = read_round(root)
+    received = {} if round_ is None else round_.received
+    order = [name.split()[0] for name in sorted(received, key=lambda each: received[each])]
+    entries, imitations = without_imitations(entries, order)
+    standings = []
+    for entry in entries:
+        standing, problems = _standing(root, entry, levels, round_)
+        standings.append(standing)
+        rejections += problems
+    standings = _without_copies(standings, received)
+    if round_ is not None:
+        standings = _ranked(standings, round_.protocol, least_scenes)
+    board = Board(
+        levels=[(level.level_name, level.description) for level in levels],
+        methods=tuple(standing.method for standing in standings),
+        rejections=tuple(sorted([*rejections, *imitations], key=lambda each: each.folder)),
+        seed_published=round_.seed if round_ and round_.published else None,
+    )
+    return board, standings
 
 
-def rank_methods(standings: Sequence[Standing]) -> list[Standing]:
-    """Returns methods with their ranks among each other, the best first."""
-    totals = [standing.overall.total for standing in standings if standing.overall]
-    rank = iter(ranks([(total.low, total.high) for total in totals]))
-    ranked = [
-        replace(standing, overall=standing.overall and replace(standing.overall, rank=next(rank)))
-        for standing in standings
+def _standing(
+    root: Path, entry: Entry, levels: Sequence[Protocol], round_: Round | None
+) -> tuple[Standing, list[Rejection]]:
+    """Returns a method without a rank, and what of it is rejected."""
+    problems: list[Rejection] = []
+    verification, host = None, {}
+    try:
+        verification = read_verification(root, entry.name) if round_ else None
+        if verification is not None and round_ is not None:
+            host = dict(host_evaluations(root, entry, round_, verification))
+    except ResultError as error:
+        problems.append(Rejection(f"{HOST}/{entry.name}", str(error)))
+        verification = None
+    submitted = _submitted(entry, levels, verification, host, problems)
+    file, policies = entry.file, [each.result.policy for each in host.values()]
+    runs = _runs(host.values())
+    shown, protocol = (runs, round_.protocol) if host and round_ else ({}, levels[0])
+    if not file.policies:
+        shown = _runs(submitted.get(protocol.level_name, ()))
+    method = Method(
+        name=entry.name,
+        title=file.title,
+        description=file.description,
+        track=track_of(policies) if policies else file.track,
+        score=_total(runs, protocol) if host else None,
+        levels=_level_scores(submitted, levels),
+        tasks=_rates(shown, protocol, 0),
+        splits=_rates(shown, protocol, 1),
+        failures=_failures(each for run in shown.values() for each in run),
+        self_reported=not file.policies,
+        provenance=_provenance(entry, host, verification, round_),
+    )
+    return Standing(entry, method, host, submitted), problems
+
+
+def _submitted(
+    entry: Entry,
+    levels: Sequence[Protocol],
+    verification: Verification | None,
+    host: Mapping[EntryPolicy, Evaluation],
+    problems: list[Rejection],
+) -> dict[str, list[Evaluation]]:
+    """Returns submitted results by level, without those that are wrong, which it adds to these."""
+    found: dict[str, list[Evaluation]] = {}
+    taken: dict[tuple[str, int | None, str], str] = {}
+    for folder in entry.result_folders():
+        inside = folder.relative_to(entry.folder).as_posix()
+        try:
+            evaluation = read_submitted(entry, folder, levels)
+            policy, level = evaluation.result.policy, evaluation.result.protocol.level_name
+            if host and not any(is_same(policy, each.result.policy) for each in host.values()):
+                raise ResultError(
+                    f"it is of {policy.source!r}, which is none of the policies of the entry"
+                )
+            for task in dict.fromkeys(episode.task for episode in evaluation.episodes):
+                other = taken.setdefault((level, policy.training_seed, task), inside)
+                if other != inside:
+                    raise ResultError(f"{other} already holds {task} of this training seed")
+            known = verification.checked.get(inside) if verification else None
+            if known and known[0] == evaluation_digest(evaluation) and known[1]:
+                raise ResultError(known[1])
+        except ResultError as error:
+            problems.append(Rejection(f"entries/{entry.name}/{inside}", str(error)))
+        else:
+            found.setdefault(level, []).append(evaluation)
+    return found
+
+
+def _provenance(
+    entry: Entry,
+    host: Mapping[EntryPolicy, Evaluation],
+    verification: Verification | None,
+    round_: Round | None,
+) -> dict[str, str]:
+    file = entry.file
+    facts = {
+        "policies": "; ".join(
+            f"{each.policy} ({'all tasks' if each.tasks == 'all' else ', '.join(each.tasks)}"
+            f"{'' if each.training_seed is None else f', training seed {each.training_seed}'})"
+            for each in file.policies
+        ),
+        "hashes": ", ".join(each[:16] for each in entry.contents.values()),
+        "commands": "; ".join(line for command in file.commands for line in command.lines()),
+    }
+    if verification is not None and round_ is not None and host:
+        first = next(iter(host.values())).result
+        scenes = Counter(episode.task for each in host.values() for episode in each.episodes)
+        facts |= {
+            "observations": "; ".join(
+                dict.fromkeys(
+                    ", ".join(f"{k}={v}" for k, v in each.result.policy.env_kwargs.items())
+                    or "obs_mode=state"
+                    for each in host.values()
+                )
+            ),
+            "received": max(round_.received.get(key(entry, each), "") for each in host),
+            "verified": verification.verified,
+            "fresh scenes": ", ".join(f"{count} of {task}" for task, count in scenes.items()),
+            "hash of the seed": verification.commitment,
+            "versions": ", ".join(f"{name} {v}" for name, v in verification.packages.items()),
+            "hardware": f"{first.machine.processor}; {first.machine.system}",
+        }
+    elif file.policies:
+        facts["verified"] = "not yet, so without a rank"
+    return {name: text for name, text in facts.items() if text}
+
+
+# --- Rates ----------------------------------------------------------------------------------
+
+
+def _runs(evaluations: Iterable[Evaluation]) -> dict[int | None, list[EpisodeResult]]:
+    runs: dict[int | None, list[EpisodeResult]] = {}
+    for each in evaluations:
+        runs.setdefault(each.result.policy.training_seed, []).extend(each.episodes)
+    return runs
+
+
+def _covering(runs: Runs, tasks: Sequence[str]) -> Runs:
+    """Returns those training runs that cover all tasks."""
+    return {seed: e for seed, e in runs.items() if {*tasks} <= {each.task for each in e}}
+
+
+def outcome_tables(runs: Runs, protocol: Protocol) -> dict[tuple[str, str], np.ndarray]:
+    """Returns outcomes by pair of task and split: 1 success, 0 failure, NaN no trial.
+
+    Each table is (runs, scenes). Where the simulator failed after the policy had acted, it may have
+    been made to: this is a failure here.
+    """
+    rows = [
+        {each.key: float(each.success) for each in episodes if is_trial(each) or each.steps}
+        for episodes in runs.values()
     ]
-    return in_order(ranked)
+    return {
+        (task, split): np.array(
+            [[row.get((task, split, k), np.nan) for k in range(scenes.scenes)] for row in rows]
+        )
+        for task in protocol.tasks
+        for split, scenes in protocol.splits.items()
+    }
 
 
-def in_order(standings: Sequence[Standing]) -> list[Standing]:
-    """Returns methods by their ranks and totals, the best first; those without a total last."""
-    return sorted(standings, key=_order)
+def _rate(strata: Iterable[np.ndarray]) -> SuccessRate:
+    tables = [*strata]
+    return SuccessRate(crossed_paired_difference(tables), *crossed_interval(tables))
+
+
+def _total(runs: Runs, protocol: Protocol) -> SuccessRate | None:
+    covering = _covering(runs, protocol.tasks)
+    return _rate(outcome_tables(covering, protocol).values()) if covering else None
+
+
+def _rates(runs: Runs, protocol: Protocol, place: int) -> dict[str, SuccessRate]:
+    """Returns the rate of each task (place 0 of a pair) or split (1), over what there is of it."""
+    by_name: dict[str, list[np.ndarray]] = {}
+    for pair, table in (outcome_tables(runs, protocol) if runs else {}).items():
+        by_name.setdefault(pair[place], []).append(table)
+    joined = {name: np.concatenate(tables, axis=1) for name, tables in by_name.items()}
+    return {name: _rate([table]) for name, table in joined.items() if np.isfinite(table).any()}
+
+
+def _level_scores(
+    submitted: Mapping[str, Sequence[Evaluation]], levels: Sequence[Protocol]
+) -> dict[str, LevelScore | None]:
+    nominal, scores = levels[0], {}
+    easy = _runs(submitted.get(nominal.level_name, ()))
+    for level in levels:
+        runs = _covering(_runs(submitted.get(level.level_name, ())), level.tasks)
+        if not runs:
+            scores[level.level_name] = None
+            continue
+        rate = _rate(outcome_tables(runs, level).values())
+        both = {seed: easy[seed] for seed in runs if seed in easy}
+        paired = level is not nominal and both
+        cost = _cost(both, {seed: runs[seed] for seed in both}, level) if paired else None
+        scores[level.level_name] = LevelScore(rate.rate, rate.low, rate.high, cost)
+    return scores
+
+
+def _cost(easy: Runs, hard: Runs, level: Protocol) -> PairedDifference | None:
+    """Returns by how much success is less at a level, in the scenes that differ in it alone."""
+    seeds = {trial.key: trial.seed for trial in level.trials()}
+    same = {s: [e for e in run if e.seed == seeds.get(e.key)] for s, run in easy.items()}
+    harder = outcome_tables(hard, level)
+    tables = [table - harder[pair] for pair, table in outcome_tables(same, level).items()]
+    difference = crossed_paired_difference(tables)
+    if difference is None:
+        return None
+    pairs = sum(int(np.isfinite(table).sum()) for table in tables)
+    return PairedDifference(difference, *crossed_paired_interval(tables), pairs)
+
+
+def _failures(episodes: Iterable[EpisodeResult]) -> dict[str, int]:
+    return dict(Counter(_stage(each) for each in episodes if not each.success).most_common())
+
+
+def _stage(episode: EpisodeResult) -> str:
+    """Returns how far a failed episode came."""
+    errors = {POLICY_ERROR: "policy error", WORKER_ERROR: "process lost"}
+    errors |= {SIMULATION_ERROR: "simulation error"}
+    if episode.outcome in errors:
+        return errors[episode.outcome]
+    if episode.success_once:
+        return "done, then undone"
+    metrics = episode.contact_metrics
+    if metrics is not None and not metrics.object.contact_s:
+        return "object not touched"
+    return "not done in time" if episode.outcome == TIME_LIMIT else episode.outcome
+
+
+# --- Copies and ranks -----------------------------------------------------------------------
+
+
+def _without_copies(standings: Sequence[Standing], received: Mapping[str, str]) -> list[Standing]:
+    """Returns methods that name others with the same actions; the later ones have no rank."""
+    same: dict[str, list[str]] = {}
+    copies: set[str] = set()
+    for one, other in combinations(standings, 2):
+        pairs = [
+            [received.get(key(e.entry, p), LATE) for e, p in ((one, mine), (other, its))]
+            for mine in one.entry.file.policies
+            for its in other.entry.file.policies
+            if _same(one, mine, other, its)
+        ]
+        if pairs:
+            first, second = map(min, zip(*pairs, strict=True))
+            copies |= {one.method.name} if first >= second else set()
+            copies |= {other.method.name} if second >= first else set()
+        if pairs or _same_results(one, other):
+            same.setdefault(one.method.name, []).append(other.method.name)
+            same.setdefault(other.method.name, []).append(one.method.name)
+    marked = []
+    for each in standings:
+        name, facts = each.method.name, dict(each.method.provenance)
+        if name in copies:
+            facts["rank"] = "none: another method with the same actions was not received later"
+        method = replace(each.method, same_actions_as=tuple(same.get(name, ())), provenance=facts)
+        marked.append(replace(each, method=method))
+    return marked
+
+
+def _same(one: Standing, mine: EntryPolicy, other: Standing, its: EntryPolicy) -> bool:
+    """Returns whether two policies have the same content, or act alike in the fresh scenes."""
+    if one.entry.contents[mine] == other.entry.contents[its]:
+        return True
+    if mine not in one.host or its not in other.host:
+        return False
+    share = same_share(one.host[mine].episodes, other.host[its].episodes)
+    return share >= SAME_SHARE
+
+
+def _same_results(one: Standing, other: Standing) -> bool:
+    """Returns whether two methods submitted the same actions at a level."""
+    return any(
+        same_share(mine.episodes, its.episodes) >= SAME_SHARE
+        for level, results in one.submitted.items()
+        for mine in results
+        for its in other.submitted.get(level, ())
+    )
+
+
+def _ranked(standings: Sequence[Standing], protocol: Protocol, least_scenes: int) -> list[Standing]:
+    """Returns methods with ranks and letters: by track, the best first, unranked ones last."""
+    result = []
+    for track in TRACKS:
+        of_track = [each for each in standings if each.method.track == track]
+        ranked = [each for each in of_track if _can_be_ranked(each, protocol, least_scenes)]
+        ranked.sort(key=lambda each: -((each.method.score and each.method.score.rate) or 0.0))
+        scores = [each.method.score for each in ranked if each.method.score]
+        places = ranks([(score.low, score.high) for score in scores])
+        runs = [_covering(_runs(each.host.values()), protocol.tasks) for each in ranked]
+        letters = method_letters([[*outcome_tables(run, protocol).values()] for run in runs])
+        named = [
+            replace(each, method=replace(each.method, rank=place, letters=text))
+            for each, place, text in zip(ranked, places, letters, strict=True)
+        ]
+        result += sorted(named, key=lambda each: each.method.rank or 0)
+        result += [each for each in of_track if each not in ranked]
+    return result
+
+
+def _can_be_ranked(standing: Standing, protocol: Protocol, least_scenes: int) -> bool:
+    """Returns whether a training run has enough fresh scenes of every task, and is no copy."""
+    if standing.method.score is None or "rank" in standing.method.provenance:
+        return False
+    runs = _covering(_runs(standing.host.values()), protocol.tasks)
+    counts = [Counter(e.task for e in episodes) for episodes in runs.values()]
+    return all(each[task] >= least_scenes for each in counts for task in protocol.tasks)
 
 
 def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
@@ -208,144 +413,3 @@ def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
     """
     lows = sorted(low for low, _ in intervals)
     return [1 + len(lows) - int(np.searchsorted(lows, high, "right")) for _, high in intervals]
-
-
-def _order(standing: Standing) -> tuple[float, float, str]:
-    if standing.overall is None:
-        return math.inf, 0.0, standing.label
-    return standing.overall.rank or 0, -(standing.overall.total.rate or 0.0), standing.label
-
-
-def _methods(
-    submissions: Sequence[Submission], protocol: Protocol
-) -> Iterator[tuple[str, list[TrainingRun]]]:
-    """Yields each method's label and training runs."""
-    ordered = sorted(submissions, key=_policy_order)
-    for label, of_method in groupby(ordered, lambda submission: submission.policy.label):
-        by_seed = groupby(of_method, lambda submission: submission.policy.training_seed)
-        yield label, [_training_run(seed, list(of_run), protocol) for seed, of_run in by_seed]
-
-
-def _policy_order(submission: Submission) -> tuple[str, int, str]:
-    seed = submission.policy.training_seed
-    return submission.policy.label, -1 if seed is None else seed, submission.folder
-
-
-def _training_run(
-    seed: int | None, submissions: Sequence[Submission], protocol: Protocol
-) -> TrainingRun:
-    episodes = [each for submission in submissions for each in submission.evaluation.episodes]
-    return TrainingRun(seed, tuple(submissions), score(protocol, episodes))
-
-
-def _standing(label: str, runs: Sequence[TrainingRun], protocol: Protocol) -> Standing:
-    covering = {
-        task: of_task
-        for task in protocol.tasks
-        if (of_task := [run for run in runs if task in run.scores.tasks])
-    }
-    return Standing(
-        label=label,
-        training_runs=tuple(runs),
-        overall=_overall(runs, protocol),
-        tasks={
-            task: _success_rate(
-                of_task,
-                [run.scores.tasks[task] for run in of_task],
-                [[(task, split) for split in protocol.splits]],
-            )
-            for task, of_task in covering.items()
-        },
-        strata={
-            task: {
-                split: _success_rate(
-                    of_task,
-                    [run.scores.strata[task][split] for run in of_task],
-                    [[(task, split)]],
-                )
-                for split in protocol.splits
-            }
-            for task, of_task in covering.items()
-        },
-    )
-
-
-def covering_runs(runs: Sequence[TrainingRun], protocol: Protocol) -> list[TrainingRun]:
-    """Returns those training runs that cover all tasks."""
-    return [run for run in runs if len(run.scores.tasks) == len(protocol.tasks)]
-
-
-def _overall(runs: Sequence[TrainingRun], protocol: Protocol) -> Overall | None:
-    runs = covering_runs(runs, protocol)
-    if not runs:
-        return None
-    pairs = [(task, split) for task in protocol.tasks for split in protocol.splits]
-    return Overall(
-        total=_success_rate(runs, [run.scores.total for run in runs], [[pair] for pair in pairs]),
-        success_once=_mean([run.scores.total.success_once.rate for run in runs]),
-        gentle=_mean_of_all([run.scores.total.gentle for run in runs]),
-        contact_metrics=_mean_contact_metrics([run.scores.total.contact_metrics for run in runs]),
-        splits={
-            split: _success_rate(
-                runs,
-                [run.scores.splits[split] for run in runs],
-                [[(task, split) for task in protocol.tasks]],
-            )
-            for split in protocol.splits
-        },
-    )
-
-
-def _success_rate(
-    runs: Sequence[TrainingRun],
-    scores: Sequence[Score],
-    strata: Sequence[Sequence[tuple[str, str]]],
-) -> SuccessRate:
-    """Returns the success rate of training runs in some strata.
-
-    Args:
-        runs: The training runs.
-        scores: Score of each in these strata.
-        strata: Pairs of task and split that each stratum consists of.
-    """
-    rates = [each.success for each in scores]
-    if len(runs) == 1:
-        low, high = rates[0].low, rates[0].high
-    else:
-        low, high = crossed_interval([outcome_table(runs, pairs) for pairs in strata])
-    of_training_runs = tuple(rate.rate for rate in rates)
-    return SuccessRate(_mean(of_training_runs), low, high, of_training_runs)
-
-
-def outcome_table(runs: Sequence[TrainingRun], pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Returns outcomes in the scenes of some pairs of task and split.
-
-    Returns:
-        (runs, scenes): 1 success, 0 failure, NaN where the simulator failed.
-    """
-    rows = [
-        {
-            episode.key: float(episode.success) if is_trial(episode) else np.nan
-            for episode in run.episodes
-            if (episode.task, episode.split) in pairs
-        }
-        for run in runs
-    ]
-    return np.array([[row[key] for key in sorted(rows[0])] for row in rows])
-
-
-def _mean(rates: Sequence[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _mean_of_all(rates: Sequence[Rate | None]) -> float | None:
-    known = [rate.rate for rate in rates if rate is not None]
-    return _mean(known) if len(known) == len(rates) else None
-
-
-def _mean_contact_metrics(runs: Sequence[dict[str, float] | None]) -> dict[str, float] | None:
-    known = [numbers for numbers in runs if numbers is not None]
-    if len(known) < len(runs):
-        return None
-    return {name: sum(each[name] for each in known) / len(known) for name in known[0]}

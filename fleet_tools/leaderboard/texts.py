@@ -1,20 +1,38 @@
-"""The leaderboard as text and plain data for the terminal."""
+"""Words of the leaderboard's pages, and the leaderboard as text and plain data for the terminal."""
 
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fleet_tools.evaluation.scores import score
-from fleet_tools.leaderboard.board import Board, Ranking
-from fleet_tools.leaderboard.standings import Standing
-from fleet_tools.leaderboard.submissions import Submission
-from fleet_tools.leaderboard.tables import (
-    interval,
-    percent,
-    preview_rates,
-    reruns_text,
-    training_run_note,
+from fleet_tools.leaderboard.board import Board, Method
+from fleet_tools.leaderboard.tables import interval, percent, points, readable, same_actions
+
+INTRO = (
+    "Success on fresh scenes: the host runs each policy in scenes that it draws after the "
+    "submission."
 )
+NOTHING = "No method has a rank yet: the entries are being measured again."
+SELF_REPORTED = (
+    "These results come without a policy that the host can run. They are as the submitters state "
+    "them, at the level nominal, and have no rank."
+)
+READING = (
+    "Methods have ranks among those that read the same. A rank is 1 plus the number of methods "
+    "whose whole 95% interval of success lies above. Methods that share a letter cannot be told "
+    "apart.",
+    "The columns of levels show success by the submitted results. In brackets stands the "
+    "difference to the same scenes at the level nominal, in points; it is bold if its 95% interval "
+    "excludes zero. A dash means no result: a policy on keypoints, for instance, has no cameras.",
+    "A method whose actions are identical to another one's in the same scenes says so, and only "
+    "the one that was submitted first keeps its rank.",
+)
+
+
+def seed_text(board: Board) -> str:
+    """Returns the seed of the fresh scenes in words."""
+    if board.seed_published is None:
+        return "Their seed is not published yet."
+    return f"Their seed was {board.seed_published}."
 
 
 def summary(board: Board, page: Path | None) -> dict[str, Any]:
@@ -24,102 +42,32 @@ def summary(board: Board, page: Path | None) -> dict[str, Any]:
         board: The board.
         page: Its page, if one was written.
     """
-    submissions = [e for each in board.standings for e in each.submissions]
-    found = [each.verification for each in submissions]
-    certified = [each.certificate for each in submissions]
-    return {
-        "page": None if page is None else str(page),
-        "protocol": board.protocol.title,
-        "protocol_digest": board.levels[0].digest,
-        "levels": [
-            {
-                "name": each.protocol.level_name,
-                "protocol": each.protocol.title,
-                "digest": each.digest,
-            }
-            for each in board.levels
-        ],
-        "methods": [
-            _plain_method(each)
-            | {"ranking": ranking.kind, "letters": ranking.letters.get(each.label, "")}
-            for ranking in board.rankings
-            for each in ranking.standings
-        ],
-        "preview": [_plain_preview(submission) for submission in board.previews],
-        "rejected": [asdict(rejection) for rejection in board.rejections],
-        "verified": [each.model_dump() for each in found if each is not None],
-        "certified": [each.model_dump() for each in certified if each is not None],
-    }
-
-
-def _plain_preview(submission: Submission) -> dict[str, Any]:
-    protocol = submission.evaluation.result.protocol
-    tasks = score(protocol, submission.evaluation.episodes).tasks
-    return {
-        "level": protocol.level_name,
-        "name": submission.policy.name,
-        "sensors": submission.policy.sensors,
-        "training_seed": submission.policy.training_seed,
-        "folder": submission.folder,
-        "missing": submission.missing,
-        "tasks": {task: of_task.success.model_dump() for task, of_task in tasks.items()},
-    }
-
-
-def _plain_method(standing: Standing) -> dict[str, Any]:
-    overall = standing.overall
-    return {
-        "rank": overall and overall.rank,
-        "name": standing.name,
-        "sensors": standing.sensors,
-        "track": standing.track,
-        "level": standing.protocol.level_name,
-        "policies": standing.policies,
-        "results": [submission.folder for submission in standing.submissions],
-        "training_seeds": [run.seed for run in standing.training_runs],
-        "total": overall and asdict(overall.total),
-        "success_once": overall and overall.success_once,
-        "gentle": overall and overall.gentle,
-        "contact_metrics": overall and overall.contact_metrics,
-        "tasks": {task: asdict(rate) for task, rate in standing.tasks.items()},
-        "splits": {
-            split: asdict(rate) for split, rate in (overall.splits if overall else {}).items()
-        },
-    }
+    values = asdict(board)
+    for method in values["methods"]:
+        del method["clip"]
+    return {"page": None if page is None else str(page), **values}
 
 
 def as_text(board: Board, page: Path | None) -> str:
     """Returns a board as text for the terminal, see `summary`."""
-    lines = []
-    for level in board.levels:
-        rankings = board.rankings_of(level)
-        methods = sum(len(ranking.standings) for ranking in rankings)
-        lines.append(f"{level.protocol.title} ({level.digest}): {methods} methods")
-        for ranking in rankings:
-            lines += [f"{ranking.heading}:", *_terminal_lines(ranking)]
-    for submission in board.previews:
-        rates = [f"{task} {text}" for task, text in preview_rates(submission).items()]
-        name, folder = submission.policy.label, submission.folder
-        method = "" if name in Path(folder).parts else f" ({name})"
-        lines.append(f"Preview: {folder}{method}: {', '.join(rates)}; {submission.missing}")
+    lines = [f"  {_line(method, board)}" for method in board.methods]
+    ranked = any(method.rank for method in board.methods)
+    lines.append(seed_text(board) if ranked else NOTHING)
     if page is not None:
         lines.append(f"Written: {page} and {page.with_suffix('.md')}")
     return "\n".join(lines)
 
 
-def _terminal_lines(ranking: Ranking) -> list[str]:
-    lines = []
-    for standing in ranking.standings:
-        rank, total = "-", "no total"
-        if standing.overall:
-            rate = standing.overall.total
-            rank = str(standing.overall.rank or "-")
-            total = f"{percent(rate.rate)} ({interval(rate)})"
-        letters = ranking.letters.get(standing.label)
-        notes = [
-            f"letters {letters}" if letters else "",
-            training_run_note(standing),
-            reruns_text(standing),
-        ]
-        lines.append(f"  {rank}  {standing.label}: {', '.join(filter(None, [total, *notes]))}")
-    return lines
+def _line(method: Method, board: Board) -> str:
+    parts = [f"{method.track}, {percent(method.score and method.score.rate)}"]
+    if method.score and method.score.rate is not None:
+        parts[0] += f" ({interval(method.score.low, method.score.high)})"
+    if method.letters:
+        parts.append(f"letters {method.letters}")
+    for name, _ in board.levels:
+        if (found := method.levels.get(name)) is not None and found.rate is not None:
+            cost = f" ({points(-found.cost.difference)})" if found.cost else ""
+            parts.append(f"{readable(name)} {percent(found.rate)}{cost}")
+    parts += ["self-reported"] * method.self_reported
+    parts += filter(None, [same_actions(method)])
+    return f"{method.rank or '-'}  {method.name}: {', '.join(parts)}"

@@ -50,7 +50,8 @@ VARIABLES = "FLEET_TOOLS_POLICY_VARIABLES"
 """Environment variable with names of further ones that policies are given, separated by commas."""
 
 _GIVEN = re.compile(
-    "PATH|PYTHONPATH|VIRTUAL_ENV|LD_LIBRARY_PATH|LANG|LC_[A-Z]+|TZ|[A-Z]+_NUM_THREADS"
+    "PATH|PYTHONPATH|PYTHONDONTWRITEBYTECODE|VIRTUAL_ENV|LD_LIBRARY_PATH|LANG|LC_[A-Z]+|TZ"
+    "|[A-Z]+_NUM_THREADS"
     "|GLIBC_TUNABLES|CUDA_VISIBLE_DEVICES|NUMBA_CACHE_DIR|FLEET_TOOLS_(COMPILED|TRUSTED_MODULES)"
 )
 """Names of the environment variables that policies are given."""

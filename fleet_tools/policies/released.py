@@ -3,7 +3,8 @@
 `checkpoints/manifest.json` of the package has for each name its file, size and SHA-256. A file is
 read from the first place that has it, and from there only if both are right:
 
-    FLEET_TOOLS_CHECKPOINTS     a folder of yours, if this environment variable names one
+    FLEET_TOOLS_CHECKPOINTS     a folder of yours, if this environment variable names one; that of
+                                a checkout is leaderboard/entries
     the package                 small ones
     the user's cache            where `fleet-tools checkpoints get` puts them
 
@@ -30,7 +31,8 @@ FOLDER = Path(__file__).with_name("checkpoints")
 MANIFEST = FOLDER / "manifest.json"
 CHECKPOINTS = "FLEET_TOOLS_CHECKPOINTS"
 
-_NAME = re.compile(r"[a-z0-9_]+(/[a-z0-9_]+)*")
+_PATH = r"[a-z0-9_]+(/[a-z0-9_]+)*"
+_NAME = re.compile(_PATH)
 
 
 class ReleasedCheckpointError(FleetToolsError, RuntimeError):
@@ -41,13 +43,13 @@ class Asset(Value):
     """A file of a release.
 
     Attributes:
-        file: Its name, without a folder.
+        file: Its path in the folder of the release's files.
         size: Its size, bytes.
         sha256: Its SHA-256, hexadecimal.
         about: What the policy is.
     """
 
-    file: Annotated[str, pydantic.Field(pattern=r"^[a-z0-9_]+\.safetensors$")]
+    file: Annotated[str, pydantic.Field(pattern=rf"^{_PATH}\.safetensors$")]
     size: Count
     sha256: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
     about: str = ""
@@ -65,7 +67,7 @@ class Manifest(Value):
 
     Attributes:
         release: Version of the package.
-        checkpoints: Files by the name of the policy, such as "bc_elman/hammer".
+        checkpoints: Files by the name of the policy, such as "keypoints_elman_each/hammer".
     """
 
     release: str
@@ -78,7 +80,7 @@ class Manifest(Value):
             raise ValueError("two checkpoints have the same file")
         for name in self.checkpoints:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name such as bc_elman/hammer")
+                raise ValueError(f"{name!r} is no name such as keypoints_elman_each/hammer")
         return self
 
 

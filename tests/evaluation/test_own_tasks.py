@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.evaluated import FIRST, SMALL, a_result, an_episode
 from support.processes import ROOT
+from support.submitted import write_entry
 
 from fleet_tools.config.tasks import load_task, task_path
 from fleet_tools.config.yaml_text import MAX_CHARACTERS
@@ -29,7 +30,7 @@ from fleet_tools.evaluation.result_folder import RESULT, EvaluationWriter, load_
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.scores import score
 from fleet_tools.evaluation.trial import make_trials, present_env
-from fleet_tools.leaderboard.submissions import read_submissions
+from fleet_tools.leaderboard.checks import read_submitted
 from fleet_tools.policies.sources import find_policy
 from fleet_tools.utils.imports import TRUSTED_MODULES
 
@@ -325,11 +326,13 @@ def test_a_result_of_an_easier_task_under_the_names_of_the_package_cannot_enter(
     protocol = Protocol(**{**PRESENT.model_dump(), "task_files": {"hammer": file}})
     assert digest(protocol) != digest(PRESENT)
     assert not admission(a_result(protocol), {t.key for t in protocol.trials()}).can_enter
-    with EvaluationWriter(tmp_path / "results" / "somebody", a_result(protocol)) as writer:
+    entry = write_entry(tmp_path, "somebody")
+    folder = entry.folder / "results" / "nominal"
+    with EvaluationWriter(folder, a_result(protocol)) as writer:
         writer.append(an_episode(protocol.trials()[0]))
         writer.finish()
-    _, (rejection,) = read_submissions(tmp_path / "results", [PRESENT])
-    assert rejection.kind == "protocol", rejection
+    with pytest.raises(ResultError, match="with the task files of here"):
+        read_submitted(entry, folder, [PRESENT])
     true = {**task_digests(protocol), "hammer": task_digests(PRESENT)["hammer"]}
     with pytest.raises(ValueError, match="another hash of 'hammer' than its file"):
         a_result(protocol, task_digests=true, protocol_digest=digest(PRESENT))

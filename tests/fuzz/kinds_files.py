@@ -22,7 +22,7 @@ from support.dataset_readers import read_episodes, read_samples, read_summary
 from support.labelled_files import spoken, write_batches, write_leaf, write_mnist
 from support.scans import body, pcd, sampled, write_ply
 from support.small_datasets import Drawn, write
-from support.submitted import SMALL, random_evaluation, renamed, verification
+from support.submitted import SMALL, host_ran, random_evaluation, write_entry
 from support.submitted import write as write_result
 from trimesh.exchange.gltf import export_gltf
 
@@ -33,10 +33,10 @@ from fleet_tools.errors import FleetToolsError, ResultError
 from fleet_tools.evaluation.packed_episodes import write_episodes
 from fleet_tools.evaluation.result import Evaluation, decode_actions
 from fleet_tools.evaluation.result_folder import EPISODES, PACKED, RESULT, load_evaluation
-from fleet_tools.leaderboard.board import Board, RankedLevel, make_rankings
+from fleet_tools.leaderboard.board import TRACKS
+from fleet_tools.leaderboard.host import open_round
 from fleet_tools.leaderboard.page import as_html, as_markdown
-from fleet_tools.leaderboard.records import content_digest, write_verifications
-from fleet_tools.leaderboard.submissions import read_submissions
+from fleet_tools.leaderboard.standings import make_board
 from fleet_tools.perception.visible_links import shape_triangles
 from fleet_tools.sim.add_models import add_model
 from fleet_tools.storage.parquet_file import write_table
@@ -262,34 +262,31 @@ def results(folder: Path, packed: bool = False) -> Subject:
 
 
 def leaderboards(folder: Path) -> Subject:
-    """Folders of results in which one result is a stranger's."""
-    root = folder / "results"
-    ours = random_evaluation(0.5, seed=1, name="ours")
-    record = verification("ours", content_digest=content_digest(write_result(ours, root / "ours")))
-    write_verifications(root, {"ours": record})
-    theirs = write_result(renamed(ours, "theirs"), root / "theirs")
+    """Folders of a leaderboard in which one entry is a stranger's."""
+    root = folder / "leaderboard"
+    round_ = open_round(root, SMALL, [], "1")
+    for name in ("ours", "theirs"):
+        made = random_evaluation(0.5, seed=1, name=name, protocol=round_.protocol)
+        host_ran(root, write_entry(root, name), [made])
+    theirs = root / "entries" / "theirs"
+    write_result(random_evaluation(0.5, seed=1, name="theirs"), theirs / "results" / "nominal")
     (theirs / "README.md").write_text("# Theirs\n\n<script>[x](y)</script>\n")
-    whole = {
-        f"theirs/{name}": (theirs / name).read_bytes() for name in (RESULT, EPISODES, "README.md")
-    }
+    named = [e for e in theirs.rglob("*") if e.is_file() and e.suffix != ".safetensors"]
+    whole = {each.relative_to(root).as_posix(): each.read_bytes() for each in named}
 
     def read(_: str) -> Any:
-        submissions, rejections = read_submissions(root, [SMALL])
-        board = Board(
-            [RankedLevel(SMALL, "00")], make_rankings(submissions, [SMALL]), rejections=rejections
-        )
+        board, _ = make_board(root, [SMALL], least_scenes=16)
         for text in (as_html(board), as_markdown(board)):
             text.encode()
-        accepted = {each.folder: each for each in submissions}
-        require("ours" in accepted and accepted["ours"].verified(), "it cost another's result")
-        if "theirs" not in accepted:
-            require({each.folder for each in rejections} == {"theirs"}, "it has no reason")
-            raise ResultError(rejections[0].reason)
-        return accepted["theirs"].evaluation
+        ranks = {each.name: each.rank for each in board.methods}
+        require(ranks.get("ours") == 1, "it cost another's rank")
+        for rejection in board.rejections:
+            require("theirs" in rejection.folder, "another one is rejected")
+            raise ResultError(rejection.reason)
+        return board
 
-    def check(given: Named, evaluation: Any) -> None:
-        for value in (evaluation.result, *evaluation.episodes):
-            require_same_after_json(value)
+    def check(given: Named, board: Any) -> None:
+        require(board.methods[0].track in TRACKS, "an unknown track")
 
     return with_one_file(root, whole, read, check)
 

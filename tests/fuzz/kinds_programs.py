@@ -330,7 +330,7 @@ LINES = (
     "train --dataset absent --output out --epochs 2 --architecture gru --set body.width=8",
     "train --dataset absent --output out --keypoints --symmetry a.tool=2:b:c --architecture mlp",
     "evaluate --policy absent:policy --output out --protocol absent.yaml --scenes 2 --workers 0",
-    "leaderboard absent --verify 3 --seed 4",
+    "leaderboard verify absent --scenes 3 --seed 4",
     "merge absent.safetensors other.safetensors --method naive_average --output out",
     "attach-detector --policy absent.safetensors --reader other.safetensors --output out",
     "fleet absent.yaml --output out --workers 0",

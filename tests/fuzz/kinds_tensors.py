@@ -15,7 +15,7 @@ from support.damage import damaged
 from support.damaged_runs import metadata_of
 from support.small_checkpoints import untrained
 from support.small_datasets import Drawn, write
-from support.submitted import certificate, verification
+from support.submitted import SMALL, host_ran, random_evaluation, write_entry
 
 from fleet_tools.baselines import fleet, train
 from fleet_tools.baselines.experiments.cells import Cells
@@ -36,13 +36,12 @@ from fleet_tools.dataset.header import describe
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import unwrap
-from fleet_tools.leaderboard.records import (
-    CERTIFIED,
-    VERIFIED,
-    read_certificates,
-    read_verifications,
-    write_certificates,
-    write_verifications,
+from fleet_tools.leaderboard.host import (
+    ROUND,
+    VERIFICATION,
+    open_round,
+    read_round,
+    read_verification,
 )
 from fleet_tools.storage.run_folder import CONFIG
 from fleet_tools.studio.importing.program import RECORD, edited_files
@@ -280,16 +279,17 @@ def kept_files(folder: Path) -> Subject:
     terms = FixedPointSum(np.arange(3), 2, 2)
     exchange = partial.Partial(2, {"w": torch.ones(3)}, terms, {}, (1,))
     partial.store(folder / "exchange.safetensors", exchange)
-    write_verifications(folder, {"ours": verification("ours", content_digest="0" * 32)})
-    write_certificates(folder, {"ours": certificate([(True, True, False)])})
+    round_ = open_round(folder, SMALL, [], "1")
+    made = random_evaluation(0.5, name="ours", protocol=round_.protocol)
+    host_ran(folder, write_entry(folder, "ours"), [made])
     (folder / "model").mkdir()
     (folder / "model" / RECORD).write_text(json.dumps({"import": {}, "files": {"a.obj": "0" * 64}}))
     readers: dict[str, Callable[[], Any]] = {
         cell: lambda: cells.get_or_compute(settings, lambda: {"score": 0.25}),
         "reply.safetensors": lambda: read_reply(folder / "reply.safetensors"),
         "exchange.safetensors": lambda: partial.load(folder / "exchange.safetensors"),
-        VERIFIED: lambda: read_verifications(folder),
-        CERTIFIED: lambda: read_certificates(folder),
+        f"host/{ROUND}": lambda: read_round(folder),
+        f"host/ours/{VERIFICATION}": lambda: read_verification(folder, "ours"),
         f"model/{RECORD}": lambda: edited_files(folder / "model"),
     }
     whole = {name: (folder / name).read_bytes() for name in readers}

@@ -62,14 +62,14 @@ def test_the_package_has_the_files_of_its_manifest_and_no_others():
             assert path.stat().st_size < 1e6, "it makes the wheel large"
 
 
-def test_larger_files_of_the_release_lie_beside_the_results(monkeypatch):
-    folder = Path("leaderboard/checkpoints")
+def test_larger_files_of_the_release_lie_in_the_entries_of_the_leaderboard(monkeypatch):
+    folder = Path("leaderboard/entries")
     monkeypatch.setenv(CHECKPOINTS, str(folder))
-    for name, asset in read_manifest().checkpoints.items():
-        assert find_file(PREFIX + name).name == asset.file  # it is there, and the release's
-    larger = {path.name for path in folder.iterdir()}
-    assert larger.isdisjoint(path.name for path in FOLDER.iterdir())
-    assert larger <= {asset.file for asset in read_manifest().checkpoints.values()}
+    files = {asset.file for asset in read_manifest().checkpoints.values()}
+    for name in read_manifest().checkpoints:
+        assert find_file(PREFIX + name).is_file()  # it is there, and the release's
+    larger = {path.relative_to(folder).as_posix() for path in folder.rglob("*.safetensors")}
+    assert files == larger | {path.name for path in FOLDER.glob("*.safetensors")}
 
 
 def test_a_released_policy_acts_as_its_file_does():
@@ -163,29 +163,35 @@ def test_a_source_that_cannot_be_read_is_named(source, source_folder, capsys):
 
 
 def test_what_is_added_can_be_got_and_does_not_change(tmp_path, monkeypatch, capsys):
-    manifest, output = tmp_path / "manifest.json", tmp_path / "assets"
+    manifest, folder = tmp_path / "manifest.json", tmp_path / "assets"
     manifest.write_text('{"release": "9.9.9"}')
-    given = ["--output", str(output), "--manifest", str(manifest), "--name"]
-    assert checkpoints.main(["add", str(FILE), *given, "bc/hammer", "--about", "x"]) == 0
-    assert checkpoints.main(["add", str(FILE), *given, "bc/hammer", "--about", "x"]) == 0
-    assert checkpoints.main(["add", str(FILE), *given, "bc_hammer"]) == 2  # the same file's name
+    mine = folder / "bc" / "checkpoints" / "hammer.safetensors"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(FILE.read_bytes())
+    given = ["--folder", str(folder), "--manifest", str(manifest), "--name"]
+    assert checkpoints.main(["add", str(mine), *given, "bc/hammer", "--about", "x"]) == 0
+    assert checkpoints.main(["add", str(mine), *given, "bc/hammer", "--about", "x"]) == 0
+    assert checkpoints.main(["add", str(mine), *given, "bc_hammer"]) == 2  # the same file
     monkeypatch.setattr(released, "MANIFEST", manifest)
     asset = read_manifest(manifest).checkpoints["bc/hammer"]
-    assert asset.problem((output / asset.file).read_bytes()) is None
-    other = output / "other"
+    assert asset.problem((folder / asset.file).read_bytes()) is None
+    other = folder / "other.safetensors"
     other.write_bytes(FILE.read_bytes()[:-1])
     capsys.readouterr()
-    assert checkpoints.main(["add", str(other), *given, "bc/hammer"]) == 2
-    assert "not a checkpoint" in capsys.readouterr().err
-    assert checkpoints.main(["add", str(FILE), *given, "bc/hammer", "--about", "y"]) == 2
-    assert "does not change" in capsys.readouterr().err
+    for path, about, said in (
+        (other, "x", "not a checkpoint"),
+        (FILE, "x", "does not lie in"),
+        (mine, "y", "does not change"),
+    ):
+        assert checkpoints.main(["add", str(path), *given, "bc/hammer", "--about", about]) == 2
+        assert said in capsys.readouterr().err
     assert checkpoints.main(["list", "--json"]) == 0
 
 
 @pytest.mark.parametrize(
-    "file", ["../x.safetensors", "/x.safetensors", "x.pt", "a/b.safetensors", "x.safetensors\n"]
+    "file", ["../x.safetensors", "/x.safetensors", "x.pt", "a//b.safetensors", "x.safetensors\n"]
 )
-def test_a_manifest_names_files_without_folders_and_no_pickles(file, tmp_path):
+def test_a_manifest_names_files_in_its_folder_and_no_pickles(file, tmp_path):
     with pytest.raises(ValueError, match="file"):
         Asset(file=file, size=1, sha256="0" * 64)
     path = tmp_path / "manifest.json"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.processes import ROOT
+from support.submitted import write_entry
 
 from fleet_tools import evaluate
 from fleet_tools.config.tasks import task_path
@@ -60,10 +61,10 @@ def test_policies_are_scored_and_compared(mine, capsys):
     assert summary["scores"]["tasks"]["basket"]["success"]["rate"] == 1
     assert summary["comparison"]["tasks"]["basket"]["only_first"] == 1
     assert not summary["leaderboard"]["can_enter"]
-    assert "leaderboard DIR --protocol FILE" in printed.err
+    assert "leaderboard page DIR --protocol FILE" in printed.err
 
 
-def test_the_file_alone_is_a_protocol_and_says_how_to_rank(mine, tmp_path, capsys):
+def test_the_file_alone_is_a_protocol(mine, tmp_path, capsys):
     task = str(mine / "task" / "task.yaml")
     command = ["--policy", "expert", "--task", task, "--scenes", "1", "--workers", "0"]
     assert evaluate.main([*command, "--output", str(tmp_path / "expert"), "--json"]) == 0
@@ -71,25 +72,26 @@ def test_the_file_alone_is_a_protocol_and_says_how_to_rank(mine, tmp_path, capsy
     assert (summary["protocol"], summary["outcomes"]) == ("basket v1", {"success": 1})
     ours = load_evaluation(tmp_path / "expert").episodes
     assert ours[0].state_digest == load_evaluation(mine / "results/expert").episodes[0].state_digest
-    assert rank([str(tmp_path), "--protocol", task, "--preview", "--json", "--quiet"]) == 0
-    (preview,) = json.loads(capsys.readouterr().out)["preview"]
-    assert "1 of 20 scenes" in json.dumps(preview)
 
 
-def test_results_are_ranked_over_ones_own_protocol(moved, capsys):
-    """They ran where the host has no folder, so its own task file and models are used."""
-    results, page = str(moved / "results"), moved / "page.html"
-    ranked = [results, "--workers", "0", "--quiet", "--json", "--output", str(page)]
-    assert rank([*ranked, "--protocol", str(moved / "protocol.yaml"), "--verify", "1"]) == 0
+def test_entries_are_ranked_over_ones_own_protocol(moved, capsys):
+    """Results were made where the host has no folder, so its own task file and models are used."""
+    root, protocol = moved / "board", ["--protocol", str(moved / "protocol.yaml")]
+    for name, track in (("expert", "privileged"), ("zero", "keypoints")):
+        entry = write_entry(root, name, {"policy": name}, track=track)
+        shutil.copytree(moved / "results" / name, entry.folder / "results" / "nominal")
+    for name in ("expert", "zero"):
+        verified = ["verify", str(root / "entries" / name), "--workers", "0", "--scenes", "1"]
+        assert rank([*verified, *protocol, "--quiet"]) == 0
+    assert rank(["page", str(root), *protocol, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert {m["name"]: (m["rank"], m["total"]["rate"]) for m in summary["methods"]} == {
-        "expert": (1, 1.0),
-        "zero": (1, 0.0),
+    assert {m["name"]: m["score"]["rate"] for m in summary["methods"]} == {"expert": 1, "zero": 0}
+    assert {m["name"]: m["levels"]["nominal"]["rate"] for m in summary["methods"]} == {
+        "expert": 1,
+        "zero": 0,
     }
-    assert [v["same"] for v in summary["verified"]] == [1, 1]
-    assert "basket" in page.read_text()
-    assert rank([results, "--workers", "0", "--quiet"]) == 1  # the package's leaderboard
-    assert "Rejected: expert (protocol)" in capsys.readouterr().err
+    assert rank(["page", str(root)]) == 1  # the package's leaderboard
+    assert "it follows 'lifting v1'" in capsys.readouterr().err
 
 
 def test_a_moved_task_resumes_where_it_was(moved, capsys):
@@ -105,11 +107,9 @@ def test_a_moved_task_resumes_where_it_was(moved, capsys):
     assert "already holds an evaluation, but another one" in capsys.readouterr().err
 
 
-def test_a_result_alone_is_enough_to_score_compare_and_run_again(mine, tmp_path, capsys):
+def test_a_result_alone_is_enough_to_score_and_compare(mine, tmp_path, capsys):
     results = Path(shutil.copytree(mine / "results", tmp_path / "results"))
     alone = ["--workers", "0", "--json", "--quiet", "--protocol", str(results / "expert")]
-    assert rank([str(results), *alone, "--verify", "1"]) == 0
-    assert [v["same"] for v in json.loads(capsys.readouterr().out)["verified"]] == [1, 1]
     again = ["--policy", "zero", "--output", str(results / "zero"), *alone]
     assert evaluate.main([*again, "--against", str(results / "expert")]) == 0
     assert json.loads(capsys.readouterr().out)["comparison"]["total"]["only_second"] == 1
@@ -142,8 +142,10 @@ def test_results_with_other_models_are_not_compared(moved, capsys):
     assert evaluate.main([*other, "--against", str(moved / "results" / "expert")]) == 2
     assert "evaluated with different models: the object" in capsys.readouterr().err
     assert evaluate.main(options(moved, "zero", "--quiet")) == 2  # resumes with the former ones
-    ranked = [str(moved / "results"), "--protocol", str(moved / "protocol.yaml"), "--quiet"]
-    assert rank([*ranked, "--workers", "0"]) == 1
+    entry = write_entry(moved / "board", "zero", {"policy": "zero"})
+    shutil.copytree(moved / "results" / "zero", entry.folder / "results" / "nominal")
+    ranked = ["page", str(moved / "board"), "--protocol", str(moved / "protocol.yaml")]
+    assert rank([*ranked, "--quiet"]) == 1
     assert "it was made with other models than those here" in capsys.readouterr().err
 
 
@@ -164,8 +166,9 @@ def test_a_policy_that_solves_only_an_easy_task_of_its_own_stays_off_the_leaderb
     summary = json.loads(capsys.readouterr().out)
     assert summary["outcomes"] == {"success": 1}
     assert not summary["leaderboard"]["can_enter"]
-    for shown in ([], ["--preview"]):
-        assert rank([str(results), "--workers", "0", "--quiet", "--json", *shown]) == 1
-        ranked = json.loads(capsys.readouterr().out)
-        assert (ranked["methods"], ranked["preview"]) == ([], [])
-        assert [rejected["kind"] for rejected in ranked["rejected"]] == ["protocol"]
+    entry = write_entry(tmp_path / "board", "zero", {"policy": "zero"})
+    shutil.copytree(results / "zero", entry.folder / "results" / "nominal")
+    assert rank(["page", str(tmp_path / "board"), "--quiet", "--json"]) == 1
+    board = json.loads(capsys.readouterr().out)
+    assert board["methods"][0]["levels"]["nominal"] is None
+    assert "it follows 'nails v1'" in board["rejections"][0]["reason"]

@@ -1,39 +1,80 @@
-"""A leaderboard of made-up results."""
+"""A leaderboard of made-up values, with as many methods and levels as it may have."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from support.submitted import (
-    SMALL,
-    evaluation_with,
-    random_evaluation,
-    submission,
+from fleet_tools.leaderboard.board import (
+    Board,
+    Clip,
+    LevelScore,
+    Method,
+    PairedDifference,
+    Rejection,
+    SuccessRate,
+    Track,
 )
 
-from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
-from fleet_tools.leaderboard.board import Board, Clip, RankedLevel, make_rankings
-from fleet_tools.leaderboard.result_folders import Rejection
-from fleet_tools.leaderboard.submissions import Submission
-
-SUBMISSIONS = [
-    submission(evaluation_with(lambda trial: SUCCESS, name="expert")),
-    submission(evaluation_with(lambda trial: TIME_LIMIT, name="zero")),
-    submission(
-        evaluation_with(
-            lambda trial: SUCCESS if trial.task == "knife" else TIME_LIMIT, name="only_knives"
-        )
-    ),
-    submission(evaluation_with(lambda trial: SUCCESS, name="no_hammer", tasks=["knife"])),
-    *(submission(random_evaluation(0.5, k, name="trained", training_seed=k)) for k in range(3)),
+LEVELS = [
+    ("nominal", "New scenes of the kind that policies train on."),
+    ("cameras", "Depth cameras with noise, lost edges, miscalibration and delay."),
+    ("pushes", "Pushes on the hand and on the object while the policy acts."),
+    ("physics", "Masses and friction beyond the ranges of training."),
+    ("poses", "Poses and grasps beyond the ranges of training."),
+    ("long", "Two objects in turn; the spatula carries its slab to a marked place."),
 ]
-DIGEST = "0123456789abcdef"
+TASKS = ("hammer", "knife", "pry_bar", "screwdriver", "spatula", "wrench")
+SPLITS = ("train", "unseen_pairs", "unseen_tools", "unseen_objects")
+CLIP = Clip(b"\0video", 384, 192, {"hammer": "success", "knife": "time_limit"})
 
 
-def board(submissions: Sequence[Submission] = SUBMISSIONS, **others: Any) -> Board:
-    return Board([RankedLevel(SMALL, DIGEST)], make_rankings(submissions, [SMALL]), **others)
+def rate(value: float, half_width: float = 0.06) -> SuccessRate:
+    return SuccessRate(value, max(0.0, value - half_width), min(1.0, value + half_width))
 
 
-EVERYTHING: dict[str, Any] = {
-    "rejections": [Rejection("bad/one", "scores", "it claims <b>100%</b>")],
-    "clips": {"expert": Clip(b"\0video", 384, 192, {"hammer": "success"})},
-}
+def a_method(name: str, track: Track, score: float | None, **others: Any) -> Method:
+    """Returns a method that is worse at each level than at the one before."""
+    blind = () if track in ("clouds", "images") else ("cameras",)
+    levels: dict[str, LevelScore | None] = {}
+    for k, (level, _) in enumerate(LEVELS):
+        if score is None or level in blind:
+            levels[level] = None
+            continue
+        drop = min(score, 0.05 * k)
+        cost = PairedDifference(drop, drop - 0.06, drop + 0.06, 240) if k else None
+        around = rate(score - drop, 0.07)
+        levels[level] = LevelScore(around.rate, around.low, around.high, cost)
+    missing = {} if score is None else {"score": rate(score), "rank": 1, "letters": "ab"}
+    numbers = {
+        "levels": levels,
+        "tasks": {} if score is None else {task: rate(score, 0.12) for task in TASKS},
+        "splits": {} if score is None else {split: rate(score, 0.1) for split in SPLITS},
+        "failures": {"grasp": 2, "reach": 31, "time_limit": 8},
+        "provenance": {"policy": f"checkpoints/{name}.safetensors", "hash": "0123456789abcdef" * 2},
+    }
+    given = {"title": name, "description": f"What {name} is, in one line"}
+    return Method(name=name, track=track, **(given | missing | numbers | others))
+
+
+METHODS = (
+    a_method("expert", "privileged", 0.992, clip=CLIP, letters="a"),
+    a_method("keypoints_elman_each", "keypoints", 0.84),
+    a_method("keypoints_mlp_all", "keypoints", 0.8, rank=2),
+    a_method("fedavg_mlp_all", "keypoints", 0.61, rank=3),
+    a_method("nothing", "keypoints", 0.0, rank=4, letters="e"),
+    a_method("perceived_expert", "clouds", 0.9),
+    a_method("perceived_expert_category", "clouds", 0.82, rank=2),
+    a_method("detector_elman_each", "clouds", 0.71, rank=3),
+    a_method("detector_elman_all", "clouds", 0.66, rank=3, letters="cdef"),
+    a_method("pointnet_gru_all", "clouds", 0.45, rank=5),
+    a_method(
+        "copy_of_the_pointnet", "clouds", 0.45, rank=None, letters="",
+        same_actions_as=("pointnet_gru_all",),
+    ),
+    a_method("x" * 64, "images", None, description="a line " * 60),
+)  # fmt: skip
+EVERYTHING = Board(
+    LEVELS,
+    (*METHODS, a_method("told_only", "images", 0.99, rank=None, letters="", self_reported=True)),
+    (Rejection("bad/one", "result.json claims <b>100%</b>; its episodes say 40%. Run it again."),),
+    "8077234611",
+)
+"""Twelve methods, one that is self-reported, and one that is rejected."""

@@ -1,5 +1,6 @@
-"""Results as others submit them: made up, but of the scenes that a protocol really draws."""
+"""Entries as others submit them: made up, but of the scenes that a protocol really draws."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,12 +14,20 @@ from fleet_tools.config.tasks import TaskConfig, load_task
 from fleet_tools.envs.outcomes import SUCCESS, TIME_LIMIT
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Protocol, Scenes, Trial, task_digests
-from fleet_tools.evaluation.result import EpisodeResult, Evaluation
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation, encode_actions
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT
 from fleet_tools.evaluation.scores import score
-from fleet_tools.leaderboard.records import Certificate, StepVerdicts, Verification
-from fleet_tools.leaderboard.standings import Overall, Standing
-from fleet_tools.leaderboard.submissions import Submission
+from fleet_tools.leaderboard.entries import Entry, read_entry
+from fleet_tools.leaderboard.host import (
+    HOST,
+    VERIFICATION,
+    Verification,
+    evaluation_digest,
+    evaluation_folder,
+    key,
+    now,
+    read_round,
+)
 from fleet_tools.sim.scene import Scene, sample_scene
 from fleet_tools.storage.provenance import Machine
 
@@ -66,6 +75,7 @@ def evaluation_with(
     protocol: Protocol = SMALL,
     tasks: Sequence[str] | None = None,
     training_seed: int | None = None,
+    actions: str = "",
     **env_kwargs: Any,
 ) -> Evaluation:
     """Returns an evaluation with a given outcome of each trial.
@@ -76,10 +86,11 @@ def evaluation_with(
         protocol: The protocol.
         tasks: The covered tasks; all if None.
         training_seed: Seed of the policy's training run.
+        actions: Name of the method that acts; the same as the name if empty.
         env_kwargs: Keyword arguments of its environment; it observes the state if there are none.
     """
     episodes = [
-        _episode(protocol, trial, outcome_of(trial))
+        _episode(protocol, trial, outcome_of(trial), actions or name)
         for trial in protocol.trials()
         if tasks is None or trial.task in tasks
     ]
@@ -88,8 +99,8 @@ def evaluation_with(
         task_digests=_digests(protocol.tasks),
         policy=PolicyProvenance(
             name=name,
-            kind="factory",
-            source="their_module:factory",
+            kind="checkpoint",
+            source="it.safetensors",
             content_digest="ab" * 16,
             env_kwargs=env_kwargs or {"obs_mode": "state"},
             training_seed=training_seed,
@@ -104,9 +115,11 @@ def evaluation_with(
     return Evaluation(result, episodes)
 
 
-def _episode(protocol: Protocol, trial: Trial, outcome: str) -> EpisodeResult:
+def _episode(protocol: Protocol, trial: Trial, outcome: str, actor: str) -> EpisodeResult:
     scene = _scene(protocol, trial)
-    models = {"tool": scene.tool, "object": scene.object, "seconds": 0.25}
+    generator = np.random.default_rng([trial.seed, *f"{actor} {trial.task}".encode()])
+    actions = encode_actions(generator.uniform(-1, 1, (2, 6)))
+    models = {"tool": scene.tool, "object": scene.object, "seconds": 0.25, "actions": actions}
     made = evaluated.an_episode(trial, outcome, scene_digest=scene.digest())
     return made.model_copy(update={"state_digest": "0123456789abcdef", **models})
 
@@ -119,74 +132,71 @@ def random_evaluation(rate: float, seed: int = 0, **others: Any) -> Evaluation:
     )
 
 
-def submission(
-    evaluation: Evaluation, folder: str | None = None, same_outcome: int | None = 4
-) -> Submission:
-    """Returns the evaluation as if it had been read from a folder.
-
-    Args:
-        evaluation: The evaluation.
-        folder: The folder.
-        same_outcome: Number of episodes, of four that the host ran again, that ended alike; None if
-            it ran none.
-    """
-    policy = evaluation.result.policy
-    folder = folder or f"{policy.name}/{policy.training_seed}"
-    found = None if same_outcome is None else verification(folder, same_outcome)
-    return Submission(folder, evaluation, verification=found)
-
-
-def verification(folder: str, same_outcome: int = 4, **changes: Any) -> Verification:
-    """Returns a verification of four episodes, some of which ended alike, to the same bits."""
-    values: dict[str, Any] = {
-        "folder": folder,
-        "content_digest": "ab" * 16,
-        "by": "actions",
-        "seed": 7,
-        "requested": 4,
-        "episodes": 4,
-        "same": same_outcome,
-        "same_outcome": same_outcome,
-        "within": 0,
-        "within_m": 0.001,
-        "measured": 0,
-        "differences": () if same_outcome == 4 else ("steps: 3 in the file, 4 here",),
-        "machine": Machine(system="Linux", processor="ours", cores=2, memory_gib=8),
-    }
-    return Verification(**{**values, **changes})
-
-
-def certificate(
-    successes: Sequence[tuple[bool, ...]], folder: str = "ours", **changes: Any
-) -> Certificate:
-    """Returns verdicts at 4, 2 and 1 ms of episodes with the knife, of two splits in turn."""
-    splits = [*SMALL.splits]
-    values: dict[str, Any] = {
-        "folder": folder,
-        "content_digest": "ab" * 16,
-        "steps_ms": (4.0, 2.0, 1.0),
-        "episodes": tuple(
-            StepVerdicts(task="knife", split=splits[k % 2], index=k, successes=each)
-            for k, each in enumerate(successes)
-        ),
-        "machine": Machine(system="Linux", processor="ours", cores=2, memory_gib=8),
-    }
-    return Certificate(**{**values, **changes})
-
-
-def overall(standing: Standing) -> Overall:
-    """Returns the performance of a method that covers all tasks."""
-    assert standing.overall is not None
-    return standing.overall
-
-
 def write(evaluation: Evaluation, folder: Path) -> Path:
-    """Stores an evaluation as the program does, and returns the folder."""
+    """Stores an evaluation as the program does before it packs it, and returns the folder."""
     folder.mkdir(parents=True)
     (folder / RESULT).write_text(evaluation.result.model_dump_json(indent=2) + "\n")
     lines = [f"{episode.to_json()}\n" for episode in evaluation.episodes]
     (folder / EPISODES).write_text("".join(lines))
     return folder
+
+
+def write_entry(
+    root: Path, name: str, *policies: dict[str, Any], content: bytes | None = None, **others: Any
+) -> Entry:
+    """Stores an entry in the folder of a leaderboard, and returns it.
+
+    Args:
+        root: Folder of the leaderboard.
+        name: Name of the entry.
+        policies: Its policies; None for one checkpoint for all tasks.
+        content: Content of the checkpoint.
+        others: Other keys of `entry.yaml`.
+    """
+    folder = root / "entries" / name
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "it.safetensors").write_bytes(content or name.encode())
+    file = {
+        "name": name,
+        "title": f"The method {name}",
+        "description": "It acts.",
+        "track": "keypoints",
+        "policies": [*policies] or [{"policy": "checkpoints/it.safetensors"}],
+        **others,
+    }
+    (folder / "entry.yaml").write_text(json.dumps(file))
+    return read_entry(folder)
+
+
+def host_ran(root: Path, entry: Entry, evaluations: Sequence[Evaluation], **facts: Any) -> None:
+    """Stores made-up evaluations of an entry's policies as if the host had run these.
+
+    Args:
+        root: Folder of the leaderboard, which has a round.
+        entry: The entry.
+        evaluations: One for each policy, in the scenes of the round.
+        facts: Other fields of the verification.
+    """
+    round_ = read_round(root)
+    assert round_ is not None
+    policies = entry.file.policies
+    received = {key(entry, policy): now() for policy in policies} | round_.received
+    round_.replaced(root, received={**round_.received, **received})
+    pairs = [*zip(policies, evaluations, strict=True)]
+    for policy, evaluation in pairs:
+        write(evaluation, evaluation_folder(root, entry, policy))
+    values: dict[str, Any] = {
+        "name": entry.name,
+        "submission": entry.digest,
+        "verified": now(),
+        "commitment": round_.commitment,
+        "evaluations": {entry.digests[p]: evaluation_digest(e) for p, e in pairs},
+        "packages": {"drake": "1.51.1"},
+    }
+    record = Verification(**{**values, **facts}).sealed(round_.seed)
+    path = root / HOST / entry.name / VERIFICATION
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(record.to_json())
 
 
 class QuittingPolicy:

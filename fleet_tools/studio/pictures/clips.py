@@ -1,8 +1,9 @@
 """Videos of stored episodes, which run again from their actions."""
 
+import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions
 from fleet_tools.evaluation.trial import trial_scene
-from fleet_tools.leaderboard.board import Clip
+from fleet_tools.leaderboard.board import Board, Clip
 from fleet_tools.leaderboard.standings import Standing
 from fleet_tools.perception.opengl import require_driver
 from fleet_tools.policies.policy import StoredActions
@@ -58,50 +59,44 @@ def require_clips() -> None:
     require_driver()
 
 
-def make_clips(standings: Sequence[Standing]) -> dict[str, Clip]:
-    """Returns a clip of each method that has episodes to show, by its label.
+def with_clips(board: Board, standings: Sequence[Standing], protocol: Protocol) -> Board:
+    """Returns a board with a clip of each method that the host has run.
 
-    The choice is fixed: the first scene of each task in the first split, as in the method's first
-    training run.
+    The choice is fixed: the first fresh scene of each task in the first split, as in the method's
+    first training run.
 
     Args:
-        standings: The methods.
+        board: The board.
+        standings: Its methods.
+        protocol: The fresh scenes.
 
     Raises:
         MissingLibraryError: See `require_clips`.
     """
-    shown = {standing.label: _first_episodes(standing) for standing in standings}
-    views: dict[tuple[str, str], EpisodeView] = {}
-    for task in dict.fromkeys(task for of_method in shown.values() for task in of_method):
-        protocol = next(_protocol(each) for each in standings if task in shown[each.label])
+    shown = [_first_episodes(standing, protocol) for standing in standings]
+    views: dict[tuple[int, str], EpisodeView] = {}
+    for task in dict.fromkeys(task for of_method in shown for task in of_method):
         env = protocol.make_env(task, trusted=True, render_mode="rgb_array")  # the host's own
-        try:
-            for standing in standings:
-                if episode := shown[standing.label].get(task):
-                    views[standing.label, task] = view_episode(env, _protocol(standing), episode)
-        finally:
-            env.close()
-    return {
-        name: make_clip(
-            [views[name, task] for task in episodes],
-            {task: episode.outcome for task, episode in episodes.items()},
-        )
-        for name, episodes in shown.items()
-        if episodes
-    }
+        with contextlib.closing(env):
+            for number, of_method in enumerate(shown):
+                if episode := of_method.get(task):
+                    views[number, task] = view_episode(env, protocol, episode)
+    clips = [
+        make_clip([views[k, task] for task in of], {task: e.outcome for task, e in of.items()})
+        if of
+        else None
+        for k, of in enumerate(shown)
+    ]
+    pairs = zip(board.methods, clips, strict=True)
+    return replace(board, methods=tuple(replace(method, clip=clip) for method, clip in pairs))
 
 
-def _protocol(standing: Standing) -> Protocol:
-    return standing.submissions[0].evaluation.result.protocol
-
-
-def _first_episodes(standing: Standing) -> dict[str, EpisodeResult]:
+def _first_episodes(standing: Standing, protocol: Protocol) -> dict[str, EpisodeResult]:
     """Returns the episodes of a method that are shown, by task; none without any step."""
-    first_split = next(iter(_protocol(standing).splits))
     first: dict[str, EpisodeResult] = {}
-    for run in standing.training_runs:
-        for episode in run.episodes:
-            if (episode.split, episode.index) == (first_split, 0) and episode.steps:
+    for evaluation in standing.host.values():
+        for episode in evaluation.episodes:
+            if (episode.split, episode.index) == (next(iter(protocol.splits)), 0) and episode.steps:
                 first.setdefault(episode.task, episode)
     return first
 

@@ -22,17 +22,18 @@ from support.page_commands import problem
 from support.processes import ROOT
 
 from fleet_tools import reproduce
-from fleet_tools.baselines.experiments.commands import RecipeCommand, arguments
 from fleet_tools.baselines.experiments.recipes import (
+    ENTRIES,
     EXPERIMENTS,
     LINKED,
-    RESULTS,
     Recipe,
     read_recipes,
 )
 from fleet_tools.baselines.experiments.reproduction import compare_all, prepare, run
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.config.commands import RecipeCommand, arguments
 from fleet_tools.errors import ConfigError, UnknownNameError
-from fleet_tools.leaderboard.result_folders import COMMANDS
+from fleet_tools.leaderboard.entries import ENTRY, read_entries
 
 RECIPES = read_recipes(ROOT)
 PROGRAMS = {sys.executable: "python"}
@@ -43,7 +44,7 @@ def calls(recipe: Recipe, folder: Path) -> list[list[str]]:
     for name in LINKED:
         if not (folder / name).exists():
             (folder / name).symlink_to(ROOT / name)
-    found = [arguments(line, folder) for line in recipe.commands]
+    found = [arguments(words, folder) for words in recipe.commands]
     return [[PROGRAMS.get(program, program), *words] for program, *words in found]
 
 
@@ -64,7 +65,8 @@ def after(words: list[str], option: str) -> list[str]:
 def read_by(words: list[str], folder: Path) -> list[str]:
     """Returns what a program reads that another one has made: datasets, checkpoints."""
     sources = [word.removeprefix("dagger:") for word in after(words, "--policy")]
-    read = [*after(words, "--dataset"), *(each for each in sources if each.startswith("runs/"))]
+    read = [*after(words, "--dataset"), *after(words, "--detector")]
+    read += [each for each in sources if each.startswith(("runs/", "leaderboard/"))]
     for word in words:
         if word.endswith(".yaml"):
             read += data_of(folder / word)
@@ -87,8 +89,12 @@ def test_a_recipe_is_understood_and_makes_what_is_stored_from_what_it_has_made(n
     started = calls(recipe, tmp_path)
     # Of command lines that differ in numbers alone, one is parsed.
     for words in {re.sub(r"\d+", "", " ".join(words)): words for words in started}.values():
-        assert (tmp_path / words[1]).is_file() or said_against(*words) is None, words
+        if words[1] != "-c":  # `copy`
+            assert (tmp_path / words[1]).is_file() or said_against(*words) is None, words
     for words in started:
+        if words[1] == "-c":  # `copy`
+            made[words[-1]] = words
+            continue
         for path in read_by(words, tmp_path):
             known = [each for each in made if path.startswith(each) or fnmatch.fnmatch(each, path)]
             assert known, f"{path} has not been made before {words}"
@@ -101,29 +107,32 @@ def test_a_recipe_is_understood_and_makes_what_is_stored_from_what_it_has_made(n
 
 
 def test_every_entry_and_every_figure_of_what_we_found_has_a_recipe():
-    entries = {path.name for path in (ROOT / RESULTS).iterdir() if path.is_dir()}
+    entries = {path.name for path in (ROOT / ENTRIES).iterdir() if path.is_dir()}
     shown = {path.stem for path in (ROOT / "docs/images").glob("findings_*.png")}
     assert {*entries, *shown} <= set(RECIPES)
     assert {path.stem for path in (ROOT / EXPERIMENTS).glob("*.yaml")} <= set(RECIPES)
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b c", "1"]), min_size=1), max_size=3))
-def test_a_command_has_a_line_for_each_combination_of_its_values(values):
+def test_a_command_is_called_for_each_combination_of_its_values(values):
     each = dict(zip("ABC", values, strict=False))
-    run = " ".join(["python", *(f"'{{{name}}}'" for name in each)])
-    lines = RecipeCommand(run=run, each=each).lines()
-    assert [tuple(shlex.split(line)[1:]) for line in lines] == [*itertools.product(*values)]
+    command = RecipeCommand(run=("python", *(f"{{{name}}}" for name in each)), each=each)
+    assert [words[1:] for words in command.calls()] == [*itertools.product(*values)]
+    assert [tuple(shlex.split(line)) for line in command.lines()] == command.calls()
 
 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("bash -c evil", "begin with python or fleet-tools"),
-        ("", "begin with python or fleet-tools"),
-        ("python 'not closed", "No closing quotation"),
-        ("python {A}", "placeholders ['A']"),
-        ({"run": "python x", "each": {"A": ["b"]}}, "placeholders []"),
-        ({"line": "python x"}, "line"),
+        (["bash", "-c", "evil"], "begin with fleet-tools, python, copy, data-of"),
+        ([], "begin with fleet-tools, python, copy, data-of"),
+        ("python x", "list of words"),  # a shell's text
+        ({"run": "python x"}, "list of words"),
+        (["python", True], "a text or a number; given: True"),
+        (["python", ["x"]], "a text or a number"),
+        (["python", "{A}"], "placeholders ['A']"),
+        ({"run": ["python", "x"], "each": {"A": ["b"]}}, "placeholders []"),
+        ({"line": ["python", "x"]}, "line"),
     ],
 )
 def test_commands_that_could_not_run_are_refused(command, said, tmp_path):
@@ -135,8 +144,8 @@ def test_commands_that_could_not_run_are_refused(command, said, tmp_path):
 def test_words_go_to_the_program_as_they_are_and_stars_find_paths(tmp_path):
     for name in ("b", "a"):
         (tmp_path / "data" / name).mkdir(parents=True)
-    line = "fleet-tools train 'a;b' $(evil) `evil` $HOME data/* none/* --env 'size=[1,2]'"
-    assert arguments(line, tmp_path) == [
+    words = ["a;b", "$(evil)", "`evil`", "$HOME", "data/*", "none/*", "--env", "size=[1,2]"]
+    assert arguments(["fleet-tools", "train", *words], tmp_path) == [
         *(sys.executable, "-m", "fleet_tools", "train", "a;b", "$(evil)", "`evil`", "$HOME"),
         *("data/a", "data/b", "none/*", "--env", "size=[1,2]"),
     ]
@@ -144,32 +153,38 @@ def test_words_go_to_the_program_as_they_are_and_stars_find_paths(tmp_path):
 
 def checkout(folder: Path, *commands: Any, name: str = "mine", **others: Any) -> Path:
     """Makes a checkout with one entry of some commands, and no stored result."""
-    for each in (f"{RESULTS}/{name}", EXPERIMENTS, "docs/images", "examples"):
+    for each in (f"{ENTRIES}/{name}", EXPERIMENTS, "docs/images", "examples"):
         (folder / each).mkdir(parents=True)
     (folder / "docs/images/findings.yaml").write_text("{}\n")
-    (folder / RESULTS / name / COMMANDS).write_text(json.dumps({"commands": commands, **others}))
+    content = {"name": name, "title": name, "description": name, "track": "keypoints"}
+    (folder / ENTRIES / name / ENTRY).write_text(
+        json.dumps({**content, "commands": commands, **others})
+    )
     return folder
 
 
 @pytest.mark.slow  # starts programs
 def test_an_entry_is_made_again_to_the_same_bits_and_one_that_lies_is_found(tmp_path, capsys):
     task = write_quick_task(tmp_path)
-    command = f"python -m fleet_tools.evaluate --policy random --task {task} --scenes 1 --workers 0"
-    root = checkout(tmp_path / "root", f"{command} --name mine --output {RESULTS}/mine/0")
-    (root / RESULTS / "mine" / "0").mkdir()
-    for file in ("result.json", "episodes.jsonl"):  # so that there is an entry at all
-        (root / RESULTS / "mine" / "0" / file).write_text("{}")
+    options = ["--task", str(task), "--scenes", 1, "--workers", 0, "--name", "mine"]
+    results = ENTRIES / "mine" / "results" / "nominal"
+    command = ["fleet-tools", "evaluate", "--policy", "random", *options, "--output", str(results)]
+    root = checkout(tmp_path / "root", command)
     options = ["mine", "--checkout", str(root), "--json"]
+    assert reproduce.main([*options, "--output", str(tmp_path / "one")]) == 0
+    assert json.loads(capsys.readouterr().out)["agreements"] == []  # nothing is stored
 
+    (root / results).mkdir(parents=True)
+    (root / results / "result.json").write_text("{}")
     assert reproduce.main([*options, "--output", str(tmp_path / "one")]) == 1
     assert "mine" in capsys.readouterr().out  # what is stored cannot be read
-    first = tmp_path / "one" / "mine" / RESULTS / "mine" / "0"
-    shutil.copytree(first, root / RESULTS / "mine" / "0", dirs_exist_ok=True)
+    first = tmp_path / "one" / "mine" / results
+    shutil.copytree(first, root / results, dirs_exist_ok=True)
     assert reproduce.main([*options, "--output", str(tmp_path / "two")]) == 0
     (agreement,) = json.loads(capsys.readouterr().out)["agreements"]
     assert agreement["promised"] and agreement["identical"] == agreement["compared"] > 0
 
-    as_log(root / RESULTS / "mine" / "0", lambda lines: lines[0].update(state_digest="0" * 16))
+    as_log(root / results, lambda lines: lines[0].update(state_digest="0" * 16))
     assert reproduce.main([*options, "--output", str(tmp_path / "two")]) == 1  # nothing runs again
     (agreement,) = json.loads(capsys.readouterr().out)["agreements"]
     assert agreement["identical"] == agreement["compared"] - 1 and not agreement["agrees"]
@@ -229,18 +244,22 @@ def test_a_figure_and_its_table_follow_from_the_results_of_its_experiments(tmp_p
 
 
 def test_what_ran_does_not_run_again_and_what_failed_does(tmp_path):
-    one = "python -c \"print('one', file=open('log', 'a'))\""
-    go = "python -c \"open('go')\""
-    recipe = Recipe("mine", "entry", (one, go), {})
+    one = ("python", "-c", "print('one', file=open('log', 'a'))")
+    go = ("python", "-c", "open('go')")
+    copy = ("copy", "log", "entry/checkpoints/log")
+    recipe = Recipe("mine", "entry", (one, go, copy), {})
     root, folder = checkout(tmp_path / "root"), tmp_path / "run"
     report, said = prepare(recipe, root, folder), []
     assert run(recipe, folder, report, said.append) == 1
     (folder / "go").touch()
     report = prepare(recipe, root, folder)  # as another process finds it
     assert run(recipe, folder, report, said.append) == 0
-    assert (folder / "log").read_text() == "one\n"
-    assert said == [one, go, go]
-    assert [each["code"] for each in report["commands"]] == [0, 0]
+    assert (folder / "log").read_text() == (folder / copy[-1]).read_text() == "one\n"
+    assert [text[2:] for text in said if text.startswith("+")] == [
+        *map(shlex.join, (one, go, go, copy))
+    ]
+    assert sum(text.endswith(" min") for text in said) == 4  # how long each took
+    assert [each["code"] for each in report["commands"]] == [0, 0, 0]
     with pytest.raises(ConfigError, match="another --output"):
         prepare(replace(recipe, name="other"), root, folder)
 
@@ -248,22 +267,35 @@ def test_what_ran_does_not_run_again_and_what_failed_does(tmp_path):
 @pytest.mark.parametrize("entry", ["nobody", "mine"])
 def test_data_of_an_entry_that_does_not_exist_are_refused(entry, tmp_path):
     with pytest.raises(UnknownNameError, match="entry whose data"):
-        read_recipes(checkout(tmp_path, data_commands=entry))
+        read_recipes(checkout(tmp_path, data_commands=[["data-of", entry]]))
 
 
 def test_bad_usage_says_what_exists(tmp_path, capsys):
     here = ["--checkout", str(ROOT)]
     for words in (
         [],
-        ["servo", "--list"],
-        ["servoo", *here],
-        ["servo", "--checkout", str(tmp_path)],
+        ["expert", "--list"],
+        ["expertt", *here],
+        ["expert", "--checkout", str(tmp_path)],
     ):
         assert reproduce.main(words) == 2
     said = capsys.readouterr().err
-    assert "Did you mean 'servo'?" in said and "has no folder leaderboard/results" in said
-    root = checkout(tmp_path / "root", "python x")
-    assert reproduce.main(["mine", "--checkout", str(root)]) == 2
-    assert "The entry 'mine' has no stored result yet" in capsys.readouterr().err
-    assert reproduce.main(["servo", "--dry-run", *here]) == 0
-    assert "examples.outside_policy.servo" in capsys.readouterr().out
+    assert "Did you mean 'expert'?" in said and "has no folder leaderboard/entries" in said
+    assert reproduce.main(["expert", "--dry-run", *here]) == 0
+    assert "fleet-tools evaluate --policy expert" in capsys.readouterr().out
+
+
+def test_entries_are_at_most_twelve_with_checkpoints_that_ship_and_share_their_data():
+    entries, rejections = read_entries(ROOT / "leaderboard")
+    assert not rejections and 0 < len(entries) <= 12
+    files = [path for each in entries for path in each.folder.rglob("*.safetensors")]
+    named = {each.source(policy) for each in entries for policy in each.file.policies}
+    assert {*map(str, files)} <= named and sum(path.stat().st_size for path in files) < 30e6
+    for path in files:
+        load_checkpoint(path)
+    made: dict[str, tuple[str, ...]] = {}
+    for entry in entries:
+        for words in RECIPES[entry.name].commands:
+            for path in after([*words], "--output"):
+                if path.startswith("data/"):
+                    assert made.setdefault(path, words) == words  # in whichever entry
