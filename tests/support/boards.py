@@ -42,7 +42,9 @@ def a_method(name: str, track: Track, score: float | None, **others: Any) -> Met
         cost = PairedDifference(drop, drop - 0.06, drop + 0.06, 240) if k else None
         around = rate(score - drop, 0.07)
         levels[level] = LevelScore(around.rate, around.low, around.high, cost)
-    ranked: dict[str, Any] = {} if score is None else {"score": rate(score), "rank": 1, "letters": "ab"}
+    ranked: dict[str, Any] = {}
+    if score is not None:
+        ranked = {"score": rate(score), "rank": 1, "letters": "ab"}
     numbers: dict[str, Any] = {
         "levels": levels,
         "tasks": {} if score is None else {task: rate(score, 0.12) for task in TASKS},
