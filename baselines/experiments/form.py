@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 import pydantic
 
-from fleet_tools.baselines.experiments.commands import DataCommands
+from fleet_tools.config.commands import DataCommands
 from fleet_tools.config.extends import load_layers
 from fleet_tools.config.values import Count, CountOrZero, OddCount, Value, parse, validate
 from fleet_tools.errors import ConfigError

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet_tools.baselines.experiments.commands import DATA_OF, Commands, Words
 from fleet_tools.baselines.experiments.form import load_experiment
+from fleet_tools.config.commands import DATA_OF, Commands, Words
 from fleet_tools.config.values import load_text, load_yaml
 from fleet_tools.config.yaml_text import parse_yaml
 from fleet_tools.errors import ConfigError, require_name

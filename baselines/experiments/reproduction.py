@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import fleet_tools
-from fleet_tools.baselines.experiments.commands import arguments
 from fleet_tools.baselines.experiments.recipes import DATA, LINKED, Recipe
+from fleet_tools.config.commands import arguments
 from fleet_tools.errors import ConfigError, known_errors
 from fleet_tools.storage import strict_json
 from fleet_tools.storage.atomic_files import write_file

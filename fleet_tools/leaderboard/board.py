@@ -99,8 +99,8 @@ class Method:
             None for a method that is not ranked.
         letters: Methods of a track that share a letter cannot be told apart.
         levels: By level of the protocol, its score by submitted results; None without any.
-        tasks, splits: Success rates on the fresh scenes; of a self-reported method, those of its
-            results at the nominal level.
+        tasks, splits: Success rates on the fresh scenes; of a self-reported method, at the nominal
+            level.
         failures: Number of failed episodes by stage or cause, likewise.
         same_actions_as: Methods whose actions are the same in the same scenes. The one that was
             submitted first keeps its rank.

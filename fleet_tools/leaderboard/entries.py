@@ -20,7 +20,7 @@ from typing import Annotated, Literal, Self
 
 import pydantic
 
-from fleet_tools.baselines.experiments.commands import Commands, DataCommands
+from fleet_tools.config.commands import Commands, DataCommands
 from fleet_tools.config.values import MisfitError, Seed, Value, load_yaml
 from fleet_tools.dataset.carried_models import MODELS
 from fleet_tools.errors import ConfigError, ResultError, shown
@@ -250,7 +250,7 @@ def read_entries(root: Path) -> tuple[list[Entry], list[Rejection]]:
 def without_imitations(
     entries: Sequence[Entry], order: Sequence[str]
 ) -> tuple[list[Entry], list[Rejection]]:
-    """Rejects entries whose name or title readers could mistake for that of another one.
+    """Rejects entries whose name or title readers could mistake for another one's.
 
     Args:
         entries: The entries.

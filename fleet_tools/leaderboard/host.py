@@ -100,7 +100,7 @@ class Verification(Value):
         commitment: See `Round`.
         evaluations: Hashes of the evaluations, by the hashes of the policies.
         checked: By folder of a submitted result, the hash of its episodes and what is wrong with
-            them; empty if they are those of the policy.
+            them; empty if the policy acts so.
         packages: Versions of the packages of the host.
         seal: Hash of all this with the seed, which nobody but the host can make before the seed is
             public.

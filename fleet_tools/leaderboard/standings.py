@@ -325,7 +325,7 @@ def _stage(episode: EpisodeResult) -> str:
 
 
 def _without_copies(standings: Sequence[Standing], received: Mapping[str, str]) -> list[Standing]:
-    """Returns methods that name those of which they share actions; later ones have no rank."""
+    """Returns methods that name others with the same actions; the later ones have no rank."""
     same: dict[str, list[str]] = {}
     copies: set[str] = set()
     for one, other in combinations(standings, 2):

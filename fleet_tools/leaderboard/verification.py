@@ -75,7 +75,7 @@ class Planned:
 
 
 def track_of(policies: Sequence[PolicyProvenance]) -> Track:
-    """Returns the track of some policies: that of the one which is told most."""
+    """Returns the track of some policies: of the one which is told most."""
     tracks: list[Track] = ["privileged" if p.track == "privileged" else p.reads for p in policies]
     return min(tracks, key=TRACKS.index)
 

@@ -22,7 +22,6 @@ from support.page_commands import problem
 from support.processes import ROOT
 
 from fleet_tools import reproduce
-from fleet_tools.baselines.experiments.commands import RecipeCommand, arguments
 from fleet_tools.baselines.experiments.recipes import (
     ENTRIES,
     EXPERIMENTS,
@@ -32,6 +31,7 @@ from fleet_tools.baselines.experiments.recipes import (
 )
 from fleet_tools.baselines.experiments.reproduction import compare_all, prepare, run
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.config.commands import RecipeCommand, arguments
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.leaderboard.entries import ENTRY, read_entries
 
