@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 _ERRORS_SHOWN = 10
 
+NOT_ALONE = (
+    "The policy's process sees this user's other processes, since user namespaces are not allowed "
+    "here. docs/benchmark/security.md says what it can do, and how to run it in a container."
+)
+
 
 def _html(path: Path) -> Path:
     if path.suffix != ".html":
@@ -83,6 +88,7 @@ def _evaluate(options: EvaluateOptions) -> int:
     from fleet_tools.evaluation.run import describe, run_trials
     from fleet_tools.evaluation.score_tables import as_text
     from fleet_tools.evaluation.scores import compare
+    from fleet_tools.policies.confined import can_be_alone
     from fleet_tools.rollouts.rollout import cause_lines, failure_causes
 
     if options.failures is not None:
@@ -92,7 +98,7 @@ def _evaluate(options: EvaluateOptions) -> int:
     started = time.perf_counter()
     config = options.evaluation
     with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
-        policy, described, trials = describe(config, options.command_line)
+        policy, described, trials = describe(config, options.command_line, options.workers.timeout)
     requested = {trial.key for trial in trials}
     test = failure = stopped = None
     if options.against is not None:
@@ -103,7 +109,10 @@ def _evaluate(options: EvaluateOptions) -> int:
         before = len(writer.records)
         present = {each.key for each in writer.records}
         entry = admission(writer.result, {*requested, *present})
+        confined = policy.kind == "factory" and described.policy.track == "observations"
         if not options.quiet:
+            if confined and not can_be_alone():
+                print(NOT_ALONE, file=sys.stderr)
             print(f"{entry}{' If --stop ends it, it cannot.' * options.stop}", file=sys.stderr)
         told = test and test.look(writer.records)
         with (
@@ -144,6 +153,8 @@ def _evaluate(options: EvaluateOptions) -> int:
             entry = admission(writer.result, keys)
             evaluation = writer.finish(stopped)
         now = len(writer.records) - before
+    if again := sum(episode.tries > 1 for episode in evaluation.episodes):
+        print(f"{again} episodes were begun more than once; see `tries`.", file=sys.stderr)
     result, scores = evaluation.result, evaluation.result.scores
     comparison = test and compare(evaluation, test.other).model_copy(update={"anytime": told})
     done = [episode for episode in evaluation.episodes if episode.key in requested]

@@ -12,7 +12,7 @@ import numpy as np
 import pydantic
 
 from fleet_tools.config.tasks import GentleLimits
-from fleet_tools.config.values import STORED_IF_SET, NonNegative, Number, Value
+from fleet_tools.config.values import STORED_IF_SET, Count, NonNegative, Number, Value
 from fleet_tools.dataset.carried_models import CarriesModels
 from fleet_tools.envs.contact_metrics import ContactMetrics, is_gentle
 from fleet_tools.envs.outcomes import SUCCESS, WORKER_ERROR
@@ -46,6 +46,8 @@ class EpisodeResult(Trial):
             where they are not known, or not finite.
         contact_metrics: How the task was handled; None where nobody measured it, as in older
             results.
+        tries: Number of times that it was begun; more than once where its worker, or the program,
+            ended before it did.
     """
 
     outcome: str
@@ -62,6 +64,7 @@ class EpisodeResult(Trial):
     info: dict[str, pydantic.JsonValue] = {}
     final_points_m: dict[str, tuple[tuple[Number, Number, Number], ...]] | None = None
     contact_metrics: Annotated[ContactMetrics | None, STORED_IF_SET] = None
+    tries: Count = 1
 
     def gentle(self, limits: GentleLimits | None) -> bool | None:
         """Returns whether it is a gentle success by its task's limits; None if unknown."""

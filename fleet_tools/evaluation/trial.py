@@ -46,7 +46,11 @@ class Rerun:
 
 
 def make_trials(
-    result: Result, policy: PolicySource, *, trusted: bool = False
+    result: Result,
+    policy: PolicySource,
+    *,
+    trusted: bool = False,
+    limit_s: float | None = None,
 ) -> Callable[[Trial], EpisodeResult]:
     """Returns a function that runs trials, with its own environment and policy.
 
@@ -57,6 +61,7 @@ def make_trials(
         result: The evaluation.
         policy: The policy that it names.
         trusted: Whether functions that its task files name may run, see `Protocol.make_env`.
+        limit_s: See `guarded`.
 
     Raises:
         ResultError: Versions or task files are not those with which the evaluation was begun.
@@ -81,7 +86,7 @@ def make_trials(
         env = env_of(trial.task)
         # Draws of built-in policies must not depend on earlier trials.
         if present is None or env is not present[0] or policy.kind == "built_in":
-            present = env, guarded(policy, result.policy.track, env, trial.seed)
+            present = env, guarded(policy, result.policy.track, env, trial.seed, limit_s)
             first = None
         episode = run_trial(*present, protocol, trial)
         if first is None and episode.steps:
@@ -91,13 +96,29 @@ def make_trials(
     return run
 
 
-def guarded(policy: PolicySource, track: Track, env: gymnasium.Env, seed: int) -> GuardedPolicy:
-    """Returns a policy that is made at its first reset; what it sees depends on the track."""
+def guarded(
+    policy: PolicySource,
+    track: Track,
+    env: gymnasium.Env,
+    seed: int,
+    limit_s: float | None = None,
+) -> GuardedPolicy:
+    """Returns a policy that is made at its first reset; what it sees depends on the track.
+
+    Args:
+        policy: The policy's source.
+        track: The track.
+        env: The environment in which it is to act.
+        seed: Seed of a policy of the package; nobody else is given it.
+        limit_s: Time limit of each answer of a confined policy, s.
+    """
 
     def make() -> Policy:
-        if policy.kind == "built_in" or track == "privileged":
+        if policy.kind == "built_in":
             return policy.make(env, seed)
-        return ConfinedPolicy(policy, interface_of(env), seed)
+        if track == "privileged":
+            return policy.make(env)
+        return ConfinedPolicy(policy, interface_of(env), limit_s)
 
     return GuardedPolicy(make)
 
@@ -154,7 +175,7 @@ def run_trial(
 
 
 def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
-    """Returns the result of a trial that no worker survived."""
+    """Returns the result of a trial that ended its worker, or the program, each time."""
     return _result(trial, Attempt.lost(reason))
 
 

@@ -5,11 +5,9 @@ strangers. One child serves the calls of this process.
 """
 
 import atexit
-import contextlib
 import importlib
 import os
 import pickle
-import resource
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -18,7 +16,7 @@ from typing import IO, Any, TypeVar, TypeVarTuple
 
 from fleet_tools.errors import FleetToolsError, NativeLibraryError
 from fleet_tools.parallel.child_process import ChildProcess
-from fleet_tools.utils.machine import available_memory
+from fleet_tools.utils.machine import limit_memory
 
 T = TypeVarTuple("T")
 R = TypeVar("R")
@@ -158,8 +156,7 @@ def main(connection: Connection, log: int) -> None:
     _is_child = True
     os.dup2(log, 1)
     os.dup2(log, 2)
-    with contextlib.suppress(OSError, ValueError):  # beyond it, allocations fail instead of others
-        resource.setrlimit(resource.RLIMIT_DATA, (available_memory(), resource.RLIM_INFINITY))
+    limit_memory()
     while True:
         try:
             content = connection.recv_bytes()

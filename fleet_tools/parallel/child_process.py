@@ -14,9 +14,10 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import cast
 
 _EXIT_S = 10.0
@@ -31,7 +32,9 @@ class ChildProcess:
     Args:
         module: Name of the module; its `main` is called with the connection and the files.
         files: Descriptors of files that the process inherits.
-        variables: Environment variables in addition to this process's.
+        environment: All its environment variables; this process's if None.
+        folder: Its working directory; this process's if None.
+        through: Command that starts it, such as `unshare`, as its child or in its own place.
         stall_s: Time, s, for which sending and receiving may wait for the process, which may be
             stopped; None for as long as it takes.
 
@@ -44,7 +47,9 @@ class ChildProcess:
         self,
         module: str,
         *files: int,
-        variables: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        through: Sequence[str] = (),
         stall_s: int | None = None,
     ) -> None:
         ours, theirs = socket.socketpair()
@@ -57,18 +62,20 @@ class ChildProcess:
         passed = (theirs.fileno(), theirs_alive, *files)
         # The child finds the same modules as this process, also where a script changed sys.path.
         code = (
-            f"import sys; sys.path[:] = {[*map(str, sys.path)]!r}; "
+            f"import sys; sys.path[:] = {[*map(os.path.abspath, sys.path)]!r}; "
             f"from {__name__} import run; run({module!r}, {', '.join(map(str, passed))})"
         )
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code],
+                [*through, sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # stdout is for results
                 pass_fds=passed,
-                env={**os.environ, **(variables or {})},
+                env=environment,
+                cwd=folder,
                 start_new_session=True,
             )
+            _end_with(theirs_alive, self._process.pid)
         finally:
             theirs.close()
             os.close(theirs_alive)
@@ -122,21 +129,26 @@ def run(module: str, connection: int, alive: int, *files: int) -> None:
     for descriptor in (connection, alive, *files):
         os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled where work comes from
-    _end_with(alive)
+    if select.select([alive], [], [], 0)[0]:  # closed already
+        os._exit(1)
+    if os.getpid() == 1:  # then `unshare` keeps it, whose copy nobody in here can change
+        os.close(alive)
     cast(TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # what is printed is seen
     importlib.import_module(module).main(Connection(connection), *files)
 
 
-def _end_with(alive: int) -> None:
-    """Lets the system kill this process and its children when a pipe is closed at the other end.
+def _end_with(alive: int, group: int) -> None:
+    """Lets the system kill a process and its children when a pipe is closed at the other end.
 
-    No thread of this process is needed for that, so that it works while compiled code hangs, and
-    while the process is stopped. Only Linux does so; elsewhere a process ends once it finds its
+    No thread of theirs is needed for that, so that it works while compiled code hangs, and while
+    the process is stopped. Only Linux does so; elsewhere a process ends once it finds its
     connection closed.
+
+    Args:
+        alive: Reading end of the pipe, which they have inherited.
+        group: Their process group.
     """
     if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(alive, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(alive, fcntl.F_SETOWN, -group)
         fcntl.fcntl(alive, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(alive, fcntl.F_SETFL, fcntl.fcntl(alive, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([alive], [], [], 0)[0]:  # closed already
-        os._exit(1)

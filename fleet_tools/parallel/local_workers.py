@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import mmap
+import os
 import sys
 import tempfile
 import time
@@ -45,7 +46,8 @@ class LocalWorker:
     """
 
     def __init__(self, work: int) -> None:
-        self.process = ChildProcess(__name__, work, variables=WORKER_VARIABLES, stall_s=_STALL_S)
+        environment = {**os.environ, **WORKER_VARIABLES}
+        self.process = ChildProcess(__name__, work, environment=environment, stall_s=_STALL_S)
 
     def ask(self, job: Any) -> None:
         """See `Worker`."""

@@ -24,7 +24,7 @@ Work = Callable[[J], R]
 """Function that does a job, and returns its result."""
 
 TRIES = 2
-"""Number of times that a job is started whose worker dies or hangs."""
+"""Number of times that a job is started whose worker dies or hangs, unless it is to blame."""
 
 START_LIMIT_S = 300.0
 """Time limit for the start of a worker."""
@@ -47,7 +47,8 @@ class WorkerOptions(OptionGroup):
     """Largest number of worker processes, one core each (default: as many as fit this machine or a
     running cluster); 0 works in this process."""
     timeout: Positive = 300.0
-    """Time limit of one episode, s; then its worker is killed, and the episode starts once more."""
+    """Time limit of one episode, s; then its worker is killed, and the episode starts once more,
+    unless code of others acts in it."""
     ray_address: str | None = None
     """Running Ray cluster, such as auto or HOST:PORT, whose machines have the same packages and see
     the same files (default: the variable RAY_ADDRESS, which Ray sets for its jobs). With local, the
@@ -58,6 +59,7 @@ class WorkerOptions(OptionGroup):
         jobs: Callable[[], J | None] | Iterable[J],
         make_work: Callable[[], Work[J, R]],
         last_job: J | None = None,
+        **more: Any,
     ) -> Generator[tuple[J, R | LostJob], None, None]:
         """Runs jobs in workers, see the function `run`.
 
@@ -65,6 +67,7 @@ class WorkerOptions(OptionGroup):
             jobs: The jobs, or a function that returns the next one.
             make_work: Makes the function that does a job, in each worker.
             last_job: See `run`.
+            more: `tries` and `before_each` of `run`.
         """
         return run(
             jobs if callable(jobs) else partial(next, iter(jobs), None),
@@ -73,6 +76,7 @@ class WorkerOptions(OptionGroup):
             timeout_s=self.timeout,
             address=self.ray_address,
             last_job=last_job,
+            **more,
         )
 
 
@@ -84,6 +88,8 @@ def run(
     timeout_s: float,
     address: str | None = None,
     last_job: J | None = None,
+    tries: int = TRIES,
+    before_each: Callable[[J], None] = lambda job: None,
 ) -> Generator[tuple[J, R | LostJob], None, None]:
     """Runs jobs until there are no more, and yields each with its result as soon as it is there.
 
@@ -102,6 +108,8 @@ def run(
             None for the one of the variable RAY_ADDRESS, or to which this process is connected,
             or else for none. "local" is for none in any case.
         last_job: What each worker does at its end, after all other jobs; None for nothing.
+        tries: Number of times that a job is started whose worker dies or hangs.
+        before_each: Called each time before a job is started.
 
     Raises:
         FleetToolsError: An error raised by a job or `make_work`.
@@ -111,12 +119,13 @@ def run(
     if count == 0:
         work = make_work()
         while (job := next_job()) is not None:
+            before_each(job)
             yield job, work(job)
         if last_job is not None:
             yield last_job, work(last_job)
         return
     with _backend(make_work, count, address) as (backend, most):
-        pool = _Pool[J, R](backend, most, timeout_s)
+        pool = _Pool[J, R](backend, most, timeout_s, tries, before_each)
         with contextlib.closing(pool):
             yield from pool.run(next_job)
             if last_job is not None:
@@ -159,10 +168,19 @@ class _Pool(Generic[J, R]):
         backend: Where they run.
         count: The largest number of workers.
         timeout_s: Time limit of a job.
+        tries, before_each: See `run`.
     """
 
-    def __init__(self, backend: Backend[Any], count: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        backend: Backend[Any],
+        count: int,
+        timeout_s: float,
+        tries: int,
+        before_each: Callable[[J], None],
+    ) -> None:
         self._backend, self._count, self._timeout_s = backend, count, timeout_s
+        self._tries, self._before_each = tries, before_each
         self._tasks: dict[Worker, _Task[J]] = {}
         self._idle: deque[Worker] = deque()
         self._waiting: deque[tuple[J, int]] = deque()  # jobs without a worker, and their tries
@@ -177,7 +195,7 @@ class _Pool(Generic[J, R]):
     def run_in_each(self, job: J) -> Iterator[tuple[J, R | LostJob]]:
         """Lets each worker do a job that no other one does for it."""
         for worker in self._idle:
-            self._tasks[worker] = _Task(self._timeout_s, job, TRIES)
+            self._tasks[worker] = _Task(self._timeout_s, job, self._tries)
             worker.ask(job)
         self._idle.clear()
         while any(task.job is not None for task in self._tasks.values()):
@@ -202,6 +220,7 @@ class _Pool(Generic[J, R]):
         while self._waiting and self._idle:
             job, tries = self._waiting.popleft()
             worker = self._idle.popleft()
+            self._before_each(job)
             self._tasks[worker] = _Task(self._timeout_s, job, tries + 1)
             worker.ask(job)
         starting = sum(task.job is None for task in self._tasks.values())
@@ -243,7 +262,7 @@ class _Pool(Generic[J, R]):
                     f"Workers do not start: {reason}. Fewer --workers need less memory; "
                     "--workers 0 shows the error."
                 )
-        elif task.tries < TRIES:
+        elif task.tries < self._tries:
             self._waiting.appendleft((task.job, task.tries))
         else:
-            yield task.job, LostJob(f"{reason}, {task.tries} times")
+            yield task.job, LostJob(reason + f", {task.tries} times" * (task.tries > 1))

@@ -146,7 +146,7 @@ class Conversation:
             with policy_errors("info"):
                 answer["info"] = json.dumps(dict(policy_info(self._policy)), allow_nan=False)
         elif control.reset and not request:
-            self._reset(control.seed)
+            self._reset(0)
         elif not (control.reset or self._acting):
             raise _RefusedError(
                 "order", "reset comes before act, also after an error of the policy"
@@ -154,7 +154,7 @@ class Conversation:
         else:
             self._require(request)
             if control.reset:
-                self._reset(control.seed)
+                self._reset(episode_seed(request))
             answer["actions"] = self._act(request)[None]
         self._last_number = control.number
         return answer

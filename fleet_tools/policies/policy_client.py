@@ -275,18 +275,15 @@ class PolicyClient:
         """Whether the connection is closed; another client is needed then."""
         return self._channel.closed
 
-    def reset(self, seed: int = 0) -> None:
-        """Asks the policy to forget the last episode.
-
-        Args:
-            seed: See `policy.begin`.
+    def reset(self) -> None:
+        """Asks the policy to forget the last episode, before there is an observation.
 
         Raises:
             PolicyError: It cannot, or its process does not answer.
         """
-        self._ask({}, reset=True, seed=seed)
+        self._ask({}, reset=True)
 
-    def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+    def act(self, observation: Mapping[str, np.ndarray], *, begins: bool = False) -> np.ndarray:
         """Returns the policy's action.
 
         It is finite, and in the bounds if the policy keeps them; a confined policy's is any array
@@ -294,6 +291,7 @@ class PolicyClient:
 
         Args:
             observation: Arrays by name; others than those that the policy reads are not sent.
+            begins: Whether it begins an episode, whose seed then follows from what is sent.
 
         Raises:
             PolicyError: The policy cannot read the observation, or raised an error; or its process
@@ -309,7 +307,7 @@ class PolicyClient:
                 raise PolicyError(
                     f"The observation is not what the policy reads: {error}."
                 ) from None
-        answer = self._ask(sent)
+        answer = self._ask(sent, reset=begins)
         with self._channel.exchange():
             actions = answer.get("actions")
             if not isinstance(actions, np.ndarray) or actions.shape[:1] != (1,):

@@ -30,7 +30,7 @@ class RemotePolicy(NeverCopied):
     """Acts as the policy of a server, with the same bits; see `RealTimePolicy` for robots.
 
     There is no deadline: `timeout_s` is for servers that have died. A connection that was lost is
-    made anew by the next `reset`.
+    made anew when the next episode begins.
 
     Args:
         url: Address of the server.
@@ -55,34 +55,28 @@ class RemotePolicy(NeverCopied):
         self._interface = interface_of(env)
         self._content_digest = content_digest
         self._through_wrappers = ThroughWrappers(env)
-        self._client = self._connect()
+        self._client, self._begins = self._connect(), False
         require_entries(env, self._client.hello.observation)
 
-    def reset(self, seed: int = 0) -> None:
-        """Asks the server's policy to forget the last episode.
-
-        Args:
-            seed: See `policy.begin`.
-
-        Raises:
-            PolicyError: See the class, and `PolicyClient.reset`.
-        """
-        if not self._client.closed:
-            try:
-                return self._client.reset(seed)
-            except PolicyError as error:
-                if not self._client.closed or isinstance(error.__cause__, TimeoutError):
-                    raise  # another connection is for a server that was started anew since then
-        self._client = self._connect()
-        self._client.reset(seed)
+    def reset(self) -> None:
+        """Lets the next observation begin an episode."""
+        self._begins = True
 
     def act(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the policy's action, for `env.step`; the environment clips it.
 
         Raises:
-            PolicyError: See `PolicyClient.act`.
+            PolicyError: See the class, and `PolicyClient.act`.
         """
-        return self._through_wrappers(self._client.act(observation))
+        begins, self._begins = self._begins, False
+        try:
+            action = self._client.act(observation, begins=begins)
+        except PolicyError as error:
+            if not begins or not self._client.closed or isinstance(error.__cause__, TimeoutError):
+                raise
+            self._client = self._connect()  # to a server that was started anew since then
+            action = self._client.act(observation, begins=True)
+        return self._through_wrappers(action)
 
     def close(self) -> None:
         """Closes the connection."""

@@ -214,6 +214,12 @@ def is_address(source: str) -> bool:
     return source.startswith(("ws://", "wss://"))
 
 
+def is_factory(source: str) -> bool:
+    """Whether a policy is named as module:factory."""
+    others = is_address(source) or source.startswith(_DAGGER) or os.path.isfile(source)
+    return ":" in source and not others
+
+
 def natural_track(kind: object, source: object) -> Track:
     """Returns what a policy knows that was not confined to its observations.
 

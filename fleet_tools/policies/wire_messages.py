@@ -78,13 +78,11 @@ class Control(Value):
     Attributes:
         number: Number of the request, larger than the last one's of the connection.
         reset: Whether an episode begins.
-        seed: Its seed, see `policy.begin`.
         inform: Whether a confined policy is asked for its `info` instead.
     """
 
     number: _Natural
     reset: Annotated[bool, pydantic.Field(strict=True)] = False
-    seed: _Natural = 0
     inform: Annotated[bool, pydantic.Field(strict=True)] = False
 
 

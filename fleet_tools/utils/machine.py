@@ -1,8 +1,10 @@
 """Resources of this machine that the process may use: cores, memory, disk."""
 
+import contextlib
 import os
 import platform
 import re
+import resource
 import shutil
 from pathlib import Path
 
@@ -32,6 +34,12 @@ def available_memory() -> int:
         if most is not None and now is not None:
             left = min(left, most - now)
     return max(left, 0)
+
+
+def limit_memory() -> None:
+    """Lets allocations of this process fail before they take memory that is not there."""
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_DATA, (available_memory(), resource.RLIM_INFINITY))
 
 
 def total_memory() -> int:

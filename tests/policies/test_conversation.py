@@ -9,7 +9,6 @@ from support.served_policies import LAYOUT, Remembering, Scripted, constant, hel
 
 from fleet_tools.policies.array_codec import decode, encode
 from fleet_tools.policies.conversation import Conversation, Served
-from fleet_tools.policies.policy import episode_seed
 from fleet_tools.policies.wire_messages import (
     CLOSING,
     CONTROL,
@@ -95,7 +94,7 @@ def test_a_refused_observation_leaves_the_state_as_it_is(name):
     [
         b"", b"\x80\x80", "text", act(4)[:-7],
         *(request(number) for number in (-1, True, "1", 1.0, 2**63, None, np.ones(2))),
-        request(4, reset=1), request(4, seed=-1), request(4, inform="x"), request(4, other=1),
+        request(4, reset=1), request(4, seed=1), request(4, inform="x"), request(4, other=1),
         encode({**observation(), CONTROL: 4}), encode({**observation(), CONTROL: {}}),
     ],
     ids=range(17),
@@ -144,7 +143,7 @@ def test_an_episode_of_a_client_of_openpi_is_the_one_of_ours():
             wider = {**seen, "state": seen["state"].astype(np.float64), "prompt": "hit the pin"}
             if seed == 0 and number:
                 wider[RESET] = True
-            control = {"reset": True, "seed": episode_seed(seen)} if seed == 0 else {}
+            control = {"reset": seed == 0}
             expected = answered(ours, request(number, seen, **control))
             assert answered(talk, encode(wider)) == expected
 
@@ -165,7 +164,7 @@ def test_a_failure_ends_the_connection_of_a_client_of_openpi(name):
 
 def test_the_largest_request_is_large_enough_and_not_much_larger():
     wide = {name: np.zeros(array.shape) for name, array in observation().items()}
-    size = len(request(2**63 - 1, wide, seed=2**63 - 1))
+    size = len(request(2**63 - 1, wide, reset=True))
     assert size <= largest_request(LAYOUT) <= size + 2**17
 
 

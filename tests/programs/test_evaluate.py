@@ -230,9 +230,13 @@ class LosingWorkers(WorkerOptions):
         jobs: Callable[[], J | None] | Iterable[J],
         make_work: Callable[[], Work[J, R]],
         last_job: J | None = None,
+        *,
+        before_each: Callable[[J], None] = lambda job: None,
+        **more: Any,
     ) -> Generator[tuple[J, R | LostJob], None, None]:
         assert callable(jobs)
         while (job := jobs()) is not None:
+            before_each(job)
             yield job, LostJob("its worker died")
         if last_job is not None:
             yield last_job, LostJob("its worker died")
