@@ -3,6 +3,7 @@
 Every `--policy` takes the printed address, such as ws://127.0.0.1:8000.
 """
 
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ServeOptions(cli.Options):
-    """Serves a checkpoint to simulations and robots, until Ctrl-C.
+    """Serves a policy to simulations and robots, until Ctrl-C.
 
     It listens on this machine alone. Other machines reach it through a reverse proxy that speaks
     TLS, with a token in a file or in FLEET_TOOLS_POLICY_TOKEN, or through an SSH tunnel
@@ -32,8 +33,11 @@ class ServeOptions(cli.Options):
     2: it cannot begin.
     """
 
-    checkpoint: Positional[Path]
-    """Checkpoint to serve; or the folder of a policy of LeRobot's, in an environment of its own."""
+    policy: Positional[str]
+    """Checkpoint to serve; or the folder of a policy of LeRobot's, in an environment of its own; or
+    module:factory, whose code then sees what this process sees."""
+    tool: str | None = None
+    """Task of a module:factory, by its tool."""
     header: Path | None = None
     """What a policy of LeRobot's observes: meta/fleet_tools.json of the export that it learned."""
     port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8000
@@ -65,18 +69,35 @@ def _serve(options: ServeOptions) -> int:
 
 
 def _served(options: ServeOptions) -> "Served":
-    if options.checkpoint.is_dir():
+    from fleet_tools.policies.sources import find_policy, is_factory
+
+    factory, folder = is_factory(options.policy), Path(options.policy).is_dir()
+    for given, fits, name, use in (
+        (options.header, folder, "--header", "folders of LeRobot's policies"),
+        (options.tool, factory, "--tool", "module:factory"),
+    ):
+        if given is not None and not fits:
+            raise ConfigError(
+                f"{options.policy} says itself what it observes. Leave {name} out, which is for "
+                f"{use}."
+            )
+    if folder:
         from fleet_tools.baselines.policies.lerobot import served_lerobot
 
-        return served_lerobot(options.checkpoint, options.header)
-    if options.header is not None:
-        raise ConfigError(
-            f"{options.checkpoint} says itself what it observes. Leave --header out, which is for "
-            "folders of LeRobot's policies."
-        )
+        return served_lerobot(Path(options.policy), options.header)
+    if factory:
+        from fleet_tools.envs.recorded_env import interface_of
+        from fleet_tools.envs.spec import EnvSpec
+        from fleet_tools.policies.confined import served_source
+
+        if options.tool is None:
+            raise ConfigError(f"{options.policy} acts in any task. Name one by --tool.")
+        source = find_policy(options.policy)
+        with contextlib.closing(EnvSpec.of(task=options.tool, **source.env_kwargs).make()) as env:
+            return served_source(source, interface_of(env))
     from fleet_tools.baselines.policies.policy import served_checkpoint
 
-    return served_checkpoint(options.checkpoint)
+    return served_checkpoint(Path(options.policy))
 
 
 PROGRAM = cli.Program("serve", cli.Command(ServeOptions, _serve))

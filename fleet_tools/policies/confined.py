@@ -32,7 +32,7 @@ from fleet_tools.parallel.backend import SAME_HASHES, begin_alike
 from fleet_tools.parallel.child_process import ChildProcess
 from fleet_tools.policies.array_codec import ProtocolError, decode, encode
 from fleet_tools.policies.conversation import Conversation, Served
-from fleet_tools.policies.policy import NeverCopied, policy_errors
+from fleet_tools.policies.policy import NeverCopied, Policy, policy_errors
 from fleet_tools.policies.policy_client import PolicyChannel, PolicyClient
 from fleet_tools.policies.sources import Kind, PolicySource, Track, find_policy, is_factory
 from fleet_tools.policies.wire_messages import (
@@ -271,7 +271,7 @@ def main(connection: Connection) -> None:
                 kind=found.kind, content_digest=found.content_digest, env_kwargs=found.env_kwargs
             )
             return _send(connection, encode(fields.model_dump(mode="json")))
-        conversation = Conversation(_served(*arguments))
+        conversation = Conversation(served_source(*arguments, confined=True))
     except FleetToolsError as error:
         return _send(connection, failure("policy", error, most=2**12))
     _send(connection, conversation.greeting())
@@ -287,9 +287,21 @@ def _send(connection: Connection, content: bytes | str) -> None:
     connection.send_bytes(_TEXT + content.encode() if isinstance(content, str) else content)
 
 
-def _served(source: PolicySource, interface: EnvInterface) -> Served:
-    with policy_errors("making it"):
-        policy = source.make(interface)  # pyright: ignore[reportArgumentType]
+def served_source(
+    source: PolicySource, interface: EnvInterface, *, confined: bool = False
+) -> Served:
+    """Returns a policy for the clients of a server, which make environments of one interface.
+
+    Args:
+        source: The policy's source.
+        interface: The interface.
+        confined: See `Served`.
+    """
+
+    def make() -> Policy:
+        with policy_errors("making it"):
+            return source.make(interface)  # pyright: ignore[reportArgumentType]
+
     hello = Hello(
         policy=source.name[:500],
         blueprint_digest="",
@@ -299,4 +311,4 @@ def _served(source: PolicySource, interface: EnvInterface) -> Served:
         control_period_s=1.0 / float(interface.metadata["render_fps"]),
         env_kwargs=source.env_kwargs,
     )
-    return Served(hello, lambda: policy, confined=True)
+    return Served(hello, make, confined)

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fleet_tools.errors import ConfigError, PolicyError
+from fleet_tools.errors import ConfigError, FleetToolsError
 from fleet_tools.policies.conversation import Conversation, Reply, Served
 from fleet_tools.policies.server_access import admits, require_token
 from fleet_tools.policies.wire_messages import failure, largest_request
@@ -124,7 +124,7 @@ class PolicyServer(BoundedServer):
     async def _answer(self, connection: "ServerConnection", thread: "_Thread") -> None:
         try:
             conversation = await thread.call(lambda: Conversation(self._served))
-        except PolicyError as error:
+        except FleetToolsError as error:
             return await connection.send(failure("policy", error))
         await connection.send(conversation.greeting())
         request = asyncio.ensure_future(connection.recv())

@@ -233,6 +233,24 @@ def test_workers_that_die_or_freeze_are_replaced_and_a_job_that_lost_two_is_lost
     }
 
 
+@pytest.mark.parametrize("tries", [1, 2])
+def test_each_start_of_a_job_is_announced(tries, tmp_path):
+    jobs, begun = iter(["well", "die"]), []
+    run = workers.run(
+        lambda: next(jobs, None),
+        partial(make_trouble, tmp_path),
+        count=1,
+        timeout_s=60.0,
+        address="local",
+        tries=tries,
+        before_each=begun.append,
+    )
+    results = dict(run)
+    assert begun == ["well", *["die"] * tries]
+    often = ", 2 times" if tries == 2 else ""
+    assert results["die"] == LostJob(f"its worker died (SIGKILL){often}")
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_typed_errors_are_raised_as_they_are(count, address):
     with pytest.raises(UnknownNameError, match="Did you mean 'hammer'"):

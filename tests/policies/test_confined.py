@@ -1,28 +1,43 @@
 """A confined policy sees observations and nothing else, and what it sends is data."""
 
+import contextlib
 import os
 import pickle
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from support.confined_policies import SECRET
+from support.evaluated import FIRST, SMALL
 from support.processes import ROOT, run_command
-from support.served_policies import hello
+from support.served_policies import Scripted, constant, hello, serving_as
 
+from fleet_tools.envs.array_spec import describe_action, describe_observation
 from fleet_tools.envs.recorded_env import EnvInterface, interface_of
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.errors import FleetToolsError, PolicyError
+from fleet_tools.evaluation.trial import guarded, run_trial
 from fleet_tools.policies.array_codec import decode, encode
-from fleet_tools.policies.confined import ConfinedPolicy, PolicyProcess, find_policy_apart
+from fleet_tools.policies.confined import (
+    VARIABLES,
+    ConfinedPolicy,
+    PolicyProcess,
+    can_be_alone,
+    find_policy_apart,
+)
 from fleet_tools.policies.conversation import Conversation, Served
-from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.openpi import OpenpiPolicy
+from fleet_tools.policies.policy import begin, episode_seed
+from fleet_tools.policies.policy_client import PolicyClient, WebSocketChannel
 from fleet_tools.policies.sources import PolicySource, find_policy
 from fleet_tools.policies.wire_messages import CONTROL
 
@@ -36,8 +51,18 @@ def _interface(hammer: ToolUseEnv) -> EnvInterface:
 
 
 def confined(name: str, interface: EnvInterface) -> ConfinedPolicy:
+    return ConfinedPolicy(source_of(name), interface)
+
+
+def source_of(name: str) -> PolicySource:
     digest = find_policy(f"{MODULE}:Honest").content_digest
-    return ConfinedPolicy(PolicySource("factory", f"{MODULE}:{name}", digest, {}), interface)
+    return PolicySource("factory", f"{MODULE}:{name}", digest, {})
+
+
+def mark(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Names a file in a variable that policies are given."""
+    monkeypatch.setenv("FLEET_TOOLS_TEST_MARK", str(path))
+    monkeypatch.setenv(VARIABLES, "FLEET_TOOLS_TEST_MARK")
 
 
 def found(name: str) -> PolicySource:
@@ -83,6 +108,7 @@ def test_there_is_no_environment_to_find(hammer, interface):
         ("Exiting", "SystemExit: enough"),
         ("Speaking", "six numbers"),
         ("Flooding", "an array of float64 with the shape .1000000,."),
+        ("Filling", "act raised at .*MemoryError"),
         ("Missing", "Unknown factory of policies .*'Missing'"),
     ],
 )
@@ -96,7 +122,7 @@ def test_its_failures_are_errors_of_its_own(name, message, hammer, interface):
 
 
 def test_what_it_sends_is_never_run(hammer, interface, tmp_path, monkeypatch):
-    monkeypatch.setenv("FLEET_TOOLS_TEST_MARK", str(tmp_path / "mark"))
+    mark(monkeypatch, tmp_path / "mark")
     observation, _ = hammer.reset(seed=0)
     policy = confined("Smuggling", interface)
     policy.reset()
@@ -164,6 +190,122 @@ class Answering(PolicyProcess):
         except StopIteration:
             self._process.kill()
             raise EOFError from None
+
+
+# --- Attacks --------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="alone", params=[True, False], ids=["alone", "among others"])
+def _alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether policies see no other processes; both are tried where the system allows it."""
+    if request.param and not can_be_alone():
+        pytest.skip("user namespaces are not allowed here")
+    monkeypatch.setattr("fleet_tools.policies.confined.can_be_alone", lambda: request.param)
+    return request.param
+
+
+def test_it_is_sent_no_seed_and_no_secrets(alone, hammer, monkeypatch):
+    for name in ("GITHUB_TOKEN", "HF_TOKEN", "FLEET_TOOLS_POLICY_TOKEN", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, f"{SECRET}-{name}-0123456789")
+    (_, trial) = SMALL.trials("hammer", "train", 2)
+    policy = guarded(source_of("Snooping"), "observations", hammer, trial.seed)
+    info: Any = run_trial(hammer, policy, SMALL, trial).info
+    assert info["secrets"] == 0 and (info["processes"] == 1) == alone
+    assert 2**60 + 1 in info["numbers"] and trial.seed not in info["numbers"]
+
+
+def test_no_episode_finds_notes_of_another_one(hammer, interface):
+    observation, _ = hammer.reset(seed=0)
+    policy = confined("Noting", interface)
+    for _ in range(2):
+        policy.reset()
+        assert policy.act(observation).tolist() == [0] * 6
+
+
+def test_what_it_is_sent_follows_from_the_observation_alone(hammer, monkeypatch):
+    """Of each kind of policy in another process: the same bytes in two scenes that look alike."""
+    pytest.importorskip("websockets")
+    sent: list[bytes] = []
+    for channel in (PolicyProcess, WebSocketChannel):
+        monkeypatch.setattr(channel, "send", _recording(channel.send, sent))
+    seen, _ = hammer.reset(seed=0)
+    read = {name: describe_observation(hammer)[name] for name in ("joint_position",)}
+    described = hello(
+        observation=read,
+        action=describe_action(hammer),
+        control_period_s=1 / hammer.metadata["render_fps"],
+    )
+    unread = {name: array + 1 if name not in read else array for name, array in seen.items()}
+    with serving_as(Served(described, lambda: Scripted(constant))) as server:
+        makers: list[tuple[Callable[[], Any], Mapping[str, np.ndarray]]] = [
+            (lambda: confined("Honest", interface_of(hammer)), seen),
+            (lambda: PolicySource("remote", server.url, None, {}).make(hammer), unread),
+            (lambda: OpenpiPolicy(hammer, server.url, names={"observation.state": "s"}), seen),
+        ]
+        for make, other in makers:
+            messages = []
+            for scene, observation in ((FIRST, seen), (FIRST + 1, other)):
+                hammer.reset(seed=scene)
+                sent.clear()
+                policy = make()
+                begin(policy, episode_seed(observation))
+                with contextlib.suppress(PolicyError):  # the server is none of openpi's
+                    policy.act(dict(observation))
+                messages.append([*sent])
+            assert messages[0] == messages[1] and messages[0]
+
+
+def _recording(send: Callable[[Any, bytes], None], sent: list[bytes]) -> Callable[..., None]:
+    def record(channel: Any, content: bytes) -> None:
+        sent.append(content)
+        send(channel, content)
+
+    return record
+
+
+LATE = {
+    "sleeps": "time.sleep(1000)",
+    "drips": "while True: os.write(fd, bytes(1)), time.sleep(0.1)",
+    "hides": "if os.fork() == 0: os.setsid(), time.sleep(20)\nos._exit(0)",
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_an_import_has_a_time_limit(name, alone, tmp_path, monkeypatch):
+    first = "import os, time\nfrom support.confined_policies import _connection\n"
+    (tmp_path / "late.py").write_text(f"{first}fd = _connection()\n{LATE[name]}\nmake = dict\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    started = time.monotonic()
+    with pytest.raises(PolicyError, match=r"within 3 s.*--timeout|ended with exit code 0"):
+        find_policy_apart("late:make", limit_s=3.0)
+    assert time.monotonic() - started < 15.0
+
+
+def test_each_answer_has_a_time_limit(hammer, interface):
+    observation, _ = hammer.reset(seed=0)
+    policy = ConfinedPolicy(source_of("Silent"), interface, limit_s=5.0)
+    policy.reset()
+    with pytest.raises(PolicyError, match="did not answer within 5 s"):
+        policy.act(observation)
+
+
+def test_nothing_of_it_survives_its_process(hammer, interface):
+    if not can_be_alone():
+        pytest.skip("user namespaces are not allowed here")
+    observation, _ = hammer.reset(seed=0)
+    policy = confined("Surviving", interface)
+    before = {each.pid for each in psutil.Process().children(recursive=True)}
+    policy.reset()
+    policy.act(observation)
+    children = psutil.Process().children(recursive=True)
+    left = [each for each in children if each.pid not in before]
+    assert len(left) >= 3  # `unshare`, the policy's process, and the one that it leaves
+    del policy
+    psutil.wait_procs(left, timeout=10)
+    assert not any(map(psutil.Process.is_running, left))
+
+
+# --- Its process ----------------------------------------------------------------------------
 
 
 def test_its_module_is_not_imported_here(tmp_path, monkeypatch):

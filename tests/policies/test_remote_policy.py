@@ -215,6 +215,22 @@ def test_the_program_serves_until_it_is_told_to_end(checkpoints, hammer):
         assert policy.act(observation).tobytes() == expected.tobytes()
 
 
+def test_the_program_serves_a_factory_of_one_task(hammer, capsys):
+    honest = "support.confined_policies:Honest"
+    with serving_program("serve", honest, "--tool", "hammer") as ready:
+        assert (ready["hello"]["policy"], ready["hello"]["env_kwargs"]["obs_mode"]) == (
+            honest,
+            "state",
+        )
+        policy = find_policy(ready["url"]).make(hammer)
+        observation, _ = hammer.reset(seed=0)
+        policy.reset()
+        expected = observation["tool_keypoints"].ravel()[:6].astype(np.float32)
+        assert policy.act(observation).tobytes() == expected.tobytes()
+    assert serve.main([honest]) == 2
+    assert "Name one by --tool" in capsys.readouterr().err
+
+
 BROKEN = """
 import os, socket, stat, sys, threading
 from fleet_tools import serve

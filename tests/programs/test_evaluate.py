@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +21,9 @@ from fleet_tools import evaluate
 from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.result import EpisodeResult
 from fleet_tools.evaluation.result_folder import EPISODES, RESULT, EvaluationWriter, load_evaluation
-from fleet_tools.evaluation.run import evaluate_policy
+from fleet_tools.evaluation.run import BEGUN, evaluate_policy
 from fleet_tools.parallel.workers import LostJob, Work, WorkerOptions
+from fleet_tools.policies.confined import VARIABLES, can_be_alone
 from fleet_tools.studio.pictures.failures import SHOWN
 
 J = TypeVar("J")
@@ -262,7 +263,7 @@ OUTCOMES_AND_ERRORS = {
     "exit": ("policy_error", "SystemExit"),
     "none": ("time_limit", ""),
     "die": ("worker_error", "its worker died"),
-    "hang": ("worker_error", "10 s, 2 times"),
+    "hang": ("worker_error", "it took longer than 10 s"),
 }
 
 
@@ -284,6 +285,95 @@ def test_with_workers_a_faulty_policy_affects_only_its_own_episodes(tmp_path):
     for _, message in expected:
         assert message in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+# --- Policies that attack; more of them: tests/policies/test_confined.py ---------------------
+
+KILLING = "support.confined_policies:Killing"
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
+    """Returns the file in which `KILLING` counts how often it is asked for an action."""
+    monkeypatch.setenv("FLEET_TOOLS_TEST_MARK", str(folder / "asked"))
+    monkeypatch.setenv(VARIABLES, "FLEET_TOOLS_TEST_MARK")
+    return folder / "asked"
+
+
+@pytest.fixture(name="among_others")
+def _among_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Policies see other processes, as where `unshare` is not there."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    can_be_alone.cache_clear()
+    yield
+    can_be_alone.cache_clear()
+
+
+@pytest.mark.usefixtures("among_others")
+def test_a_policy_that_kills_its_worker_loses_this_episode(tmp_path, capsys, monkeypatch):
+    mark = asked(monkeypatch, tmp_path)
+    arguments = options(tmp_path / "out", "--workers", "1", policy=KILLING)
+    assert evaluate.main(arguments) == 1
+    (episode,) = episodes(tmp_path / "out")
+    assert (episode.outcome, episode.tries, episode.steps) == ("worker_error", 1, 0)
+    assert mark.read_text().count("asked") == 1
+    assert not (tmp_path / "out" / BEGUN).exists()
+    printed = capsys.readouterr().err
+    assert "1 ended as worker_error: its worker died (SIGKILL)" in printed
+    assert "sees this user's other processes" in printed
+    assert evaluate.main(arguments) == 1  # and is not given it again
+    assert mark.read_text().count("asked") == 1
+
+
+def test_a_policy_that_sees_no_other_process_kills_itself(tmp_path, monkeypatch):
+    if not can_be_alone():
+        pytest.skip("user namespaces are not allowed here")
+    mark = asked(monkeypatch, tmp_path)
+    assert evaluate.main(options(tmp_path / "out", policy=KILLING, scenes=2)) == 1
+    stored = episodes(tmp_path / "out")
+    assert [(each.outcome, each.tries) for each in stored] == [("policy_error", 1)] * 2
+    assert {each.error for each in stored} == {
+        "PolicyError: the policy's process ended with exit code 3"
+    }
+    assert mark.read_text().count("asked") == 3  # each worker tries its first one again
+
+
+def test_trials_that_ended_the_program_are_counted_and_not_begun_for_ever(tmp_path, capsys):
+    """Of code of others; a policy of the package is not to blame."""
+    for policy, ends in (
+        ("support.confined_policies:Dying", ("worker_error", 2)),
+        ("zero", ("time_limit", 3)),
+    ):
+        folder = tmp_path / ends[0]
+        evaluate.main(options(folder, "--quiet", policy=policy))
+        (folder / BEGUN).write_text("hammer/train/0\n" + "hammer/train/1\n" * 2 + "hammer/tra")
+        capsys.readouterr()
+        evaluate.main(options(folder, policy=policy, scenes=2))
+        stored = load_evaluation(folder).episodes[1]
+        assert (stored.outcome, stored.tries) == ends
+        assert "1 episodes were begun more than once" in capsys.readouterr().err
+
+
+@pytest.mark.slow  # starts the program
+def test_a_policy_that_kills_the_program_is_asked_twice_and_no_more(tmp_path, monkeypatch):
+    mark = asked(monkeypatch, tmp_path)
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    arguments = options(tmp_path / "out", policy=KILLING)
+    for code, count in ((-signal.SIGKILL, 1), (-signal.SIGKILL, 2), (1, 2)):
+        done = run_command(*COMMAND, *arguments, PATH="/nowhere", PYTHONPATH=path)
+        assert done.returncode == code, done.stderr
+        assert mark.read_text().count("asked") == count
+    (episode,) = episodes(tmp_path / "out")
+    assert (episode.outcome, episode.tries) == ("worker_error", 2)
+
+
+@pytest.mark.parametrize("track", ["observations", "privileged"])
+def test_a_module_that_sleeps_at_import_is_an_error(track, tmp_path, capsys, monkeypatch):
+    (tmp_path / "sleeping.py").write_text("import time\ntime.sleep(1000)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    more = ["--timeout", "3", "--track", track]
+    assert evaluate.main(options(tmp_path / "out", *more, policy="sleeping:make")) == 2
+    assert "did not answer within 3 s" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 # --- What cannot begin ----------------------------------------------------------------------

@@ -3,8 +3,10 @@
 import gc
 import os
 import pickle
+import signal
 import struct
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,100 @@ class Silent(Honest):
 class _Payload:
     def __reduce__(self) -> Any:
         return Path.touch, (Path(os.environ["FLEET_TOOLS_TEST_MARK"]),)
+
+
+SECRET = "hunter2"
+"""What the values of variables begin with that no policy is to see."""
+
+
+class Snooping(Honest):
+    """Looks for secrets of variables and large numbers wherever a process may look by itself."""
+
+    known = 2**60 + 1
+
+    def act(self, observation: dict[str, np.ndarray]) -> Any:
+        processes = [each for each in Path("/proc").iterdir() if each.name.isdecimal()]
+        texts = [str(dict(os.environ)), *(_read(each / "environ") for each in processes)]
+        seen: set[int] = set()
+        frame = sys._getframe()
+        while frame is not None:
+            _count_numbers([*frame.f_locals.values()], seen, 4)
+            frame = frame.f_back
+        _count_numbers(gc.get_objects(), seen, 1)
+        self.info = {
+            "secrets": sum(SECRET in text for text in texts),
+            "processes": len(processes),
+            "numbers": sorted(number for number in seen if number >= 2**52),
+        }
+        return np.zeros(6)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _count_numbers(values: list[Any], seen: set[int], depth: int) -> None:
+    for value in values:
+        if isinstance(value, int):
+            seen.add(value)
+        elif depth and isinstance(value, dict):
+            _count_numbers([*value.keys(), *value.values()], seen, depth - 1)
+        elif depth and isinstance(value, list | tuple | set | frozenset):
+            _count_numbers([*value], seen, depth - 1)
+        elif depth and hasattr(value, "__dict__"):
+            _count_numbers([*vars(value).values()], seen, depth - 1)
+
+
+_resets: list[int] = []
+
+
+class Noting(Honest):
+    """Acts by the notes of earlier episodes that it finds: in memory, and where files are usual."""
+
+    def act(self, observation: dict[str, np.ndarray]) -> Any:
+        _resets.append(1)
+        folders = (Path.cwd(), Path.home(), Path(tempfile.gettempdir()))
+        found = [len(_resets) - 1, *((each / "notes").exists() for each in folders), 0, 0]
+        for each in folders:
+            (each / "notes").write_text("seen")
+        return np.array(found, np.float32)
+
+
+class Killing(Honest):
+    """Kills whoever started it, with a mark for each time that it is asked."""
+
+    def act(self, observation: dict[str, np.ndarray]) -> Any:
+        with Path(os.environ["FLEET_TOOLS_TEST_MARK"]).open("a") as file:
+            file.write("asked\n")
+        os.kill(os.getppid(), signal.SIGKILL)
+        os._exit(3)
+
+
+class Filling(Honest):
+    """Takes memory until there is none."""
+
+    def act(self, observation: dict[str, np.ndarray]) -> Any:
+        first_to_end = int(Path("/proc/self/oom_score_adj").read_text())
+        assert first_to_end == 1000
+        blocks: list[np.ndarray] = []
+        while len(blocks) < 2**14:
+            blocks.append(np.empty(2**28, np.uint8))  # which takes room, and touches no memory
+        return np.zeros(6)
+
+
+class Surviving(Honest):
+    """Leaves a process that belongs to nobody, and holds its connection."""
+
+    def act(self, observation: dict[str, np.ndarray]) -> Any:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(1000)
+            os._exit(0)
+        return np.zeros(6)
 
 
 def _connection() -> int:
