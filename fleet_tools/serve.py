@@ -53,7 +53,8 @@ def _serve(options: ServeOptions) -> int:
     from fleet_tools.policies.server_access import read_token
 
     token = read_token(options.token_file)
-    policy = _served(options)
+    with contextlib.redirect_stdout(sys.stderr):  # a policy's module may print
+        policy = _served(options)
     # Shells let background jobs ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -62,7 +63,8 @@ def _serve(options: ServeOptions) -> int:
             summary = {"url": server.url, "hello": policy.hello.model_dump(mode="json")}
             options.report(summary, lambda: f"{policy.hello.policy} is served at {server.url}")
             sys.stdout.flush()
-            server.serve_forever()
+            with contextlib.redirect_stdout(sys.stderr):
+                server.serve_forever()
     except KeyboardInterrupt:
         pass
     return cli.OK

@@ -161,7 +161,7 @@ class PolicyProcess(PolicyChannel):
             self._open.callback(shutil.rmtree, folder, ignore_errors=True)
             self._process = ChildProcess(
                 __name__,
-                environment=_environment() | dict.fromkeys(("HOME", "TMPDIR"), folder),
+                environment=policy_environment() | dict.fromkeys(("HOME", "TMPDIR"), folder),
                 folder=Path(folder),
                 through=_ALONE if can_be_alone() else (),
             )
@@ -230,7 +230,7 @@ class PolicyProcess(PolicyChannel):
         return why
 
 
-def _environment() -> dict[str, str]:
+def policy_environment() -> dict[str, str]:
     """Returns the environment variables of a policy's process."""
     named = [name.strip() for name in os.environ.get(VARIABLES, "").split(",")]
     given = {k: v for k, v in os.environ.items() if _GIVEN.fullmatch(k) or k in named}

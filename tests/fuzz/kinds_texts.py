@@ -40,6 +40,8 @@ from fleet_tools.evaluation.protocol_file import load_protocol
 from fleet_tools.evaluation.result_folder import load_evaluation
 from fleet_tools.parallel import cluster
 from fleet_tools.perception.display import MESHCAT_HOST, open_meshcat
+from fleet_tools.policies.confined import VARIABLES as POLICY_VARIABLES
+from fleet_tools.policies.confined import policy_environment
 from fleet_tools.policies.released import CHECKPOINTS, find_file
 from fleet_tools.policies.server_access import TOKEN_VARIABLE, read_token, require_url
 from fleet_tools.policies.sources import find_policy
@@ -376,6 +378,7 @@ VARIABLES: dict[str, Callable[[], Any]] = {
     ANY_RELEASE: require_tested_release,
     MESHCAT_HOST: open_meshcat,
     CHECKPOINTS: lambda: find_file("bc_hammer"),
+    POLICY_VARIABLES: policy_environment,
 }
 """Readers of environment variables, by name."""
 VARIABLES_NOT_TRIED = {VARIABLE: "a program of the user's own, which is run"}

@@ -1,6 +1,7 @@
 """A served checkpoint acts in every program as it does in process, bit for bit."""
 
 import copy
+import os
 import pickle
 import sys
 import threading
@@ -19,7 +20,7 @@ import numpy as np
 import yaml
 from gymnasium import wrappers
 from support.evaluated import SMALL, a_result
-from support.processes import run_command, serving_program
+from support.processes import ROOT, run_command, serving_program
 from support.served_policies import serving_as
 from support.small_checkpoints import untrained
 
@@ -215,7 +216,8 @@ def test_the_program_serves_until_it_is_told_to_end(checkpoints, hammer):
         assert policy.act(observation).tobytes() == expected.tobytes()
 
 
-def test_the_program_serves_a_factory_of_one_task(hammer, capsys):
+def test_the_program_serves_a_factory_of_one_task(hammer, capsys, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'tests'}")
     honest = "support.confined_policies:Honest"
     with serving_program("serve", honest, "--tool", "hammer") as ready:
         assert (ready["hello"]["policy"], ready["hello"]["env_kwargs"]["obs_mode"]) == (
