@@ -209,7 +209,9 @@ def test_it_is_sent_no_seed_and_no_secrets(alone, hammer, monkeypatch):
         monkeypatch.setenv(name, f"{SECRET}-{name}-0123456789")
     (_, trial) = SMALL.trials("hammer", "train", 2)
     policy = guarded(source_of("Snooping"), "observations", hammer, trial.seed)
-    info: Any = run_trial(hammer, policy, SMALL, trial).info
+    episode = run_trial(hammer, policy, SMALL, trial)
+    assert "seen enough" in str(episode.error)
+    info: Any = episode.info
     assert info["secrets"] == 0 and (info["processes"] == 1) == alone
     assert 2**60 + 1 in info["numbers"] and trial.seed not in info["numbers"]
 
@@ -265,7 +267,7 @@ def _recording(send: Callable[[Any, bytes], None], sent: list[bytes]) -> Callabl
 
 LATE = {
     "sleeps": "time.sleep(1000)",
-    "drips": "while True: os.write(fd, bytes(1)), time.sleep(0.1)",
+    "drips": "os.write(fd, bytes([0, 0, 3, 0]))\nwhile True: os.write(fd, b'0'), time.sleep(0.1)",
     "hides": "if os.fork() == 0: os.setsid(), time.sleep(20)\nos._exit(0)",
 }
 

@@ -1,5 +1,6 @@
 """Policies that try to see or do what they must not, for tests of their confinement."""
 
+import contextlib
 import gc
 import os
 import pickle
@@ -108,9 +109,9 @@ class Snooping(Honest):
         self.info = {
             "secrets": sum(SECRET in text for text in texts),
             "processes": len(processes),
-            "numbers": sorted(number for number in seen if number >= 2**52),
+            "numbers": sorted(number for number in seen if 2**52 <= number < 2**63),
         }
-        return np.zeros(6)
+        raise RuntimeError("seen enough")
 
 
 def _read(path: Path) -> str:
@@ -122,14 +123,15 @@ def _read(path: Path) -> str:
 
 def _count_numbers(values: list[Any], seen: set[int], depth: int) -> None:
     for value in values:
-        if isinstance(value, int):
+        if type(value) is int:
             seen.add(value)
         elif depth and isinstance(value, dict):
             _count_numbers([*value.keys(), *value.values()], seen, depth - 1)
         elif depth and isinstance(value, list | tuple | set | frozenset):
             _count_numbers([*value], seen, depth - 1)
-        elif depth and hasattr(value, "__dict__"):
-            _count_numbers([*vars(value).values()], seen, depth - 1)
+        elif depth:
+            with contextlib.suppress(Exception):
+                _count_numbers([*vars(value).values()], seen, depth - 1)
 
 
 _resets: list[int] = []
