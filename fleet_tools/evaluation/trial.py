@@ -82,7 +82,10 @@ def make_trials(
     def run(trial: Trial) -> EpisodeResult:
         nonlocal present, first
         if trial == REPEAT:
-            return repeat()
+            try:
+                return repeat()
+            finally:
+                present = None  # ends the policy's process; a worker is killed after its last job
         env = env_of(trial.task)
         # Draws of built-in policies must not depend on earlier trials.
         if present is None or env is not present[0] or policy.kind == "built_in":
