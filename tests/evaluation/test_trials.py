@@ -19,9 +19,11 @@ from fleet_tools.errors import (
     SimulationError,
 )
 from fleet_tools.evaluation import trial as trials
+from fleet_tools.evaluation.config import EvaluationConfig
 from fleet_tools.evaluation.policy_provenance import PolicyProvenance
 from fleet_tools.evaluation.protocol import Trial
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_actions
+from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import (
     Rerun,
     make_trials,
@@ -217,6 +219,16 @@ def test_a_policy_that_forgets_has_the_same_episodes_in_every_order(name, track)
     run(REPEAT)
     assert [*map(without_times, there)] == [*map(without_times, here)]
     assert len({episode.actions for episode in there}) == 3
+
+
+def test_the_order_of_trials_tells_code_of_others_nothing():
+    orders = {}
+    for policy in ("support.stateful_policies:Forgetful", "zero"):
+        config = EvaluationConfig(policy=policy, tool="hammer")
+        trials = describe(config)[2]
+        orders[policy] = [trial.key for trial in trials]
+    theirs, ours = orders.values()
+    assert theirs != ours and sorted(theirs) == sorted(ours)
 
 
 def test_policies_in_other_processes_are_made_alike():
