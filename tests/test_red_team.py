@@ -79,7 +79,7 @@ def test_what_was_undone_and_done_again_otherwise_is_no_longer_the_parts(make: M
     trial = cheat(env, UNDONE[task])
     assert trial.deed and not trial.success
     assert trial.by_part > 0.6  # before it was undone
-    assert env.verdicts()["success[1] caused_by_part"].progress < 0.6
+    assert env.verdicts()["success[1] caused_by_part"].progress < 0.9
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.slow)])

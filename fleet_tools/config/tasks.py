@@ -98,8 +98,8 @@ class ToolPart(Value):
     """Fixed link of the object on which the tool has to bear meanwhile, as a lever does on its
     fulcrum, against at least half of its force on moving links; none by default."""
     pushes: Annotated[tuple[Axis, ...] | None, STORED_IF_SET] = None
-    """Pairs of keypoints of a link of the object each, from one to the other of which the part has
-    to push that link, within 45 degrees, as a blade between blocks does; any way by default."""
+    """Directions in which the part has to push, within 45 degrees, as a blade between blocks does.
+    Each is from one keypoint of a link of the object to another, for that link. Any by default."""
 
 
 class GentleLimits(Value):

@@ -440,7 +440,7 @@ class ObjectMotion:
         return coordinates(X_WL, x, self.packed)
 
     def named(self, motion: np.ndarray, X_WS: np.ndarray) -> PartMotion:
-        """Returns motion by name, that of points in the world.
+        """Returns motion by name; points move in the world.
 
         Args:
             motion: (coordinates,), see `from_start`.

@@ -1,8 +1,8 @@
 """The motion of the object that came through contact with named parts of the tool.
 
 A part is what lies within a distance of a line through some of the tool's keypoints. It may lie
-on one side of the tool only. It may count only where it touches a place on the object, where it
-pushes in a direction, or while the tool bears on one of its links, as a lever does on its fulcrum:
+on one side of the tool only. It may count only where it touches a place on the object, or where it
+pushes in a direction. Or it counts while the tool bears on a link, as a lever does on its fulcrum:
 `fleet_tools.config.tasks.ToolPart`.
 How motion is attributed: `fleet_tools.sim.attribution`.
 """
