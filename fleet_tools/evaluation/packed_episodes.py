@@ -88,9 +88,9 @@ def _fields() -> dict[str, tuple[Any, bool]]:
     """Returns the class of each field of an episode, and whether it may be None."""
     fields = {}
     for name, field in EpisodeResult.model_fields.items():
-        optional = isinstance(field.annotation, types.UnionType)
+        optional = typing.get_origin(field.annotation) in (types.UnionType, typing.Union)
         kind = typing.get_args(field.annotation)[0] if optional else field.annotation
-        fields[name] = kind, optional
+        fields[name] = getattr(kind, "__origin__", kind), optional  # without `Annotated`
     return fields
 
 

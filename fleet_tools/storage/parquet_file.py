@@ -159,7 +159,7 @@ def _require_bounded(content: bytes, footer: "_Struct") -> None:
 
 
 _Struct = dict[tuple[int, int], Any]
-"""Fields of a struct by number and type, because readers skip those of another type."""
+"""Fields of a struct by number and type; a reader skips a field of another type."""
 
 
 def _struct(content: bytes, at: int = 0, levels: int = _MOST_LEVELS) -> tuple[_Struct, int]:

@@ -74,7 +74,7 @@ class RecordKind(FolderKind[D], Generic[D, R]):
         """Reads a folder's compressed records and the complete lines of its log.
 
         Returns:
-            The records, and the number of bytes that those of the log take in it.
+            The records, and the number of bytes of the log's complete lines.
 
         Raises:
             FleetToolsError: A file is damaged, or both are missing.

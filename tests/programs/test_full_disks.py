@@ -18,6 +18,9 @@ from support.collected import write_quick_task
 from support.small_datasets import OBSERVATION, Drawn, a_header, write
 from support.small_disks import PAGE, Disk
 
+from fleet_tools.evaluation.packed_episodes import read_episodes
+from fleet_tools.evaluation.result_folder import PACKED
+
 Main = Callable[[Sequence[str]], int]
 
 FORMATS = ("lerobot", "minari", "ply", "robomimic", "zarr")
@@ -127,6 +130,8 @@ def content_of(path: Path) -> Any:
             return _of_tensors(path)
         case ".hdf5":
             return _of_hdf5(path)
+        case ".parquet" if path.name == PACKED:
+            return [without_times(json.loads(each.to_json())) for each in read_episodes(path)]
         case _:
             return path.read_bytes()
 
