@@ -143,14 +143,17 @@ def _make_page(options: PageOptions) -> int:
     from fleet_tools.leaderboard.texts import as_text, summary
 
     _require_page(options.output)
+    if options.clips:
+        from fleet_tools.studio.pictures.clips import require_clips
+
+        require_clips()
     levels = [*load_levels(options.protocol).values()]
     if options.publish:
         publish(options.directory)
     board, standings = make_board(options.directory, levels)
     if options.clips:
-        from fleet_tools.studio.pictures.clips import require_clips, with_clips
+        from fleet_tools.studio.pictures.clips import with_clips
 
-        require_clips()
         if board.seed_published is None:
             raise ResultError("Clips show fresh scenes. --publish ends the round first.")
         round_ = read_round(options.directory)

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.slow  # starts a browser
 
 WIDE = replace(
     EVERYTHING,
-    methods=tuple(replace(each, title="W" * 80, description="w " * 500) for each in METHODS),
+    methods=tuple(
+        replace(each, title="W" * 80, letters="abcdefghijkl", description="w " * 500)
+        for each in METHODS
+    ),
     rejections=tuple(Rejection("w" * 200, "W" * 300) for _ in range(50)),
 )
 """Twelve methods with names as long as they may be, and many rejections."""

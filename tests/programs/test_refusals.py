@@ -59,10 +59,10 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         (f"{EVALUATE} --policy expert --obs-mode sonar", "Unknown obs_mode: 'sonar'"),
     ],
     "leaderboard": [
-        ("nowhere", "no folder nowhere"),
-        (". --protocol v9", "Unknown protocol: 'v9'"),
-        (". --output page.pdf", "ends with .html"),
-        (". --output nowhere/page.html", "no folder nowhere"),
+        ("page nowhere", "nowhere has no folder entries"),
+        ("page . --protocol v9", "Unknown protocol: 'v9'"),
+        ("page . --output page.pdf", "ends with .html"),
+        ("page . --output nowhere/page.html", "no folder nowhere"),
     ],
     "replay": [(". --workers 0", "has no dataset.json")],
     "dataset": [
@@ -199,7 +199,7 @@ def test_what_cannot_be_done_is_refused_before_anything_begins(
     ("module", "extra", "program", "arguments"),
     [
         *((module, "video", "view", VIDEO) for module in ("av", "PIL")),
-        *((module, "video", "leaderboard", ". --clips") for module in ("av", "PIL")),
+        *((module, "video", "leaderboard", "page . --clips") for module in ("av", "PIL")),
         ("pyspacemouse", "spacemouse", "teleop", "--tool hammer --spacemouse --output out"),
         ("manifold3d", "import", "assets", HAMMER),
     ],

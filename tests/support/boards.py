@@ -42,16 +42,18 @@ def a_method(name: str, track: Track, score: float | None, **others: Any) -> Met
         cost = PairedDifference(drop, drop - 0.06, drop + 0.06, 240) if k else None
         around = rate(score - drop, 0.07)
         levels[level] = LevelScore(around.rate, around.low, around.high, cost)
-    missing = {} if score is None else {"score": rate(score), "rank": 1, "letters": "ab"}
-    numbers = {
+    ranked: dict[str, Any] = {}
+    if score is not None:
+        ranked = {"score": rate(score), "rank": 1, "letters": "ab"}
+    numbers: dict[str, Any] = {
         "levels": levels,
         "tasks": {} if score is None else {task: rate(score, 0.12) for task in TASKS},
         "splits": {} if score is None else {split: rate(score, 0.1) for split in SPLITS},
         "failures": {"grasp": 2, "reach": 31, "time_limit": 8},
         "provenance": {"policy": f"checkpoints/{name}.safetensors", "hash": "0123456789abcdef" * 2},
     }
-    given = {"title": name, "description": f"What {name} is, in one line"}
-    return Method(name=name, track=track, **(given | missing | numbers | others))
+    given: dict[str, Any] = {"title": name, "description": f"What {name} is, in one line"}
+    return Method(name=name, track=track, **(given | ranked | numbers | others))
 
 
 METHODS = (
