@@ -74,32 +74,35 @@ def advance(
             share[a, m] = where(total > 0.0, larger(work[a], 0.0) / total, share[a, m])
     for c in range(now.shape[0]):
         if coordinate_mechanism[c] != FIXED:
-            for a in range(agents - 1):
-                of_part = share[a, coordinate_mechanism[c]]
-                motion[a, c] = remaining(motion[a, c], of_part, before[c], now[c])
+            shares = share[:, coordinate_mechanism[c]]
+            motion[:, c] = remaining(motion[:, c], shares, before[c], now[c])
     return share, motion
 
 
 @straight_line
-def remaining(motion: float, share: float, before: float, now: float) -> float:
-    """Returns a part's motion of a coordinate after an interval: its part of what remains.
+def remaining(motion: np.ndarray, share: np.ndarray, before: float, now: float) -> np.ndarray:
+    """Returns each part's motion of a coordinate after an interval: its part of what remains.
 
     Away from the start it grows by the part's share. Towards the start, a part takes back its own
     motion first, down to none. What others move back takes the same fraction of everybody's.
     So it lies between none and the whole displacement, and none is left at the start.
 
     Args:
-        motion: The part's motion before.
-        share: Its share in the change.
+        motion: (n,), each part's motion before.
+        share: (n,), its share in the change.
         before: How far the coordinate is from the start before; it has a sign.
         now: How far after.
     """
     inwards = where(before * now > 0.0, where(before * (before - now) > 0.0, now, before), 0.0)
-    own = motion + share * (inwards - before)
-    own = where(own * before > 0.0, own, 0.0)
-    rest = before + share * (inwards - before)  # if only the part had moved it back
-    kept = where(rest * before > 0.0, own * inwards / rest, 0.0)
-    return kept + share * (now - inwards)
+    kept, rest = zeros(share.shape[0]), before
+    for a in range(share.shape[0]):
+        own = motion[a] + share[a] * (inwards - before)
+        kept[a] = where(own * before > 0.0, own, 0.0)
+        rest += kept[a] - motion[a]
+    fraction = where(rest * before > 0.0, inwards / rest, 0.0)
+    for a in range(share.shape[0]):
+        kept[a] = kept[a] * fraction + share[a] * (now - inwards)
+    return kept
 
 
 @straight_line

@@ -14,7 +14,7 @@ from support.task_limits import follow as follow_expert
 from fleet_tools.config.tasks import task_path
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
-from fleet_tools.errors import UnknownNameError
+from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.sim.scene import sample_scene
 
 ID = "FleetTools/PryBar-v0"
@@ -106,6 +106,18 @@ def test_a_lid_that_was_open_before_the_bar_bore_on_the_sill(cheat, torque):
     trial = run_trial(env, ScriptPolicy(env, CHEATS["pry_bar"][cheat]), scene)
     assert trial.old_success and not trial.success  # all but the cause
     assert trial.by_part < 0.5
+
+
+def test_a_part_pushes_from_one_keypoint_of_a_link_to_another(tmp_path):
+    parts = yaml.safe_load(task_path("pry_bar").read_text())["tool_parts"]
+    for axis, error, message in (
+        (["lid_left", "sill"], ConfigError, "one link of crate.*lid and case"),
+        (["lid_left", "lid_middle"], ConfigError, "lid_middle.*Did you mean"),
+    ):
+        parts["tip"]["pushes"] = [axis]
+        task = own_task(tmp_path, "pry_bar", tool_parts=parts)
+        with pytest.raises(error, match=message):
+            EnvSpec.of(task=task, tool="flat_bar", object="crate").make_tool_use().reset(seed=1)
 
 
 def test_a_part_bears_on_a_fixed_link_only(tmp_path):

@@ -96,9 +96,7 @@ def accounts(
     for share, step in history:
         for _ in range(pieces):
             now = far + step / pieces
-            motion = np.array(
-                [remaining(m, s, far, now) for m, s in zip(motion, share, strict=True)]
-            )
+            motion = remaining(motion, share, far, now)
             far = now
             path.append((motion, far))
     return motion, far, path
