@@ -40,7 +40,7 @@ def is_possible(distribution: Distribution, number: object) -> bool:
         case Choice(choice=options):
             return number in options
         case OneOf(one_of=intervals):
-            return any(low <= number <= high for low, high in intervals)
+            return isinstance(number, float) and any(a <= number <= b for a, b in intervals)
     return number == distribution
 
 

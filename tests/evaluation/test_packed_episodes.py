@@ -52,15 +52,17 @@ def results(draw: st.DrawFn) -> EpisodeResult:
     """Draws any result of an episode."""
     shape = st.tuples(st.integers(0, 3), st.just(6))
     actions = draw(arrays.arrays(np.float32, shape, elements=arrays.from_dtype(np.dtype("f4"))))
-    optional = {
-        name: draw(st.none() | TEXTS) for name in ("tool", "object", "scene_digest", "error")
-    }
+    text = st.none() | TEXTS
     success = draw(st.booleans())
     points = st.lists(st.tuples(FLOATS, FLOATS, FLOATS), max_size=2).map(tuple)
     loads = st.builds(Load, peak_N=LENGTHS)
     metrics = st.builds(ContactMetrics, object=loads, table_work_J=FLOATS, time_s=LENGTHS)
     return EpisodeResult(
-        **optional,
+        tool=draw(text),
+        object=draw(text),
+        scene_digest=draw(text),
+        error=draw(text),
+        tries=draw(st.integers(1, 2)),
         task=draw(TEXTS),
         split=draw(TEXTS),
         index=draw(st.integers(0, 2**63 - 1)),

@@ -275,7 +275,7 @@ def leaderboards(folder: Path) -> Subject:
     whole = {each.relative_to(root).as_posix(): each.read_bytes() for each in named}
 
     def read(_: str) -> Any:
-        board, _ = make_board(root, [SMALL], least_scenes=16)
+        board = make_board(root, [SMALL], least_scenes=16)[0]
         for text in (as_html(board), as_markdown(board)):
             text.encode()
         ranks = {each.name: each.rank for each in board.methods}

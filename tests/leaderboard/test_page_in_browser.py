@@ -1,8 +1,8 @@
 """The page as a browser renders it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.boards import EVERYTHING, METHODS
@@ -27,7 +27,8 @@ WIDE = replace(
 """Twelve methods with names as long as they may be, and many rejections."""
 
 
-Show = "Callable[[str, int, str], Page]"
+Show = Callable[[str, int, str], Any]
+"""What shows a board, and returns its page."""
 
 
 @pytest.fixture(name="show", scope="module")

@@ -348,6 +348,7 @@ def test_the_cost_of_a_level_is_the_paired_difference(tmp_path_factory, outcomes
     assert hard.cost.pairs == 10
     assert hard.cost.difference == pytest.approx(np.mean([(a - b) / n for a, b, n in strata]))
     assert (hard.cost.low, hard.cost.high) == pytest.approx(paired_interval(strata))
+    assert easy.rate is not None and hard.rate is not None
     assert hard.cost.difference == pytest.approx(easy.rate - hard.rate)
 
 
