@@ -180,16 +180,16 @@ class Protocol(ProtocolFile):
         Raises:
             ConfigError: The level has others, or the observations show none.
         """
+        if self.sensors not in (None, given):
+            raise ConfigError(
+                f"{self.title!r} is seen by {self.sensors} cameras; given: sensors {given}. Leave "
+                "them out, or choose another level."
+            )
         if self.sensors not in (None, IDEAL) and not shows_cameras(obs_mode):
             raise ConfigError(
                 f"The level {self.level_name!r} changes what cameras measure, and obs_mode="
                 f"{obs_mode!r} has no cameras. A policy has results at the levels that its "
                 "observations can show: leave this one out."
-            )
-        if self.sensors not in (None, given):
-            raise ConfigError(
-                f"{self.title!r} is seen by {self.sensors} cameras; given: sensors {given}. Leave "
-                "them out, or choose another level."
             )
 
     def max_steps(self, task: TaskConfig) -> int:
