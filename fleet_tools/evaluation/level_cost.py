@@ -14,20 +14,19 @@ class PairedDifference:
     """How much success rates differ between matched episodes.
 
     Attributes:
-        difference: Mean over all pairs of task and split; None without episodes.
+        difference: Success rate at the nominal level minus that at the other one, the mean over all
+            pairs of task and split.
         low, high: Its 95% interval, by a score test, see `fleet_tools.utils.statistics`.
         pairs: Number of pairs of episodes.
     """
 
-    difference: float | None
+    difference: float
     low: float
     high: float
     pairs: int
 
     def __str__(self) -> str:
         """Returns text such as "14 points (9 to 19)"."""
-        if self.difference is None:
-            return "unknown"
         points, low, high = (round(100 * x) for x in (self.difference, self.low, self.high))
         return f"{points} points ({low} to {high})"
 
@@ -62,7 +61,8 @@ def level_cost(nominal: Evaluation, level: Evaluation) -> LevelCost:
         level: The other one; only scenes of which both have an episode count.
 
     Raises:
-        ResultError: They are of different policies, or not of two levels that are matched.
+        ResultError: They are of different policies, not of two levels that are matched, or have no
+            scene in common.
     """
     require_matched(nominal.result, level.result)
     plain = {episode.key: episode for episode in nominal.episodes}
@@ -71,6 +71,12 @@ def level_cost(nominal: Evaluation, level: Evaluation) -> LevelCost:
         for episode in level.episodes
         if episode.key in plain and is_trial(episode) and is_trial(plain[episode.key])
     ]
+
+    if not pairs:
+        raise ResultError(
+            "The two results have no scene in common in which both ended. Evaluate the same tasks "
+            "and splits at both levels."
+        )
 
     def grouped(
         names: Iterable[str], name_of: Callable[[Pair], str]
@@ -125,4 +131,5 @@ def _identity(policy: PolicyProvenance) -> tuple[object, ...]:
 
 def _paired(pairs: list[Pair]) -> PairedDifference:
     found = success_difference(pairs)
+    assert found.difference is not None  # there are pairs
     return PairedDifference(found.difference, found.low, found.high, len(pairs))

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from fleet_tools.evaluation.level_cost import PairedDifference
+
 Track = Literal["privileged", "keypoints", "clouds", "images"]
 """What the host's run sent to a policy: the environment, or nothing but such observations."""
 TRACKS: tuple[Track, ...] = get_args(Track)
@@ -22,22 +24,6 @@ class SuccessRate:
     rate: float | None
     low: float
     high: float
-
-
-@dataclass(frozen=True)
-class PairedDifference:
-    """Difference of success in the same scenes, with and without the change of a level.
-
-    Attributes:
-        difference: Success rate at the nominal level minus that at this level.
-        low, high: 95% interval.
-        pairs: Number of pairs of episodes.
-    """
-
-    difference: float
-    low: float
-    high: float
-    pairs: int
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from fleet_tools.envs.outcomes import POLICY_ERROR, SIMULATION_ERROR, TIME_LIMIT, WORKER_ERROR
 from fleet_tools.errors import ResultError
+from fleet_tools.evaluation.level_cost import PairedDifference
 from fleet_tools.evaluation.protocol import Protocol
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation
 from fleet_tools.evaluation.scores import is_trial
@@ -22,7 +23,6 @@ from fleet_tools.leaderboard.board import (
     Board,
     LevelScore,
     Method,
-    PairedDifference,
     Rejection,
     SuccessRate,
 )

@@ -306,7 +306,6 @@ DEEP = "[" * 1000 + "]" * 1000
         (lambda t: pa.table({"x" * 9000: [1]}), "it lacks"),
         (lambda t: pa.table({f"x{k}": [1] for k in range(500)}), "is damaged"),
     ],
-    ids=str,
 )
 def test_other_columns_are_named(whole, tmp_path, change, message):
     path = stored(tmp_path / PACKED, change(pq.read_table(whole)))

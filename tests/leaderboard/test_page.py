@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.boards import CLIP, EVERYTHING, LEVELS, METHODS, a_method
 
-from fleet_tools.leaderboard.board import Board, LevelScore, PairedDifference, Rejection
+from fleet_tools.evaluation.level_cost import PairedDifference
+from fleet_tools.leaderboard.board import Board, LevelScore, Rejection
 from fleet_tools.leaderboard.page import as_html, as_markdown
 from fleet_tools.leaderboard.tables import NONE, method_cells, percent, points
 from fleet_tools.leaderboard.texts import NOTHING, as_text, summary

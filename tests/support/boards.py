@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from fleet_tools.evaluation.level_cost import PairedDifference
 from fleet_tools.leaderboard.board import (
     Board,
     Clip,
     LevelScore,
     Method,
-    PairedDifference,
     Rejection,
     SuccessRate,
     Track,
