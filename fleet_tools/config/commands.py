@@ -87,7 +87,7 @@ Commands = tuple[Annotated[RecipeCommand, pydantic.BeforeValidator(_as_command)]
 """Commands in their order; one without placeholders may be its list alone."""
 
 DataCommands = Commands
-"""Commands that make data; `[data-of, NAME]` stands for those of an entry of the leaderboard."""
+"""Commands that make data; `[data-of, NAME]` stands for the data commands of an entry NAME."""
 
 
 def arguments(words: Sequence[str], folder: Path) -> list[str]:

@@ -3,8 +3,8 @@
 `checkpoints/manifest.json` of the package has for each name its file, size and SHA-256. A file is
 read from the first place that has it, and from there only if both are right:
 
-    FLEET_TOOLS_CHECKPOINTS     a folder of yours, if this environment variable names one; that of
-                                a checkout is leaderboard/entries
+    FLEET_TOOLS_CHECKPOINTS     a folder of yours, if this environment variable names one, such as
+                                leaderboard/entries of a checkout
     the package                 small ones
     the user's cache            where `fleet-tools checkpoints get` puts them
 

@@ -17,7 +17,12 @@ TEN_SECONDS = 60
 
 @pytest.fixture(scope="module", name="env")
 def _env(make) -> ToolUseEnv:
-    return make("FleetTools/Spatula-v0", tool="turner", object="puck")
+    return make(
+        "FleetTools/Spatula-v0",
+        tool="turner",
+        object="puck",
+        randomization={"tool_in_hand": False},  # a level blade
+    )
 
 
 def gap(env: ToolUseEnv) -> np.ndarray:

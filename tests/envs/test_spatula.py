@@ -18,6 +18,8 @@ from fleet_tools.sim.world_state import WorldState
 
 STAY = np.zeros(6, np.float32)
 SECOND = 6
+LEVEL = {"tool_in_hand": False}
+"""A grasp with a level blade, on which slabs can be laid."""
 
 
 @pytest.fixture(scope="module", name="env")
@@ -26,14 +28,15 @@ def _env(make):
         "FleetTools/Spatula-v0",
         tool="turner",
         object="brownie",
-        randomization={"tool_in_hand": False},  # a level blade, on which slabs can be laid
+        randomization=LEVEL,
     )
 
 
 @pytest.fixture(scope="module", name="held")
 def _held(env):
     """The state in which the expert's blade has just brought the slab over its place."""
-    scene = with_place(sample_scene(env.task, 1, tool="turner", object="brownie"), 0.08)
+    models = {"tool": "turner", "object": "brownie"}
+    scene = with_place(sample_scene(env.task, 1, **models, randomization=LEVEL), 0.08)
     observation, info = env.reset(options={"scene": scene})
     expert = ExpertPolicy(env)
     expert.reset()

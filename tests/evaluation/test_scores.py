@@ -194,4 +194,5 @@ def test_results_that_are_not_matched_have_no_cost():
     pair = [policy.model_copy(update={"env_kwargs": each}) for each in seen]
     noisy, ideal = (each.result.model_copy(update={"policy": p}) for each, p in
                     zip((level, nominal), pair, strict=True))  # fmt: skip
-    level_cost(Evaluation(ideal, []), Evaluation(noisy, []))  # cameras are the level's
+    with pytest.raises(ResultError, match="no scene in common"):  # cameras are the level's
+        level_cost(Evaluation(ideal, []), Evaluation(noisy, []))

@@ -348,6 +348,7 @@ LINES = (
     "metaworld collect --task absent --episodes 1 --output out --workers 0",
 )
 NOT_TRIED = {
+    "audit": "it trains; its readers are tried",
     "doctor": "it reads nothing",
 }
 """Programs that command lines are not tried with, and why."""

@@ -124,6 +124,7 @@ NOT_TRIED: dict[str, str] = {
     "fleet_tools/studio/teleoperation/camera_process.py": _CHILD,
     "fleet_tools/studio/labelling/subjects.py": _WHOLE,
     "assets/model_folder.py": _WHOLE,
+    "baselines/audit.py": _WHOLE,
     "baselines/train.py": _WHOLE,
     "fleet_tools/checkpoints.py": _WHOLE,
     "baselines/experiments/fleets.py": "a report of the same folder, a cache",

@@ -98,7 +98,7 @@ def test_a_tool_is_to_be_read_where_delayed_cameras_show_it(tmp_path):
     cloud = observed["point_cloud"]
     means = np.stack([each[each[:, 3] > 0, :3].mean(0) for each in cloud])
     varies = [np.linalg.norm((means - each).std(0)) for each in (labelled, exact)]
-    assert varies[0] < varies[1] / 2
+    assert varies[0] < 0.6 * varies[1]
 
 
 def test_a_reader_is_trained_and_resumed_and_acts_with_a_policy(data, tmp_path, capsys):
