@@ -35,8 +35,8 @@ def _env(make):
 @pytest.fixture(scope="module", name="held")
 def _held(env):
     """The state in which the expert's blade has just brought the slab over its place."""
-    models = {"tool": "turner", "object": "brownie"}
-    scene = with_place(sample_scene(env.task, 1, **models, randomization=LEVEL), 0.08)
+    drawn = sample_scene(env.task, 1, tool="turner", object="brownie", randomization=LEVEL)
+    scene = with_place(drawn, 0.08)
     observation, info = env.reset(options={"scene": scene})
     expert = ExpertPolicy(env)
     expert.reset()
