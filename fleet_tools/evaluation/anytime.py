@@ -87,7 +87,7 @@ class AnytimeComparison:
     def look(self, episodes: Sequence[EpisodeResult]) -> AnytimeVerdict:
         """Returns what is known by the first complete blocks, or by those until the verdict.
 
-        A block in which the simulator failed counts for neither.
+        A block with an episode that is no trial (`is_trial`) counts for neither.
 
         Args:
             episodes: Present episodes, in any order.

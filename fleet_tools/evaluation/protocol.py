@@ -8,8 +8,8 @@ that has been read names all of them, and holds the files of the user's own, so 
 them, too; its hash covers what they say, and not where they lie.
 
 The task files define the time limit and success. Each policy chooses its observations. Success is
-counted as the outcome and as success after any step; episodes in which the simulator failed are
-counted separately.
+counted as the outcome and as success after any step. Episodes in which the simulator failed before
+the policy acted are no trials.
 
 A published version never changes. When task files or the physics do, there is a new version.
 """

@@ -109,7 +109,8 @@ class Score(Value):
     Attributes:
         success: Rate of episodes whose outcome is a success, by which policies are ranked.
         success_once: Rate of episodes in which the success predicates held after any step.
-        simulation_errors: Number of episodes in which the simulator failed; they are no trials.
+        simulation_errors: Number of episodes in which the simulator failed; they are failed trials,
+            unless it failed before the policy acted.
         policy_errors: Number of episodes in which the policy raised an error or returned an
             invalid action; they are failed trials.
         worker_errors: Number of episodes whose process died or hung; they are failed trials.

@@ -61,8 +61,11 @@ def score(protocol: Protocol, episodes: Episodes) -> Scores:
 
 
 def is_trial(episode: EpisodeResult) -> bool:
-    """Returns whether an episode counts: all do, except those in which the simulator failed."""
-    return episode.outcome != SIMULATION_ERROR
+    """Returns whether an episode counts: all do in which the policy acted, or could have.
+
+    Where the simulator fails after the policy has acted, the policy may have made it fail.
+    """
+    return episode.outcome != SIMULATION_ERROR or episode.steps > 0
 
 
 def _grouped(
@@ -151,8 +154,7 @@ class Comparison(Value):
 
     Attributes:
         first, second: Names of the policies, see `PolicyProvenance.label`.
-        left_out: Number of scenes of which only one result has an episode, or in which the
-            simulator failed.
+        left_out: Number of scenes in which not both results have a trial, see `is_trial`.
         total: Difference over all scenes.
         tasks: Difference over the scenes of each task.
         anytime: What may be told after any scene, where the evaluation was made for it.
@@ -234,7 +236,7 @@ def require_same_physics(first: Result, second: Result) -> None:
 def paired(first: Episodes, second: Episodes) -> tuple[list[Pair], int]:
     """Returns the pairs of episodes in the same scenes, and the number of scenes without a pair.
 
-    Those in which the simulator failed are no pairs.
+    Those that are no trials (`is_trial`) are no pairs.
 
     Raises:
         ResultError: Episodes of the same trial began in different scenes.

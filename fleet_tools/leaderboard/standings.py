@@ -237,11 +237,10 @@ def _covering(runs: Runs, tasks: Sequence[str]) -> Runs:
 def outcome_tables(runs: Runs, protocol: Protocol) -> dict[tuple[str, str], np.ndarray]:
     """Returns outcomes by pair of task and split: 1 success, 0 failure, NaN no trial.
 
-    Each table is (runs, scenes). Where the simulator failed after the policy had acted, it may have
-    been made to: this is a failure here.
+    Each table is (runs, scenes).
     """
     rows = [
-        {each.key: float(each.success) for each in episodes if is_trial(each) or each.steps}
+        {each.key: float(each.success) for each in episodes if is_trial(each)}
         for episodes in runs.values()
     ]
     return {

@@ -48,12 +48,18 @@ def test_each_episode_counts_once_whatever_the_order(outcomes, generator):
             assert sum(map(count, groups.values())) == count(scores.total)
 
 
-def test_errors_of_the_policy_are_failed_trials_and_those_of_the_simulator_are_none():
+def test_errors_of_the_policy_are_failures_and_a_simulator_that_did_not_begin_is_no_trial():
     outcomes = [SUCCESS, POLICY_ERROR, WORKER_ERROR, SIMULATION_ERROR]
     of_train = score(SMALL, an_evaluation(outcomes).episodes).strata["hammer"]["train"]
     assert (of_train.success.successes, of_train.success.trials) == (1, 3)
     assert (of_train.success.low, of_train.success.high) == wilson_interval(1, 3)
     assert (of_train.policy_errors, of_train.worker_errors, of_train.simulation_errors) == (1, 1, 1)
+
+
+def test_a_policy_that_makes_the_simulator_fail_has_failed():
+    episodes = [an_episode(TRIALS[0]), an_episode(TRIALS[1], SIMULATION_ERROR, steps=1)]
+    total = score(SMALL, episodes).total
+    assert (total.success.successes, total.success.trials, total.simulation_errors) == (1, 2, 1)
 
 
 def test_success_once_counts_apart_and_each_task_and_split_has_the_same_weight():

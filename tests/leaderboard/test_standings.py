@@ -22,9 +22,9 @@ from support.submitted import (
 from fleet_tools.envs.outcomes import (
     OBJECT_LOST,
     POLICY_ERROR,
-    SIMULATION_ERROR,
     SUCCESS,
     TIME_LIMIT,
+    WORKER_ERROR,
 )
 from fleet_tools.evaluation.protocol import Protocol, Scenes
 from fleet_tools.evaluation.result import Evaluation
@@ -50,7 +50,7 @@ LIMIT = st.integers(0, 20).map(lambda k: k / 20)
 INTERVALS = st.lists(
     st.tuples(LIMIT, LIMIT).map(lambda limits: (min(limits), max(limits))), max_size=12
 )
-OUTCOMES = st.sampled_from([SUCCESS, TIME_LIMIT, OBJECT_LOST, POLICY_ERROR, SIMULATION_ERROR])
+OUTCOMES = st.sampled_from([SUCCESS, TIME_LIMIT, OBJECT_LOST, POLICY_ERROR, WORKER_ERROR])
 
 
 @pytest.fixture(name="root")
@@ -98,7 +98,7 @@ def test_success_rates_agree_with_counts_by_hand(tmp_path_factory, outcomes):
     method = methods(root)["it"]
     rates = []
     for task in SMALL.tasks:
-        counted = [o for t, o in pairs if t.task == task]  # all have acted
+        counted = [o for t, o in pairs if t.task == task]
         if counted:
             low, high = wilson_interval(counted.count(SUCCESS), len(counted))
             assert method.tasks[task].rate == pytest.approx(counted.count(SUCCESS) / len(counted))

@@ -52,9 +52,11 @@ def an_episode(
     *,
     success_once: bool = False,
     scene_digest: str = "00",
-    steps: int = 2,
+    steps: int | None = None,
 ) -> EpisodeResult:
-    """Returns a possible result of a trial."""
+    """Returns a possible result of a trial; if the simulator failed, the policy had not acted."""
+    if steps is None:
+        steps = 0 if outcome == SIMULATION_ERROR else 2
     return EpisodeResult(
         **trial.model_dump(include={"task", "split", "index", "seed"}),
         outcome=outcome,
