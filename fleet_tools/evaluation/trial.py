@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from fleet_tools.envs.recorded_env import interface_of
 from fleet_tools.envs.tool_use_env import unwrap
@@ -25,9 +24,6 @@ from fleet_tools.rollouts.agreement import (
 from fleet_tools.rollouts.rollout import Attempt, attempt, rollout
 from fleet_tools.sim.scene import Scene
 from fleet_tools.storage.provenance import other_versions
-
-ACTION_STEPS = 4096
-"""Number of values of an entry of an action between 0 and 1: steps of 12 um and 0.004 degrees."""
 
 _BITS = ("state_digest",)
 _END = ("scene_digest", "steps", "outcome", "success", "success_once")
@@ -127,27 +123,7 @@ def guarded(
             return policy.make(env)
         return ConfinedPolicy(policy, interface_of(env), limit_s)
 
-    return RoundedPolicy(make)
-
-
-class RoundedPolicy(GuardedPolicy):
-    """A guarded policy whose actions are multiples of 1 / `ACTION_STEPS`.
-
-    Stored, they take half the room, and last bits that differ between processors vanish.
-    """
-
-    def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """Returns the policy's action, rounded where it lies in [-1, 1].
-
-        Raises:
-            PolicyError: See `GuardedPolicy.act`.
-        """
-        action = super().act(observation)
-        if action.dtype.kind != "f":
-            return action
-        within = np.clip(action.astype(np.float64), -1.0, 1.0)
-        rounded = np.rint(within * ACTION_STEPS) / ACTION_STEPS
-        return np.where(np.abs(action) <= 1.0, rounded, action)
+    return GuardedPolicy(make)
 
 
 def present_env(

@@ -8,9 +8,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from support import stateful_policies
 from support.evaluated import SMALL, TRIALS, FaultyPolicy, a_result, failing_factory, without_times
 
@@ -28,9 +25,7 @@ from fleet_tools.evaluation.protocol import Trial
 from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_actions
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import (
-    ACTION_STEPS,
     Rerun,
-    RoundedPolicy,
     make_trials,
     require_same_versions,
     run_trial,
@@ -71,8 +66,7 @@ def error_of(episode: EpisodeResult) -> str:
 
 def test_a_trial_is_the_episode_of_its_seed_and_split(episode):
     env = gymnasium.make("FleetTools/Hammer-v0", split="unseen_tools")
-    policy = RoundedPolicy(lambda: RandomPolicy(env, UNSEEN.seed))
-    direct = rollout(env, policy, seed=UNSEEN.seed)
+    direct = rollout(env, RandomPolicy(env, UNSEEN.seed), seed=UNSEEN.seed)
     assert direct.scene.digest() == episode.scene_digest
     assert direct.final_digest == episode.state_digest
     assert decode_actions(episode.actions).tobytes() == direct.actions.tobytes()
@@ -241,22 +235,3 @@ def test_policies_in_other_processes_are_made_alike():
     episodes = [without_times(trials_of("OfProcess", "observations")(HAMMER)) for _ in range(2)]
     assert episodes[0].steps == stateful_policies.STEPS
     assert episodes[0] == episodes[1]
-
-
-@given(arrays.arrays(np.float32, 6, elements=st.floats(width=32)))
-def test_actions_of_an_evaluation_are_the_nearest_multiples_and_nothing_else_changes(action):
-    class Always:
-        def reset(self) -> None: ...
-
-        def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-            return action
-
-    policy = RoundedPolicy(Always)
-    policy.reset()
-    executed = policy.act({})
-    inside = np.abs(action) <= 1
-    np.testing.assert_array_equal(executed[~inside], action[~inside])
-    multiples = executed[inside] * ACTION_STEPS
-    assert (multiples == np.rint(multiples)).all()
-    assert (np.abs(executed[inside] - action[inside]) <= 0.5 / ACTION_STEPS).all()
-    assert (multiples / ACTION_STEPS == executed[inside].astype(np.float32)).all()
