@@ -562,23 +562,23 @@ def advanced(
     X_WS: np.ndarray,
     tables: "tuple[Coordinates]",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the shares, the motion and the coordinates after an interval.
+    """Returns the shares, the motion and how far coordinates are from the start after an interval.
 
     Args:
         force: See `advance`.
         X_0: (links, 3, 4), poses [R_WL | p_WL] of the links before, m.
         X_1: Those now.
         share: See `advance`.
-        before: (coordinates,), coordinates before.
+        before: (coordinates,), how far they were before, see `from_start`.
         x: State of the object in the plant.
         motion: See `advance`.
         start: See `from_start`.
         X_WS: See `from_start`.
         tables: Tables of the object.
     """
-    moved, now, (table,) = displacements(X_0, X_1), coordinates(X_1, x, tables), tables
-    far, farther = (from_start(each, start, X_WS, tables) for each in (before, now))
+    moved, (table,) = displacements(X_0, X_1), tables
+    now = from_start(coordinates(X_1, x, tables), start, X_WS, tables)
     share, motion = advance(
-        force, moved, table.of_link, share, far, farther, table.of_coordinate, motion
+        force, moved, table.of_link, share, before, now, table.of_coordinate, motion
     )
     return share, motion, now

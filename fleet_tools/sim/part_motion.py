@@ -100,7 +100,7 @@ class PartMotionMeter(LeafSystem):
             share=(len(parts), self._object.num_mechanisms),
             motion=(len(parts), number),
             poses=(len(self._object.bodies), 3, 4),
-            coordinates=(number,),
+            far=(number,),
             start_poses=(len(self._object.bodies), 3, 4),
             start=(number,),
         )
@@ -162,7 +162,6 @@ class PartMotionMeter(LeafSystem):
         state = self._parts_of(values)
         state.start_poses[:] = state.poses[:] = self._poses(context, self._link_frames)
         state.start[:] = self._object.coordinates(state.poses, self._object_state(context))
-        state.coordinates[:] = state.start
         context.SetDiscreteState(values)
 
     def motion(self, context: Context) -> dict[str, PartMotion]:
@@ -264,14 +263,14 @@ class PartMotionMeter(LeafSystem):
         return found, on_fixed
 
     def _advance(self, context: Context, state: "_State") -> None:
-        """Advances shares, motion, poses and coordinates to the present, in place."""
+        """Advances shares, motion and poses to the present, in place."""
         X_WL = self._poses(context, self._link_frames)
-        state.share[:], state.motion[:], state.coordinates[:] = advanced(
+        state.share[:], state.motion[:], state.far[:] = advanced(
             state.force,
             state.poses,
             X_WL,
             state.share,
-            state.coordinates,
+            state.far,
             self._object_state(context),
             state.motion,
             state.start,
@@ -310,7 +309,7 @@ class _State(NamedTuple):
         share: (n, mechanisms), shares of the parts in the work.
         motion: (n, coordinates), motion that the parts caused, see `attribution.from_start`.
         poses: (links, 3, 4), poses [R_WL | p_WL] up to which the motion reaches.
-        coordinates: (coordinates,), coordinates up to which it reaches.
+        far: (coordinates,), how far they are from the start there, see `attribution.from_start`.
         start_poses: (links, 3, 4), poses at which it begins.
         start: (coordinates,), coordinates at which it begins.
     """
@@ -320,7 +319,7 @@ class _State(NamedTuple):
     share: Any
     motion: Any
     poses: Any
-    coordinates: Any
+    far: Any
     start_poses: Any
     start: Any
 
