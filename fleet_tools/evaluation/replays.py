@@ -7,10 +7,9 @@ import numpy as np
 
 from fleet_tools.dataset.replays import Replay
 from fleet_tools.errors import ResultError
-from fleet_tools.evaluation.result import EpisodeResult, Evaluation, decode_actions
+from fleet_tools.evaluation.result import EpisodeResult, Evaluation
 from fleet_tools.evaluation.result_folder import load_evaluation
-from fleet_tools.evaluation.trial import judge, present_env, run_trial
-from fleet_tools.policies.policy import StoredActions
+from fleet_tools.evaluation.trial import judge, present_env, run_again
 from fleet_tools.rollouts.agreement import Agreement
 
 Numbered = tuple[int, EpisodeResult]
@@ -51,8 +50,7 @@ def make_replays(folder: Path) -> Callable[[Numbered], Replay]:
 
     def replay(numbered: Numbered) -> Replay:
         _, stored = numbered
-        actions = StoredActions(decode_actions(stored.actions))
-        again = run_trial(env_of(stored.task), actions, protocol, stored)
+        again = run_again(env_of(stored.task), protocol, stored)
         found = judge(stored, again)
         return _replay(numbered, found.agreement, again.outcome, "; ".join(found.differences))
 

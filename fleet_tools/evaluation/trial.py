@@ -182,20 +182,15 @@ def lost_trial(trial: Trial, reason: str) -> EpisodeResult:
     return _result(trial, Attempt.lost(reason))
 
 
-def verify(
-    env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult, policy: Policy | None = None
-) -> Rerun:
-    """Runs an episode again, from its stored actions or by its policy, and compares the result.
+def run_again(env: gymnasium.Env, protocol: Protocol, episode: EpisodeResult) -> EpisodeResult:
+    """Runs an episode again from its stored actions, and returns its result.
 
     Args:
         env: An environment of the episode's task.
         protocol: The protocol.
-        episode: Result of a trial that began; others cannot be verified.
-        policy: Its policy; None repeats its actions.
+        episode: Result of a trial that began; others cannot run again.
     """
-    if policy is None:
-        policy = StoredActions(decode_actions(episode.actions))
-    return judge(episode, run_trial(env, policy, protocol, episode))
+    return run_trial(env, StoredActions(decode_actions(episode.actions)), protocol, episode)
 
 
 def judge(stored: EpisodeResult, again: EpisodeResult) -> Rerun:

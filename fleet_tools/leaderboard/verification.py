@@ -26,7 +26,14 @@ from fleet_tools.evaluation.protocol import Protocol, Trial
 from fleet_tools.evaluation.result import EpisodeResult, Evaluation, Result, decode_actions
 from fleet_tools.evaluation.result_folder import EvaluationWriter, load_evaluation
 from fleet_tools.evaluation.run import describe, run_trials
-from fleet_tools.evaluation.trial import guarded, judge, lost_trial, present_env, run_trial
+from fleet_tools.evaluation.trial import (
+    guarded,
+    judge,
+    lost_trial,
+    present_env,
+    run_again,
+    run_trial,
+)
 from fleet_tools.leaderboard.board import TRACKS, Track
 from fleet_tools.leaderboard.checks import host_digest, read_submitted
 from fleet_tools.leaderboard.entries import Entry, EntryPolicy
@@ -41,7 +48,7 @@ from fleet_tools.leaderboard.host import (
     read_verification,
 )
 from fleet_tools.parallel.workers import LostJob, WorkerOptions
-from fleet_tools.policies.policy import Policy, StoredActions
+from fleet_tools.policies.policy import Policy
 from fleet_tools.policies.sources import PolicySource
 from fleet_tools.storage.atomic_files import write_file
 from fleet_tools.storage.provenance import Machine, installed_packages, other_versions
@@ -300,8 +307,7 @@ def _make_runner(
         nonlocal present
         env = env_of(episode.task)
         if source is None:
-            actions = StoredActions(decode_actions(episode.actions))
-            return run_trial(env, actions, result.protocol, episode)
+            return run_again(env, result.protocol, episode)
         if present is None or present[0] is not env or source.kind == "built_in":
             present = env, guarded(source, result.policy.track, env, episode.seed, limit_s)
         return run_trial(env, present[1], result.protocol, episode)

@@ -26,10 +26,11 @@ from fleet_tools.evaluation.result import EpisodeResult, decode_actions, encode_
 from fleet_tools.evaluation.run import describe
 from fleet_tools.evaluation.trial import (
     Rerun,
+    judge,
     make_trials,
     require_same_versions,
+    run_again,
     run_trial,
-    verify,
 )
 from fleet_tools.policies.policy import GuardedPolicy, RandomPolicy, ZeroPolicy
 from fleet_tools.policies.sources import Track, find_policy
@@ -80,24 +81,24 @@ def test_a_trial_does_not_depend_on_the_trial_before(run, episode):
 
 def test_an_episode_is_verified_without_its_policy(make, episode):
     env = make(split="train")  # the trial's scene replaces the one that the environment draws
-    assert verify(env, SMALL, episode) == IDENTICAL
+    assert judge(episode, run_again(env, SMALL, episode)) == IDENTICAL
     actions = decode_actions(episode.actions)
     actions[10, 2] = np.nextafter(actions[10, 2], np.float32(0))
     changed = episode.model_copy(update={"actions": encode_actions(actions)})
-    verdict = verify(env, SMALL, changed)
+    verdict = judge(changed, run_again(env, SMALL, changed))
     digest, apart = verdict.differences
     assert digest.startswith("state_digest: ") and apart.endswith(" m apart")
     assert verdict.agreement.within(0.001) and not verdict.agreement.identical
     older = changed.model_copy(update={"final_points_m": None})
-    assert verify(env, SMALL, older).agreement == Agreement(
+    assert judge(older, run_again(env, SMALL, older)).agreement == Agreement(
         identical=False, same_outcome=True, distance_m=None
     )
     forged = episode.model_copy(update={"success_once": not episode.success_once})
-    verdict = verify(env, SMALL, forged)
+    verdict = judge(forged, run_again(env, SMALL, forged))
     assert verdict.differences == ("success_once: True in the file, False here",)
     assert not verdict.agreement.same_outcome
     claimed = episode.model_copy(update={"outcome": "worker_error"})
-    assert not verify(env, SMALL, claimed).agreement.same_outcome
+    assert not judge(claimed, run_again(env, SMALL, claimed)).agreement.same_outcome
 
 
 def test_an_error_of_a_policy_ends_its_own_episode(hammer):
@@ -137,7 +138,7 @@ def test_the_steps_before_an_error_are_kept_and_verified(hammer):
     episode = run_trial(hammer, policy, SMALL, HAMMER)
     assert (episode.outcome, episode.steps) == ("policy_error", 3)
     assert "KeyError: 'absent'" in error_of(episode)
-    assert verify(hammer, SMALL, episode) == IDENTICAL
+    assert judge(episode, run_again(hammer, SMALL, episode)) == IDENTICAL
 
 
 def test_a_policy_that_could_not_be_made_is_made_at_the_next_reset(hammer):
