@@ -7,7 +7,6 @@ It has its user's rights. Where the system lets users make namespaces, it sees n
 
 import contextlib
 import functools
-import math
 import os
 import pickle
 import re
@@ -185,14 +184,13 @@ class PolicyProcess(PolicyChannel):
     @contextlib.contextmanager
     def exchange(self) -> Iterator[None]:
         """See `PolicyChannel`; also closed after the time limit, whatever the process sends."""
-        timer = threading.Timer(self._limit_s or math.inf, self._end_exchange)
-        if self._limit_s is not None:
-            timer.start()
-        try:
-            with super().exchange():
-                yield
-        finally:
-            timer.cancel()
+        with contextlib.ExitStack() as stack:
+            if self._limit_s is not None:
+                timer = threading.Timer(self._limit_s, self._end_exchange)
+                timer.start()
+                stack.callback(timer.cancel)
+            stack.enter_context(super().exchange())
+            yield
 
     def _end_exchange(self) -> None:
         self._late = True
