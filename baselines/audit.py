@@ -76,8 +76,8 @@ class DemonstrationOptions(_LearningOptions):
 class RankOptions(cli.Options):
     """Says which neighbouring ranks the results of methods prove, by paired tests.
 
-    All neighbours are tested together, so that with a probability of at most 5% any of them is told
-    falsely. It takes seconds.
+    All neighbours are tested together: the probability of one or more wrong verdicts is at most 5%.
+    It takes seconds.
 
     Exit codes:
     0: the ranks are tested.
@@ -247,7 +247,7 @@ PROGRAM = cli.Program(
         "ranks": cli.Command(RankOptions, _ranks),
         "redrawn": cli.Command(RedrawnOptions, _redrawn),
     },
-    description="Audits the benchmark: what tasks require, and what results prove.",
+    description="Audits the benchmark: what tasks require, and which ranks results prove.",
 )
 main = PROGRAM.main
 

@@ -92,7 +92,7 @@ class AttackJob:
 
     Attributes:
         task: Name of the task, or the path of a file with the name of a task.
-        kind: What the script is.
+        kind: Kind of the script: a cheat, an honest way or a search.
         script: Its name, or `SEARCH`.
         seed: Seed of the scene.
         iterations: Iterations of a search.

@@ -84,7 +84,7 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
 
 
 def _calls(commands: Commands, entries: Mapping[str, EntryFile], source: str) -> list[Words]:
-    """Returns the calls of commands; `data-of` stands for those that make an entry's data."""
+    """Returns the calls of commands, with an entry's data commands in place of `data-of`."""
     others = {name: entry for name, entry in entries.items() if name != source}
     calls: list[Words] = []
     for words in (words for command in commands for words in command.calls()):

@@ -97,7 +97,7 @@ def run(recipe: Recipe, folder: Path, report: dict[str, Any], say: Callable[[str
         recipe: The recipe.
         folder: A prepared folder.
         report: Its report, which is stored after each command.
-        say: Is told each command before it runs, and its time after it.
+        say: Called with each command before it runs, and with its time afterwards.
     """
     here = str(Path(fleet_tools.__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))

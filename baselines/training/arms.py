@@ -27,7 +27,7 @@ class Arm:
     Attributes:
         task: Name of the task.
         architecture: Name of the architecture.
-        name: What the policy reads, or where its demonstrations come from.
+        name: Name of its observations, or of the source of its demonstrations.
         dataset: Folder of its demonstrations.
         observations: Entries that it reads; empty for all.
         settings: Settings of its architecture.
@@ -160,8 +160,8 @@ def table_row(
     Args:
         arm: The arm.
         successes: Its rollouts, see `rollouts.TaskSuccesses`.
-        reference: Those of the first arm of its task and architecture, in the same scenes; None of
-            this arm itself.
+        reference: Rollouts of the first arm of its task and architecture, in the same scenes; None
+            for the first arm.
     """
     solved, scenes = set(successes["solved"]), successes["episodes"]
     row = {

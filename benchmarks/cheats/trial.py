@@ -79,7 +79,7 @@ def attacked_scene(
         env: Environment of the task.
         seed: The seed.
         others: Fields of the scene that say what somebody else does to the object.
-        rules: Those of a level of the protocol; None for the nominal one's.
+        rules: Rules of a level of the protocol; None for the nominal level.
         loosened: Whether joints turn more easily.
     """
     scene = (rules or SceneRules()).draw(env.task, seed, env.split)

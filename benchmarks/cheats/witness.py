@@ -62,7 +62,7 @@ class Witness:
     def change(self) -> dict[frozenset[str], float]:
         """What remains of the change of the quantity that `caused_by_part` is about.
 
-        It is divided among sets of those who touched, see `who_did_what_remains`.
+        The change is divided by who touched the object, see `who_did_what_remains`.
         """
         return who_did_what_remains(self._path, self._value)
 
