@@ -187,8 +187,14 @@ def action_scale(bounds: StepBounds) -> np.ndarray:
     return np.repeat([bounds.translation_m, np.deg2rad(bounds.rotation_deg)], 3)
 
 
+ACTION_STEPS = 4096
+"""Number of values of an entry of an action between 0 and 1: steps of 12 um and 0.004 degrees."""
+
+
 def check_action(action: ArrayLike, size: int = 6) -> tuple[np.ndarray, bool]:
     """Returns the action to be executed, (size,) float32, and whether it was clipped.
+
+    Entries are rounded to multiples of 1 / `ACTION_STEPS`: stored actions take half the room then.
 
     Raises:
         InvalidActionError: The action has a wrong shape or dtype, or is not finite.
@@ -211,4 +217,5 @@ def check_action(action: ArrayLike, size: int = 6) -> tuple[np.ndarray, bool]:
         raise InvalidActionError(f"An action must be finite; given: {array.tolist()}.")
     clipped = np.clip(array, -1.0, 1.0)
     # In float32, so that stored actions replay bit for bit.
-    return clipped.astype(np.float32), bool((clipped != array).any())
+    rounded = np.round(clipped * np.float64(ACTION_STEPS)) / ACTION_STEPS
+    return rounded.astype(np.float32), bool((clipped != array).any())

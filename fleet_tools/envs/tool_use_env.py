@@ -64,7 +64,7 @@ class ToolUseEnv(RecordedEnv):
     its own frame: translation, then rotation vector, in units of the task's action bounds. It
     starts at the last commanded pose if the end effector is near it, else at the present one
     (`fleet_tools.robot.controller.Reference.continued_from`). Finite actions out of range are
-    clipped, and `info` tells so.
+    clipped, and `info` tells so. Entries are rounded, see `check_action`.
 
     Observations: see `fleet_tools.envs.observations`.
 

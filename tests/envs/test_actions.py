@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
+from fleet_tools.envs.array_spec import check_action
 from fleet_tools.errors import InvalidActionError
 
 STILL = np.zeros(6, np.float32)
@@ -54,6 +58,16 @@ def test_an_invalid_action_is_refused_and_nothing_changes(hammer, action):
     assert len(str(error.value)) < 1000
     assert hammer.state_digest() == before
     assert hammer.step(STILL)[4]["outcome"] == "running"
+
+
+@given(arrays.arrays(np.float32, 6, elements=st.floats(-2, 2, width=32)))
+def test_executed_actions_are_the_nearest_multiples_and_execute_as_themselves(action):
+    executed, clipped = check_action(action)
+    assert (executed * 4096 == np.round(executed * 4096)).all()
+    assert np.abs(executed - np.clip(action, -1, 1)).max() <= 1 / 8192
+    assert clipped == bool((np.abs(action) > 1).any())
+    again, clipped_again = check_action(executed)
+    assert again.tobytes() == executed.tobytes() and not clipped_again
 
 
 def test_actions_out_of_range_are_clipped_and_info_reports_it(hammer):
