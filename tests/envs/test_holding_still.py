@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydrake.math import RigidTransform
 
+from fleet_tools.envs.array_spec import ACTION_STEPS
 from fleet_tools.envs.tool_use_env import ToolUseEnv
 from fleet_tools.experts.policy import ExpertPolicy
 from fleet_tools.robot.controller import NEAR_M, NEAR_RAD, Reference
@@ -54,7 +55,7 @@ def test_small_motions_add_up_without_error(env: ToolUseEnv):
     rng = np.random.default_rng(0)
     X_WE = env.simulation.end_effector_pose()
     for _ in range(15):
-        action = rng.uniform(-0.1, 0.1, 6).astype(np.float32)
+        action = (rng.integers(-400, 401, 6) / ACTION_STEPS).astype(np.float32)
         X_WE = displace(X_WE, action.astype(float) * env.action_scale)
         env.step(action)
     reached = displacement(X_WE, env.simulation.snapshot().reference.end)
