@@ -4,11 +4,18 @@ A process between noise and actions says two things: what its network is asked i
 it should answer, and how its answers lead from noise to actions. Both are functions of all that
 they depend on; random numbers come from a generator that is given, so that training and sampling
 can be repeated.
+
+Every head ends with a linear map, and learns a regression of this map's outputs, see `Regression`.
+So a merge fits the last map of each kind of head alike, by moments of what it reads and of what it
+should answer. Several heads act together by the weighted sum of their answers, at each step of one
+process from one noise. Their last maps are one matrix then, which reads the last hidden units of
+all; each head's hidden units read the units of its own body, the noisy actions and the time.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,6 +26,7 @@ from torch import nn
 from fleet_merging.symmetry.layers import Table, linear, mlp
 from fleet_tools.baselines.policies.part_configs import (
     DenoisingConfig,
+    DiffusionHeadConfig,
     FlowHeadConfig,
     HeadConfig,
     LinearHeadConfig,
@@ -32,6 +40,14 @@ class LinearHead(nn.Linear):
 
     def __init__(self, config: LinearHeadConfig, units: int, numbers: int) -> None:
         super().__init__(units, numbers)
+
+    def answer(self, units: torch.Tensor) -> torch.Tensor:
+        """Returns chunks of actions; see `DenoisingHead.answer`."""
+        return self(units)
+
+    def outputs(self, answer: Callable[[], torch.Tensor], units: torch.Tensor) -> torch.Tensor:
+        """Returns the answer; see `DenoisingHead.outputs`."""
+        return answer()
 
     def symmetry(self, module: str, units: str) -> Table:
         """Returns the table of its axes.
@@ -69,9 +85,20 @@ class DenoisingHead(nn.Module):
         noisy: torch.Tensor | None = None,
         time: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Computes chunks of actions, or the network's answer at one time; see `regression`.
+        """Computes chunks of actions, or the network's answer at one time; see `outputs`."""
+        return self.outputs(partial(self.answer, units), units, noisy, time)
+
+    def outputs(
+        self,
+        answer: "Answer",
+        units: torch.Tensor,
+        noisy: torch.Tensor | None = None,
+        time: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Returns the chunks of actions to which answers lead, or the answers at one time.
 
         Args:
+            answer: The answers of this head, or of several together.
             units: (..., width).
             noisy: Noise from which to begin, of deviation 1, (..., n); zeros if None.
             time: Times at which to answer, (..., 1); None for actions.
@@ -81,11 +108,18 @@ class DenoisingHead(nn.Module):
         """
         if noisy is None:
             noisy = units.new_zeros((*units.shape[:-1], self._numbers))
-        if time is not None:
-            return self._answer(units, noisy, time)
-        return self._process.sample(lambda *asked: self._answer(units, *asked), noisy)
+        return self._process.sample(answer, noisy) if time is None else answer(noisy, time)
 
-    def _answer(self, units: torch.Tensor, noisy: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+    def answer(self, units: torch.Tensor, noisy: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        """Returns what the last map computes; see `regression`.
+
+        Args:
+            units: (..., width).
+            noisy: Noisy actions, (..., n), or several for each row of units, (..., draws, n).
+            time: Their times, (..., 1) or (..., draws, 1).
+        """
+        if noisy.dim() > units.dim():
+            units = units.unsqueeze(-2).expand(*noisy.shape[:-1], -1)
         angles = math.pi * time * self.frequencies
         hidden = torch.cat([units, noisy, angles.sin(), angles.cos()], -1)
         for layer in self.layers:
@@ -105,7 +139,7 @@ Answer = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Regression(NamedTuple):
-    """What a head is asked, and what it should answer.
+    """What a head is asked, and what its last linear map should answer.
 
     Attributes:
         inputs: What it reads beside units: nothing, or noisy actions (..., n) and times (..., 1).
@@ -136,6 +170,28 @@ def regression(
     if isinstance(head, LinearHeadConfig):
         return Regression((), actions, head.loss == "absolute")
     return process_of(head).regression(actions, generator)
+
+
+def largest_target(head: HeadConfig, action: float) -> float:
+    """Returns a bound of the root mean square of what a head should answer, over 32 draws or more.
+
+    Args:
+        head: Configuration of the head.
+        action: Largest magnitude of an action.
+    """
+    noise = 0.0 if isinstance(head, LinearHeadConfig) else 2.0  # of deviation 1; p < 1e-9
+    if isinstance(head, DiffusionHeadConfig):
+        return noise
+    return noise + action / (head.unit if isinstance(head, FlowHeadConfig) else 1.0)
+
+
+def first_noise(
+    head: HeadConfig, shape: tuple[int, ...], generator: np.random.Generator
+) -> tuple[torch.Tensor, ...]:
+    """Returns what a head reads to act: noise of a shape (..., n) in float32, or nothing."""
+    if isinstance(head, LinearHeadConfig):
+        return ()
+    return (torch.from_numpy(generator.standard_normal(shape, np.float32)),)
 
 
 @dataclass(frozen=True)

@@ -252,7 +252,8 @@ class LinearHeadConfig(ModuleConfig):
 
     Attributes:
         loss: "squared": it learns the mean of what is demonstrated; "absolute": the median, with
-            gradients that do not vanish with small errors, as in ACT (Zhao et al. 2023).
+            gradients that do not vanish with small errors, as in ACT (Zhao et al. 2023). Merges
+            that fit a last layer fit the mean in both cases.
     """
 
     module: ClassVar[str] = "heads:LinearHead"
