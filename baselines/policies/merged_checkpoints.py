@@ -11,7 +11,6 @@ from fleet_merging.average import AveragingWeights, normalize
 from fleet_merging.errors import MergeError
 from fleet_merging.modules import keeps_statistics, recompute
 from fleet_merging.moments.affine_maps import AffineMap
-from fleet_merging.moments.rows import input_rows
 from fleet_merging.normalizers import folded
 from fleet_merging.problem import Encoders, MergeProblem, MergeResult, Teacher
 from fleet_merging.queries.data_holder import DataHolder, LocalDataHolder
@@ -22,7 +21,7 @@ from fleet_tools.baselines.policies.config import GateConfig
 from fleet_tools.baselines.policies.heads import first_noise, process_of, regression
 from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.network import ENCODER_MODULES, FEATURES
-from fleet_tools.baselines.policies.part_configs import LinearHeadConfig
+from fleet_tools.baselines.policies.part_configs import LinearHeadConfig, OwnClassConfig
 
 _BY_FEATURES = ("density_gated_ensemble", "gated_refit", "distillation")
 """Methods that have to know where encoders end."""
@@ -97,17 +96,18 @@ def checkpoint_problem(
 
     Raises:
         MergeError: The method weighs policies by features of their encoders or draws such features,
-            and no layer reads these; or the policies are gated, and themselves made of several.
+            and it is not known what reads these; or the policies are gated, and themselves made of
+            several.
         FleetToolsError: See `MergeProblem`.
     """
     symmetry, network = blueprint.symmetry(), blueprint.create().eval()
     maps = blueprint.affine_maps()
-    encoders = _encoders(blueprint, network, maps)
+    encoders = _encoders(blueprint, maps)
     if method in _BY_FEATURES and encoders is None and blueprint.config.encoders:
         raise MergeError(
-            f"{method} needs a linear layer whose first inputs are all features of the encoders, "
-            "and a keypoint detector or this body of a class of your own has none. Choose "
-            "concatenation, which does not ask what policies read."
+            f"{method} has to know what reads the features of encoders, which it does not of a "
+            "keypoint detector or a body of a class of your own. Choose concatenation, which does "
+            "not ask what policies read."
         )
     wide = _side_by_side(blueprint, len(models)) if method == "partition" else None
     has_norms = any(map(keeps_statistics, network.modules()))
@@ -228,18 +228,16 @@ def _state_size(blueprint: Blueprint, encoding: Any) -> int | None:
     return sum(len(blueprint.scaling.mean[name]) for name in blueprint.names("state")) or None
 
 
-def _encoders(blueprint: Blueprint, network: Any, maps: Sequence[AffineMap]) -> Encoders | None:
-    """Returns a policy's encoders; None if it has none, or no map that reads all their features."""
-    if not blueprint.config.encoders or blueprint.reading is not None:
+def _encoders(blueprint: Blueprint, maps: Sequence[AffineMap]) -> Encoders | None:
+    """Returns a policy's encoders; None if it has none, or it is not known what reads them."""
+    config = blueprint.config
+    if not config.encoders or blueprint.reading or isinstance(config.body, OwnClassConfig):
         return None
-    prefixes, state, arguments = _encoder_names(), network.state_dict(), blueprint.arguments()
-    parameters = tuple(name for name in state if name.startswith(prefixes))
+    prefixes = _encoder_names()
+    names = blueprint.create_empty().state_dict()
+    parameters = tuple(name for name in names if name.startswith(prefixes))
     reader = next(each.name for each in maps if not each.name.startswith(prefixes))
-    rows = input_rows(network, state, arguments, [reader])[reader][0]
-    with torch.no_grad():
-        features = network.features(arguments[0])[..., : network.inputs].flatten(0, 1)
-    alike = torch.equal(rows[:, : features.shape[1]], features)
-    return Encoders(parameters, reader) if alike else None
+    return Encoders(parameters, reader)
 
 
 def _encoder_names() -> tuple[str, ...]:
