@@ -15,7 +15,7 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.bodies import Body, Hidden
 from fleet_tools.baselines.policies.config import EncodedKind, GateConfig
 from fleet_tools.baselines.policies.encoders import Encoder
-from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
+from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead, side_by_side
 from fleet_tools.baselines.policies.layout import entries_with_masks, numbers_read
 
 FEATURES = "<features>"
@@ -186,8 +186,8 @@ class GatedNetwork(nn.Module):
     of these Gaussians at present. This is a mixture of experts with the gate of Xu et al. (1995),
     which needs no training. In memory and computation it is as large as all its members together.
 
-    Answers of heads that denoise are weighted at each step from noise to actions, as if all heads
-    were one; see `heads`.
+    Answers of heads that denoise are weighted at each step from noise to actions, see
+    `heads.side_by_side`.
 
     Args:
         config: Configuration of the gate.
@@ -225,18 +225,17 @@ class GatedNetwork(nn.Module):
         if self.gate is not None:
             weights = self.gate(features[self._reader][..., : members[0].inputs])
 
-        def answer(*asked: torch.Tensor) -> torch.Tensor:
-            answers = [
-                member.head.answer(read, *asked)
-                for member, read in zip(members, units, strict=True)
-            ]
-            if weights is None:
-                return torch.stack(answers, -1).mean(-1)
-            draws = (1,) * (answers[0].dim() - weights.dim())  # none, or an axis of them
-            own = weights.reshape(*weights.shape[:-1], *draws, 1, -1)
-            return (torch.stack(answers, -1) * own).sum(-1)
+        heads = [member.head for member in members]
+        answers = side_by_side(heads, units)
 
-        return members[0].head.outputs(answer, units[0], *noisy), states
+        def answer(*asked: torch.Tensor) -> torch.Tensor:
+            each = answers(*asked)
+            if weights is None:
+                return each.mean(-1)
+            draws = (1,) * (each.dim() - 1 - weights.dim())  # none, or an axis of them
+            return (each * weights.reshape(*weights.shape[:-1], *draws, 1, -1)).sum(-1)
+
+        return heads[0].outputs(answer, units[0], *noisy), states
 
     def symmetry(self) -> Symmetry:
         """Raises an error, since such a policy is made of merged ones and not merged itself.
