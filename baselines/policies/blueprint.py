@@ -242,7 +242,7 @@ class Blueprint(Value):
 
         actions, generator = torch.zeros(2, 4, self.numbers), np.random.default_rng(seed)
         inputs = regression(self.config.head, actions, generator).inputs
-        return (self.example(seed), None, *inputs) if inputs else (self.example(seed),)
+        return (self.example(seed), None, *inputs)
 
     def example(self, seed: int = 0) -> "dict[str, torch.Tensor]":
         """Returns observations of 2 random trajectories of 4 steps, (2, 4, *shape) by name.

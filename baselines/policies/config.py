@@ -139,8 +139,8 @@ class PolicyConfig(Value):
             None if the body is neither an MLP with layers nor recurrent, the policy is several
             networks, or no body or head has this width.
         """
-        resizable = MLPConfig | RecurrentConfig | DiagonalConfig
-        if not isinstance(self.body, resizable) or self.body.layers == 0 or self.gate is not None:
+        body, resizable = self.body, (MLPConfig, RecurrentConfig, DiagonalConfig)
+        if not isinstance(body, resizable) or body.layers == 0 or self.gate is not None:
             return None
         try:
             return self.of_width(width)

@@ -24,7 +24,6 @@ from torch import nn
 from fleet_merging.symmetry.layers import Table, linear, mlp
 from fleet_tools.baselines.policies.part_configs import (
     DenoisingConfig,
-    DiffusionHeadConfig,
     FlowHeadConfig,
     HeadConfig,
     LinearHeadConfig,
@@ -211,10 +210,10 @@ def largest_target(head: HeadConfig, action: float) -> float:
         head: Configuration of the head.
         action: Largest magnitude of an action.
     """
-    noise = 0.0 if isinstance(head, LinearHeadConfig) else 2.0  # of deviation 1; p < 1e-9
-    if isinstance(head, DiffusionHeadConfig):
-        return noise
-    return noise + action / (head.unit if isinstance(head, FlowHeadConfig) else 1.0)
+    if isinstance(head, LinearHeadConfig):
+        return action
+    noise = 2.0  # of deviation 1; p < 1e-12
+    return noise + (action / head.unit if isinstance(head, FlowHeadConfig) else 0.0)
 
 
 def first_noise(

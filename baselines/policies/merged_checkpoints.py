@@ -183,19 +183,21 @@ def network_like(blueprint: Blueprint, state: State) -> torch.nn.Module | None:
 
 def blueprint_like(blueprint: Blueprint, state: State) -> Blueprint | None:
     """Returns a blueprint with the width of some weights; see `network_like`."""
-    found, shapes = blueprint, {name: each.shape for name, each in state.items()}
-    for _ in range(2):  # as it is, then with the width by which the head reads more units
-        form = {name: each.shape for name, each in found.create_empty().state_dict().items()}
-        if shapes == form:
-            return found
-        name = next((name for name in form if name.startswith("head.")), "")  # a weight, (out, in)
-        body: Any = found.config.body
-        more = shapes[name][-1] - form[name][-1] if len(shapes.get(name, ())) == 2 else 0
-        width = more + getattr(body, "width", 0)
-        if more == 0 or (resized := blueprint.with_width(width)) is None:
-            return None
-        found = resized
-    return None
+    own, given = _shapes(blueprint.create_empty().state_dict()), _shapes(state)
+    if own == given:
+        return blueprint
+    name = next((name for name in own if name.startswith("head.")), "")  # a weight, (out, in)
+    body: Any = blueprint.config.body
+    if len(given.get(name, ())) != 2 or not hasattr(body, "width"):
+        return None
+    resized = blueprint.with_width(body.width + given[name][1] - own[name][1])
+    # Without numbers, a network takes no memory, however wide it is.
+    fits = resized is not None and _shapes(resized.create_empty().state_dict()) == given
+    return resized if fits else None
+
+
+def _shapes(state: State) -> dict[str, torch.Size]:
+    return {name: each.shape for name, each in state.items()}
 
 
 def _network_of_width(blueprint: Blueprint, width: int) -> torch.nn.Module:
@@ -247,7 +249,7 @@ def _encoder_names() -> tuple[str, ...]:
 
 def _arguments_of(
     blueprint: Blueprint,
-    observations_of: Callable[[torch.Tensor], tuple[dict[str, torch.Tensor]]],
+    as_observations: Callable[[torch.Tensor], tuple[dict[str, torch.Tensor]]],
     states: torch.Tensor,
     teacher: Teacher,
     generator: np.random.Generator,
@@ -256,11 +258,10 @@ def _arguments_of(
 
     What a head that denoises reads lies between noise and actions that the teacher draws.
     """
-    (observations,), head = observations_of(states), blueprint.config.head
-    steps = states.shape[1] if states.dim() == 3 else 1
-    shape = (len(states), steps, blueprint.numbers)
+    (observations,), head = as_observations(states), blueprint.config.head
     if isinstance(head, LinearHeadConfig):
         return (observations,)
+    shape = (len(states), states.shape[1] if states.dim() == 3 else 1, blueprint.numbers)
     (noise,) = first_noise(head, shape, generator)
     actions = process_of(head).sample(lambda *asked: teacher(observations, None, *asked), noise)
     return (observations, None, *regression(head, actions.clamp(-1, 1), generator).inputs)

@@ -98,11 +98,9 @@ def labelled(
             each.unsqueeze(2).expand(-1, -1, count, -1) for each in (demonstrated, weights)
         )
     asked = regression(head, demonstrated, generator)
-    arguments = (batch.observations, None, *asked.inputs)[: 1 if not asked.inputs else None]
+    arguments, labels = (batch.observations, None, *asked.inputs), asked.target.flatten(0, -2)
     rows = weights.flatten(0, -2)
-    return LabelledBatch(
-        arguments, asked.target.flatten(0, -2), rows[:, 0] if rows.shape[1] == 1 else rows
-    )
+    return LabelledBatch(arguments, labels, rows[:, 0] if rows.shape[1] == 1 else rows)
 
 
 def draws(seed: int, epoch: int, batch: int) -> np.random.Generator:

@@ -255,7 +255,7 @@ def test_moments_of_parts_add_up_and_are_least_squares_part_by_part(seed, parts,
         return LabelledBatch(arguments, torch.from_numpy(y).float(), torch.from_numpy(weights))
 
     batches = [batch(30), batch(20)]
-    weights = [float(each.weights.sum()) for each in batches]
+    weights = [float(np.asarray(each.weights).sum()) for each in batches]
 
     def measured(some: Sequence[LabelledBatch]) -> Moments:
         return measure_moments(model, some, state, [""], "labels")[""]
@@ -295,7 +295,8 @@ def test_several_draws_of_a_step_are_those_one_by_one(head):
 def test_labels_hold_as_many_seeded_draws_as_are_asked_for(samples):
     robots = robots_of(samples, "elman", "flow", 3)
     batch, head = robots.data[0].batch(np.arange(4)), robots.blueprint.config.head
-    one, same, other = (labelled(batch, head, draws(seed, 0, 0), 32) for seed in (0, 0, 1))
+    asked: Any = [labelled(batch, head, draws(seed, 0, 0), 32) for seed in (0, 0, 1)]
+    one, same, other = asked
     _, _, noisy, time = one.arguments
     steps = batch.mask.numel()
     assert noisy.shape == (*batch.mask.shape, 32, 18) and time.shape == (*batch.mask.shape, 32, 1)
@@ -423,7 +424,7 @@ def test_a_gate_of_policies_that_see_is_that_of_gaussians_of_one_networks_featur
     scale = deviations.clip(1e-3 * deviations.max())
     logarithms = []
     for each in own:
-        covariance = np.cov(each.T / scale[:, None], bias=True) + 0.1 * np.eye(len(scale))
+        covariance: Any = np.cov(each.T / scale[:, None], bias=True) + 0.1 * np.eye(len(scale))
         density: Any = multivariate_normal((each / scale).mean(0), covariance)
         logarithms.append(density.logpdf(own[0] / scale))
     weights = softmax(0.1 * np.stack(logarithms, 1), 1)

@@ -60,11 +60,11 @@ class MergeProblem:
         inputs: Returns a pass over unlabelled inputs, each a tuple of arguments, for
             `distillation`.
         with_memory: Whether models remember what they read before in an episode.
-        arguments_of: arguments_of(states, teacher, generator): returns the arguments with which
-            models read states, (n, size), or sequences of them, (n, steps, size), if they have a
-            memory, for `distillation`; None if the models read them as they are. Of models with
-            encoders, states are the features. What models read beside them is drawn, and may depend
-            on the outputs teacher(*arguments) of the ensemble that is to be imitated.
+        arguments_of: Returns the arguments with which models read states, (n, size), or sequences
+            of them, (n, steps, size), if they have a memory, for `distillation`; None if the models
+            read them as they are. Of models with encoders, states are the features. Its further
+            arguments are the ensemble that is to be imitated, and a generator of what models read
+            beside states.
         encoders: What of the models encodes what they read; None if nothing does.
         resized: An architecture of the models' kind with other numbers of hidden units, which the
             result has: for `partition`, as many as all models together; for
@@ -98,7 +98,7 @@ class MergeProblem:
     state_size: int | None = None
     inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
     with_memory: bool = False
-    arguments_of: "ArgumentsOf | None" = None
+    arguments_of: ArgumentsOf | None = None
     encoders: "Encoders | None" = None
     resized: torch.nn.Module | None = None
     at_width: Callable[[int], torch.nn.Module] | None = None

@@ -246,7 +246,7 @@ def _arguments(
     gate: RowGate | None,
     teacher: Teacher,
 ) -> list[tuple[Any, ...]]:
-    """Returns batches of arguments of the models: those of drawn states, or else those given."""
+    """Returns batches of arguments with which models read drawn states, or else those given."""
     if drawn and problem.arguments_of is not None:
         generator = np.random.default_rng((problem.seed, 5))
         return [problem.arguments_of(states, teacher, generator) for states in drawn]
