@@ -285,8 +285,8 @@ def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
         if found := blueprint.differences(other):
             raise IncompatiblePoliciesError(
                 f"{first} and {name} have different blueprints: in the first, {'; '.join(found)}. "
-                "Weights can be merged only where they mean the same. Train all policies with one "
-                "config and one layout of observations, as `--like` of `python -m "
-                "fleet_tools.baselines.train` does."
+                "Weights can be merged only where they mean the same. Train the second anew with "
+                f"the config and layout of the first, by `--like {first}` of `python -m "
+                "fleet_tools.baselines.train`."
             )
     return blueprint

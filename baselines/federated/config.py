@@ -202,16 +202,6 @@ class FleetConfig(Value):
                 f"`last_method: {last}` needs weights from which all robots began the last round, "
                 "which a fleet does not keep; give it as `method`"
             )
-        if last in ("density_gated_ensemble", "gated_refit") and self.policy.encoders:
-            raise ConfigError(
-                f"`last_method: {last}` weighs policies that read states alone; this one has "
-                "encoders. `last_method: concatenation` does not ask what they read"
-            )
-        if last in ("gated_refit", "concatenation") and self.policy.head.type != "linear":
-            raise ConfigError(
-                f"`last_method: {last}` fits linear heads, and this one is "
-                f"{self.policy.head.type}; `last_method: density_gated_ensemble` fits nothing"
-            )
         return self
 
     def _require_width(self, width: int) -> None:
@@ -241,10 +231,11 @@ class FleetConfig(Value):
                 "`distillation: {inputs: moments}` draws states from the Gaussians of the gate; "
                 "give `last_method: density_gated_ensemble` or gated_refit"
             )
-        if self.policy.body.type != "mlp" or self.policy.chunk > 1:
+        if self.policy.body.type != "mlp" or self.policy.encoders:
             raise ConfigError(
                 "`distillation: {inputs: moments}` draws single states, which do not teach a "
-                "policy with memory or with chunks of actions; `inputs: scenes` has episodes"
+                "policy with memory or with encoders; `inputs: scenes` has episodes, and so has "
+                "`last_method: distillation` with `mixtures`"
             )
         return self
 

@@ -21,6 +21,7 @@ from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.heads import largest_target
 from fleet_tools.baselines.training.demonstrations import (
     Batch,
     Trajectories,
@@ -151,7 +152,9 @@ class FleetPlan:
         """
         return Limits(
             noise=self.config.moment_noise,
-            label=math.inf if self.blueprint.reading else LIMITS["action"][1],
+            label=math.inf
+            if self.blueprint.reading
+            else largest_target(self.config.policy.head, LIMITS["action"][1]),
             steps=self.clients[robot].data_bytes // step_bytes(self.blueprint),
             least_loss=0.0,
         )

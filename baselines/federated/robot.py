@@ -26,8 +26,15 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.policies.merged_checkpoints import network_like
 from fleet_tools.baselines.policies.network import PolicyNetwork
+from fleet_tools.baselines.policies.part_configs import LinearHeadConfig
 from fleet_tools.baselines.training.demonstrations import Trajectories, content_digest
-from fleet_tools.baselines.training.loop import draws, imitation_losses, train
+from fleet_tools.baselines.training.loop import (
+    DRAWS,
+    draws,
+    imitation_losses,
+    labelled,
+    train,
+)
 from fleet_tools.baselines.training.state import Tensors, TrainingState
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
@@ -185,20 +192,19 @@ def local_data_holder(
         squares, steps = torch.zeros(()), 0
         for number, items in enumerate(batches if seed is None else batches[:1]):
             batch, generator = trajectories.batch(items), draws(seed or 0, 0, number)
-            losses = imitation_losses(policy, batch, blueprint.config.head, generator)
+            losses = imitation_losses(policy, batch, head, generator)
             squares = squares + losses.sum()
             steps += int(batch.mask.sum())
         return squares / max(steps, 1)
 
+    head = blueprint.config.head
+
     def batches() -> Iterator[LabelledBatch]:
         # Episodes one by one, which are then not padded.
-        for items in trajectories.order(1 if trajectories.with_memory else _ROWS, None):
-            batch = trajectories.batch(items)
-            yield LabelledBatch(
-                (batch.observations,),
-                batch.actions.flatten(0, 1).flatten(1),
-                batch.imitated.all(-1).flatten(),
-            )
+        rows = _ROWS if isinstance(head, LinearHeadConfig) else _ROWS // DRAWS
+        order = trajectories.order(1 if trajectories.with_memory else rows, None)
+        for number, items in enumerate(order):
+            yield labelled(trajectories.batch(items), head, draws(0, 0, number))
 
     like, network = partial(network_like, blueprint), blueprint.create().eval()
     episodes = None

@@ -1,6 +1,7 @@
 """Blueprints: everything of a policy except its weights, as a value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import gymnasium
@@ -160,6 +161,11 @@ class Blueprint(Value):
         return [name for name, array in self.observation.items() if kind_of(name, array) == kind]
 
     @property
+    def numbers(self) -> int:
+        """Number of entries of a chunk of actions."""
+        return self.config.chunk * self.action.shape[0]
+
+    @property
     def with_memory(self) -> bool:
         """Whether actions depend on earlier steps: by the body or by a keypoint detector."""
         return self.config.with_memory or self.detector is not None
@@ -181,7 +187,7 @@ class Blueprint(Value):
         """Returns the blueprint of policies whose body has another width.
 
         Returns:
-            None if it has no width that can be changed by itself, see `PolicyConfig.with_width`.
+            None if it has no width that can be changed, see `PolicyConfig.with_width`.
         """
         config = self.config.with_width(width)
         return None if config is None else self.model_copy(update={"config": config})
@@ -221,6 +227,22 @@ class Blueprint(Value):
         if self.detector is None or self.detector.reading is None:
             return network
         return DetectingNetwork(KeypointDetector(self.detector, self.detector.reading), network)
+
+    def arguments(self, seed: int = 0) -> "tuple[Any, ...]":
+        """Returns arguments of the network: an example, and what its head is asked in training.
+
+        With these, the network returns what its last linear map does.
+
+        Args:
+            seed: See `example`.
+        """
+        import torch
+
+        from fleet_tools.baselines.policies.heads import regression
+
+        actions, generator = torch.zeros(2, 4, self.numbers), np.random.default_rng(seed)
+        inputs = regression(self.config.head, actions, generator).inputs
+        return (self.example(seed), None, *inputs)
 
     def example(self, seed: int = 0) -> "dict[str, torch.Tensor]":
         """Returns observations of 2 random trajectories of 4 steps, (2, 4, *shape) by name.
@@ -270,10 +292,14 @@ class Blueprint(Value):
         return tuple(body.unitwise("body")) if hasattr(body, "unitwise") else ()
 
     def affine_maps(self) -> "tuple[AffineMap, ...]":
-        """Returns the network's affine maps in the order in which they are applied."""
+        """Returns the network's affine maps in the order in which they are applied.
+
+        Labels of the last one, chunks of actions, have a weight for each action.
+        """
         from fleet_merging.moments.rows import applied_maps
 
-        return applied_maps(self.create().eval(), self.example())
+        *maps, last = applied_maps(self.create().eval(), *self.arguments())
+        return (*maps, replace(last, parts=self.config.chunk))
 
     def differences(self, other: "Blueprint") -> list[str]:
         """Lists the differences because of which weights of one are not weights of the other.
@@ -285,7 +311,7 @@ class Blueprint(Value):
     def _flat(self) -> dict[str, object]:
         config, action = self.config.model_dump(mode="json"), dict(self.action)
         return {
-            **{f"the config's {name}": value for name, value in config.items()},
+            **{f"the config's {name}": value for name, value in _nested(config)},
             **describe_layout(self.observation),
             **{f"the {name} of actions": value for name, value in action.items()},
             **{f"the environment's {name}": value for name, value in self.env_kwargs.items()},
@@ -309,3 +335,12 @@ class Blueprint(Value):
                 f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
                 "as it was in training, or train on this one."
             )
+
+
+def _nested(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the values of a configuration by keys such as "head.steps"."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from ((f"{key}.{name}", each) for name, each in _nested(value))
+        else:
+            yield key, value

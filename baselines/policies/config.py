@@ -26,7 +26,15 @@ from fleet_tools.baselines.policies.part_configs import (
     ResNet18Config,
     TransformerConfig,
 )
-from fleet_tools.config.values import STORED_IF_SET, Count, NonNegative, Value, load_yaml, parse
+from fleet_tools.config.values import (
+    STORED_IF_SET,
+    Count,
+    CountOrZero,
+    NonNegative,
+    Value,
+    load_yaml,
+    parse,
+)
 from fleet_tools.errors import ConfigError, UnknownNameError
 from fleet_tools.storage.strict_json import load
 from fleet_tools.utils.imports import trust
@@ -43,10 +51,18 @@ class GateConfig(Value):
         sharpness: Power of the densities. The entries of a state are far from independent, so that
             a density of many of them is too sure. With 0, members have equal weights, and there
             are no densities.
+        reader: Number of the network whose features have the densities, from 0.
     """
 
     members: Annotated[Count, pydantic.Field(le=1000)]
     sharpness: NonNegative = 0.1
+    reader: Annotated[CountOrZero, STORED_IF_SET] = 0
+
+    @pydantic.model_validator(mode="after")
+    def _reader_is_member(self) -> Self:
+        if self.reader >= self.members:
+            raise ValueError(f"{self.members} members have no number {self.reader}, which reads")
+        return self
 
 
 class PolicyConfig(Value):
@@ -69,7 +85,7 @@ class PolicyConfig(Value):
             steps that follow.
         execution: What is executed of these chunks.
         gate: Several networks of this kind, weighted by the density of what they know; None for
-            one network. With densities, such a policy has no encoders.
+            one network.
     """
 
     body: BodyConfig = MLPConfig()
@@ -82,12 +98,6 @@ class PolicyConfig(Value):
     chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
     execution: ExecutionConfig = EnsembleConfig()
     gate: GateConfig | None = None
-
-    @pydantic.model_validator(mode="after")
-    def _gate_reads_state(self) -> Self:
-        if self.gate is not None and self.gate.sharpness > 0 and self.encoders:
-            raise ValueError("a gate weighs policies that read states alone, without encoders")
-        return self
 
     @pydantic.model_validator(mode="after")
     def _require_predicted(self) -> Self:
@@ -123,12 +133,14 @@ class PolicyConfig(Value):
     def with_width(self, width: int) -> Self | None:
         """Returns the policy with another number of units in each layer of its body.
 
+        Layers of a head that denoises get as many times their units as the body's do.
+
         Returns:
-            None if the body is neither an MLP nor recurrent, the policy is several networks, or no
-            body has this width.
+            None if the body is neither an MLP with layers nor recurrent, the policy is several
+            networks, or no body or head has this width.
         """
-        resizable = MLPConfig | RecurrentConfig | DiagonalConfig
-        if not isinstance(self.body, resizable) or self.gate is not None:
+        body, resizable = self.body, (MLPConfig, RecurrentConfig, DiagonalConfig)
+        if not isinstance(body, resizable) or body.layers == 0 or self.gate is not None:
             return None
         try:
             return self.of_width(width)
@@ -136,13 +148,18 @@ class PolicyConfig(Value):
             return None
 
     def of_width(self, width: int) -> Self:
-        """Returns the policy with another width of its body.
+        """Returns the policy with another width of its body, see `with_width`.
 
         Raises:
-            pydantic.ValidationError: No body of this type has this width.
+            pydantic.ValidationError: No body of this type, or no head, has this width.
         """
-        body = type(self.body).model_validate({**self.body.model_dump(), "width": width})
-        return self.model_copy(update={"body": body})
+        own: Any = self.body
+        body = type(own).model_validate({**own.model_dump(), "width": width})
+        head = self.head
+        if not isinstance(head, LinearHeadConfig):
+            units = max(1, round(head.width * width / own.width))
+            head = type(head).model_validate({**head.model_dump(), "width": units})
+        return self.model_copy(update={"body": body, "head": head})
 
     @property
     def own_classes(self) -> list[OwnClassConfig]:

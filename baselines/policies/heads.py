@@ -4,13 +4,18 @@ A process between noise and actions says two things: what its network is asked i
 it should answer, and how its answers lead from noise to actions. Both are functions of all that
 they depend on; random numbers come from a generator that is given, so that training and sampling
 can be repeated.
+
+Every head ends with a linear map, and learns a regression of this map's outputs, see `Regression`.
+So a merge fits the last map of each kind of head alike, by moments of what it reads and of what it
+should answer. `side_by_side` says how several heads act together.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -32,6 +37,10 @@ class LinearHead(nn.Linear):
 
     def __init__(self, config: LinearHeadConfig, units: int, numbers: int) -> None:
         super().__init__(units, numbers)
+
+    def outputs(self, answer: "Answer", units: torch.Tensor) -> torch.Tensor:
+        """Returns the answer; see `DenoisingHead.outputs`."""
+        return answer()
 
     def symmetry(self, module: str, units: str) -> Table:
         """Returns the table of its axes.
@@ -69,28 +78,44 @@ class DenoisingHead(nn.Module):
         noisy: torch.Tensor | None = None,
         time: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Computes chunks of actions, or the network's answer at one time; see `regression`.
+        """Computes chunks of actions, or the network's answer at one time; see `outputs`."""
+        return self.outputs(partial(self._answer, units), units, noisy, time)
+
+    def outputs(
+        self,
+        answer: "Answer",
+        units: torch.Tensor,
+        noisy: torch.Tensor | None = None,
+        time: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Returns the chunks of actions to which answers lead, or the answers at one time.
 
         Args:
+            answer: The answers of this head, or of several together.
             units: (..., width).
-            noisy: Noise from which to begin, of deviation 1, (..., n); zeros if None.
-            time: Times at which to answer, (..., 1); None for actions.
+            noisy: Noise from which to begin, of deviation 1, (..., n); zeros if None. With times,
+                there may be several for each row of units, (..., draws, n).
+            time: Times at which to answer, (..., 1) or (..., draws, 1); None for actions.
 
         Returns:
-            (..., n).
+            (..., n) or (..., draws, n).
         """
         if noisy is None:
             noisy = units.new_zeros((*units.shape[:-1], self._numbers))
-        if time is not None:
-            return self._answer(units, noisy, time)
-        return self._process.sample(lambda *asked: self._answer(units, *asked), noisy)
+        return self._process.sample(answer, noisy) if time is None else answer(noisy, time)
 
     def _answer(self, units: torch.Tensor, noisy: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
-        angles = math.pi * time * self.frequencies
-        hidden = torch.cat([units, noisy, angles.sin(), angles.cos()], -1)
+        if noisy.dim() > units.dim():
+            units = units.unsqueeze(-2).expand(*noisy.shape[:-1], -1)
+        hidden = torch.cat([units, self.asked(noisy, time)], -1)
         for layer in self.layers:
             hidden = nn.functional.silu(layer(hidden))
         return self.output(hidden)
+
+    def asked(self, noisy: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        """Returns what the first layer reads beside units, (..., n + 16)."""
+        angles = math.pi * time * self.frequencies
+        return torch.cat([noisy, angles.sin(), angles.cos()], -1)
 
     def symmetry(self, module: str, units: str) -> Table:
         """Returns the table of its axes; see `LinearHead.symmetry`."""
@@ -100,12 +125,52 @@ class DenoisingHead(nn.Module):
         return mlp(names, [inputs, *hidden, "_action"])
 
 
-Answer = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""answer(noisy, time): what the network says of noisy actions (..., n) at times (..., 1)."""
+Answer = Callable[..., torch.Tensor]
+"""answer(noisy, time): what the network says of noisy actions (..., n) at times (..., 1); answer()
+of a linear head."""
+
+
+def side_by_side(
+    heads: Sequence[LinearHead | DenoisingHead], units: Sequence[torch.Tensor]
+) -> Answer:
+    """Returns the answers of several heads of one kind, (..., n, heads), each of its own units.
+
+    They act together by a weighted sum of these answers, at each step of one process from one
+    noise, as one head with one last matrix does. This head's hidden layers are theirs side by side:
+    each reads the units of its own body, and the noisy actions and the time, which all read. The
+    last matrix reads the last hidden units of all. So a fit of it minimizes the loss by which each
+    head was trained.
+
+    Args:
+        heads: The heads.
+        units: The units of each one's body, (..., width).
+    """
+    if isinstance(heads[0], LinearHead):
+        answers = [head(read) for head, read in zip(heads, units, strict=True)]
+        return lambda: torch.stack(answers, -1)
+    denoising = [cast(DenoisingHead, head) for head in heads]
+    layers = list(zip(*([*head.layers, head.output] for head in denoising), strict=True))
+    biases = [torch.stack([layer.bias for layer in each]) for each in layers]  # (heads, out)
+    firsts, width = [layer.weight for layer in layers[0]], units[0].shape[-1]
+    weights = [torch.stack([weight[:, width:] for weight in firsts])]  # (heads, out, in)
+    weights += [torch.stack([layer.weight for layer in each]) for each in layers[1:]]
+    # Of the first layer, what does not depend on noise and time, once: (..., heads, out).
+    pairs = zip(units, firsts, strict=True)
+    begin = torch.stack([read @ weight[:, :width].T for read, weight in pairs], -2) + biases[0]
+
+    def answer(noisy: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        asked = denoising[0].asked(noisy, time)
+        of_units = begin.unsqueeze(-3) if noisy.dim() > units[0].dim() else begin
+        hidden = of_units + torch.einsum("...i,hoi->...ho", asked, weights[0])
+        for weight, bias in zip(weights[1:], biases[1:], strict=True):
+            hidden = torch.einsum("...hi,hoi->...ho", nn.functional.silu(hidden), weight) + bias
+        return hidden.transpose(-1, -2)
+
+    return answer
 
 
 class Regression(NamedTuple):
-    """What a head is asked, and what it should answer.
+    """What a head is asked, and what its last linear map should answer.
 
     Attributes:
         inputs: What it reads beside units: nothing, or noisy actions (..., n) and times (..., 1).
@@ -136,6 +201,28 @@ def regression(
     if isinstance(head, LinearHeadConfig):
         return Regression((), actions, head.loss == "absolute")
     return process_of(head).regression(actions, generator)
+
+
+def largest_target(head: HeadConfig, action: float) -> float:
+    """Returns a bound of the root mean square of what a head should answer, over 32 draws or more.
+
+    Args:
+        head: Configuration of the head.
+        action: Largest magnitude of an action.
+    """
+    if isinstance(head, LinearHeadConfig):
+        return action
+    noise = 2.0  # of deviation 1; p < 1e-12
+    return noise + (action / head.unit if isinstance(head, FlowHeadConfig) else 0.0)
+
+
+def first_noise(
+    head: HeadConfig, shape: tuple[int, ...], generator: np.random.Generator
+) -> tuple[torch.Tensor, ...]:
+    """Returns what a head reads to act: noise of a shape (..., n) in float32, or nothing."""
+    if isinstance(head, LinearHeadConfig):
+        return ()
+    return (torch.from_numpy(generator.standard_normal(shape, np.float32)),)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Checkpoints of policies as a merge problem, and the policy that a merge made of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from fleet_merging.average import AveragingWeights, normalize
@@ -11,16 +12,19 @@ from fleet_merging.errors import MergeError
 from fleet_merging.modules import keeps_statistics, recompute
 from fleet_merging.moments.affine_maps import AffineMap
 from fleet_merging.normalizers import folded
-from fleet_merging.problem import Encoders, MergeProblem, MergeResult
+from fleet_merging.problem import Encoders, MergeProblem, MergeResult, Teacher
 from fleet_merging.queries.data_holder import DataHolder, LocalDataHolder
 from fleet_merging.symmetry.table import State
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import GateConfig
+from fleet_tools.baselines.policies.heads import first_noise, process_of, regression
 from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.network import ENCODER_MODULES, FEATURES
+from fleet_tools.baselines.policies.part_configs import LinearHeadConfig, OwnClassConfig
 
-_GATED = ("density_gated_ensemble", "gated_refit")
+_BY_FEATURES = ("density_gated_ensemble", "gated_refit", "distillation")
+"""Methods that have to know where encoders end."""
 
 
 def with_common_scaling(
@@ -91,22 +95,19 @@ def checkpoint_problem(
         method: The method, for what cannot be merged by it.
 
     Raises:
-        MergeError: The policies have encoders, and the method weighs them by the states they read,
-            or draws features of others; or they are gated, and themselves made of several.
+        MergeError: The method weighs policies by features of their encoders or draws such features,
+            and it is not known what reads these; or the policies are gated, and themselves made of
+            several.
         FleetToolsError: See `MergeProblem`.
     """
-    if method in _GATED and blueprint.config.encoders:
-        raise MergeError(
-            f"{method} weighs policies by the states that they read, and these have encoders. "
-            "Choose concatenation, which does not ask what they read."
-        )
     symmetry, network = blueprint.symmetry(), blueprint.create().eval()
     maps = blueprint.affine_maps()
     encoders = _encoders(blueprint, maps)
-    if method == "distillation" and encoders is None and blueprint.config.encoders:
+    if method in _BY_FEATURES and encoders is None and blueprint.config.encoders:
         raise MergeError(
-            "distillation knows the encoders of this package's policies, and neither classes of a "
-            "user's own nor keypoint detectors. Choose concatenation."
+            f"{method} has to know what reads the features of encoders, which it does not of a "
+            "keypoint detector or a body of a class of your own. Choose concatenation, which does "
+            "not ask what policies read."
         )
     wide = _side_by_side(blueprint, len(models)) if method == "partition" else None
     has_norms = any(map(keeps_statistics, network.modules()))
@@ -120,11 +121,15 @@ def checkpoint_problem(
         seed=seed,
         base=base,
         module=network,
-        example=(blueprint.example(),),
+        example=blueprint.arguments(),
         output=_actions,
         state_size=_state_size(blueprint, network if encoders is not None else None),
         with_memory=blueprint.with_memory,
-        arguments_of=_features if encoders is not None else partial(observations_of, blueprint),
+        arguments_of=partial(
+            _arguments_of,
+            blueprint,
+            _features if encoders is not None else partial(observations_of, blueprint),
+        ),
         encoders=encoders,
         inputs=partial(_read, shared) if shared is not None and blueprint.with_memory else None,
         resized=None if wide is None else wide.create().eval(),
@@ -143,22 +148,14 @@ def merged_checkpoint(
         blueprint: Blueprint of the policies that were merged.
         result: The result of `checkpoint_problem`'s merge.
         notes: See `Checkpoint`.
-
-    Raises:
-        MergeError: A gate of policies with encoders, which cannot be stored.
     """
     if not result.is_ensemble:
         state = result.state
-        if {name: each.shape for name, each in state.items()} != {
-            name: each.shape for name, each in blueprint.create_empty().state_dict().items()
-        }:
-            blueprint = blueprint.with_width(_width_of(state)) or blueprint
-        return Checkpoint(blueprint, state, notes or {})
-    gate = result.gate
-    if gate is not None and blueprint.config.encoders:
-        raise MergeError("A gate weighs policies that read states alone; these have encoders.")
-    sharpness = 0.0 if gate is None else gate.sharpness
-    config = GateConfig(members=len(result.members), sharpness=sharpness)
+        return Checkpoint(blueprint_like(blueprint, state) or blueprint, state, notes or {})
+    gate, members = result.gate, len(result.members)
+    config = GateConfig(members=members, sharpness=0.0)
+    if gate is not None:
+        config = GateConfig(members=members, sharpness=gate.sharpness, reader=gate.reader)
     gated = blueprint.model_copy(
         update={"config": blueprint.config.model_copy(update={"gate": config})}
     )
@@ -180,28 +177,35 @@ def network_like(blueprint: Blueprint, state: State) -> torch.nn.Module | None:
         blueprint: The blueprint.
         state: The weights, perhaps of something else.
     """
-    if (width := _width_of(state)) < 1 or (resized := blueprint.with_width(width)) is None:
-        return None
-    form = resized.create_empty().state_dict()  # which takes no memory, however wide it is
-    if {name: each.shape for name, each in form.items()} != {
-        name: each.shape for name, each in state.items()
-    }:
-        return None
-    return resized.create().eval()
+    resized = blueprint_like(blueprint, state)
+    return None if resized is None else resized.create().eval()
 
 
-def _width_of(state: State) -> int:
-    head = state.get("head.weight")
-    return 0 if head is None or head.dim() != 2 else head.shape[1]
+def blueprint_like(blueprint: Blueprint, state: State) -> Blueprint | None:
+    """Returns a blueprint with the width of some weights; see `network_like`."""
+    own, given = _shapes(blueprint.create_empty().state_dict()), _shapes(state)
+    if own == given:
+        return blueprint
+    name = next((name for name in own if name.startswith("head.")), "")  # a weight, (out, in)
+    body: Any = blueprint.config.body
+    if len(given.get(name, ())) != 2 or not hasattr(body, "width"):
+        return None
+    resized = blueprint.with_width(body.width + given[name][1] - own[name][1])
+    # Without numbers, a network takes no memory, however wide it is.
+    fits = resized is not None and _shapes(resized.create_empty().state_dict()) == given
+    return resized if fits else None
+
+
+def _shapes(state: State) -> dict[str, torch.Size]:
+    return {name: each.shape for name, each in state.items()}
 
 
 def _network_of_width(blueprint: Blueprint, width: int) -> torch.nn.Module:
     resized = blueprint.with_width(width)
-    if resized is None or blueprint.config.head.type != "linear":
+    if resized is None:
         raise MergeError(
-            f"A policy with the body {blueprint.config.body.type!r} and the head "
-            f"{blueprint.config.head.type!r} has no width that a merge could change; an MLP or a "
-            "recurrent body with a linear head has one. Leave `width` out."
+            f"A policy with the body {blueprint.config.body.type!r} has no width that a merge "
+            "could change; an MLP or a recurrent body has one. Leave `width` out."
         )
     return resized.create().eval()
 
@@ -227,18 +231,40 @@ def _state_size(blueprint: Blueprint, encoding: Any) -> int | None:
 
 
 def _encoders(blueprint: Blueprint, maps: Sequence[AffineMap]) -> Encoders | None:
-    """Returns a policy's encoders; None if it has none, or a body whose maps are not known."""
-    if not blueprint.config.encoders or blueprint.config.own_classes or blueprint.reading:
+    """Returns a policy's encoders; None if it has none, or it is not known what reads them."""
+    config = blueprint.config
+    if not config.encoders or blueprint.reading or isinstance(config.body, OwnClassConfig):
         return None
     prefixes = _encoder_names()
     names = blueprint.create_empty().state_dict()
     parameters = tuple(name for name in names if name.startswith(prefixes))
-    return Encoders(parameters, next(each.name for each in maps if each.name.startswith("body.")))
+    reader = next(each.name for each in maps if not each.name.startswith(prefixes))
+    return Encoders(parameters, reader)
 
 
 def _encoder_names() -> tuple[str, ...]:
     """Returns what the names of encoders' parts begin with."""
     return tuple(f"{module}." for module in ENCODER_MODULES.values())
+
+
+def _arguments_of(
+    blueprint: Blueprint,
+    as_observations: Callable[[torch.Tensor], tuple[dict[str, torch.Tensor]]],
+    states: torch.Tensor,
+    teacher: Teacher,
+    generator: np.random.Generator,
+) -> tuple[Any, ...]:
+    """See `MergeProblem.arguments_of`.
+
+    What a head that denoises reads lies between noise and actions that the teacher draws.
+    """
+    (observations,), head = as_observations(states), blueprint.config.head
+    if isinstance(head, LinearHeadConfig):
+        return (observations,)
+    shape = (len(states), states.shape[1] if states.dim() == 3 else 1, blueprint.numbers)
+    (noise,) = first_noise(head, shape, generator)
+    actions = process_of(head).sample(lambda *asked: teacher(observations, None, *asked), noise)
+    return (observations, None, *regression(head, actions.clamp(-1, 1), generator).inputs)
 
 
 def _features(features: torch.Tensor) -> tuple[dict[str, torch.Tensor]]:

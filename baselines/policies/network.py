@@ -15,7 +15,7 @@ from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.bodies import Body, Hidden
 from fleet_tools.baselines.policies.config import EncodedKind, GateConfig
 from fleet_tools.baselines.policies.encoders import Encoder
-from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead
+from fleet_tools.baselines.policies.heads import DenoisingHead, LinearHead, side_by_side
 from fleet_tools.baselines.policies.layout import entries_with_masks, numbers_read
 
 FEATURES = "<features>"
@@ -46,6 +46,9 @@ class PolicyNetwork(nn.Module):
 
     Args:
         blueprint: Blueprint of the policy.
+
+    Attributes:
+        inputs: Number of features without those that say which task it is.
     """
 
     mean: torch.Tensor
@@ -72,12 +75,14 @@ class PolicyNetwork(nn.Module):
             self._encodings.append(encoding)
             inputs += len(encoding.entries) * encoding.encoder.width
         config, read = blueprint.config, blueprint.observation
+        self.inputs = inputs
         self._mask_names = entries_with_masks(read) if config.conditioned_on_task else []
         masks = sum(read[name].shape[0] for name in self._mask_names)
         sizes = (inputs, masks) if masks > 0 else (inputs,)
         self.body: Body = config.body.create(*sizes)
-        numbers = config.chunk * blueprint.action.shape[0]
-        self.head: LinearHead | DenoisingHead = config.head.create(self.body.width, numbers)
+        self.head: LinearHead | DenoisingHead = config.head.create(
+            self.body.width, blueprint.numbers
+        )
 
     def forward(
         self,
@@ -91,22 +96,24 @@ class PolicyNetwork(nn.Module):
             observations: The entries that the policy reads by name, (B, T, *shape), in their own
                 dtypes or, except for images, in the weights'; or the `FEATURES` alone.
             hidden: Hidden state after the steps before; None at the beginning of episodes.
-            noisy: What a head that is not linear also reads, see `DenoisingHead.forward`. It is the
+            noisy: What a head that is not linear also reads, see `DenoisingHead.outputs`. It is the
                 noise from which it begins, (B, T, chunk * 6), zeros if it is not given; and times
-                (B, T, 1), if the network's answer at these is wanted, as in training.
+                (B, T, 1), if the network's answer at these is wanted, as in training. With times,
+                there may be several draws for each step, (B, T, draws, chunk * 6).
 
         Returns:
-            Actions (B, T, chunk * 6), the step's own first, not clipped, and the hidden
-            state after the last step.
+            Actions (B, T, chunk * 6), the step's own first, not clipped, or the answer; and the
+            hidden state after the last step.
         """
-        given = observations.get(FEATURES)
-        return self.decide(self.features(observations) if given is None else given, hidden, *noisy)
+        return self.decide(self.features(observations), hidden, *noisy)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Returns the features that the body reads, (B, T, n); each step's depend on it alone.
 
         The last ones are the masks that say which task it is, if the body is conditioned on them.
         """
+        if (given := observations.get(FEATURES)) is not None:
+            return given
         parts: list[torch.Tensor] = []
         for encoding in self._encodings:
             # In one pass, so that BatchNorm learns with the statistics with which it will act,
@@ -152,7 +159,7 @@ class DensityGate(nn.Module):
 
     Args:
         config: Configuration of the gate.
-        size: Number of entries of the state.
+        size: Number of features.
     """
 
     means: torch.Tensor
@@ -174,10 +181,13 @@ class GatedNetwork(nn.Module):
     """Networks of one kind as one policy, each weighted by how well it knows what is observed.
 
     A network that learned from one robot's data is right where these data lie. The gate holds the
-    mean and the covariance of the states of each network's data. It weighs the networks' actions by
-    powers of the densities of these Gaussians at the present state. This is a mixture of experts
-    with the gate of Xu et al. (1995), which needs no training. In memory and computation it is as
-    large as all its members together.
+    mean and the covariance of what one of the networks reads of each network's data: the scaled
+    state, or its own encoders' features. It weighs the networks' answers by powers of the densities
+    of these Gaussians at present. This is a mixture of experts with the gate of Xu et al. (1995),
+    which needs no training. In memory and computation it is as large as all its members together.
+
+    Answers of heads that denoise are weighted at each step from noise to actions, see
+    `heads.side_by_side`.
 
     Args:
         config: Configuration of the gate.
@@ -189,8 +199,8 @@ class GatedNetwork(nn.Module):
 
     def __init__(self, config: GateConfig, members: list[PolicyNetwork]) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)
-        self.gate = DensityGate(config, len(members[0].mean)) if config.sharpness > 0 else None
+        self.members, self._reader = nn.ModuleList(members), config.reader
+        self.gate = DensityGate(config, members[0].inputs) if config.sharpness > 0 else None
 
     def forward(
         self,
@@ -204,17 +214,28 @@ class GatedNetwork(nn.Module):
         """
         members = [cast(PolicyNetwork, member) for member in self.members]
         length = 0 if hidden is None else len(hidden) // len(members)
-        actions, states = [], ()
+        features = [member.features(observations) for member in members]
+        units, states = [], ()
         for index, member in enumerate(members):
             own = None if hidden is None else hidden[index * length : (index + 1) * length]
-            answer, state = member(observations, own, *noisy)
-            actions.append(answer)
+            read, state = member.body(features[index], own)
+            units.append(read)
             states += state
-        answers = torch.stack(actions, -1)
-        if self.gate is None:
-            return answers.mean(-1), states
-        weights = self.gate(members[0].scaled_state(observations))
-        return (answers * weights.unsqueeze(-2)).sum(-1), states
+        weights = None
+        if self.gate is not None:
+            weights = self.gate(features[self._reader][..., : members[0].inputs])
+
+        heads = [member.head for member in members]
+        answers = side_by_side(heads, units)
+
+        def answer(*asked: torch.Tensor) -> torch.Tensor:
+            each = answers(*asked)
+            if weights is None:
+                return each.mean(-1)
+            draws = (1,) * (each.dim() - 1 - weights.dim())  # none, or an axis of them
+            return (each * weights.reshape(*weights.shape[:-1], *draws, 1, -1)).sum(-1)
+
+        return heads[0].outputs(answer, units[0], *noisy), states
 
     def symmetry(self) -> Symmetry:
         """Raises an error, since such a policy is made of merged ones and not merged itself.

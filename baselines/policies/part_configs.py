@@ -252,7 +252,8 @@ class LinearHeadConfig(ModuleConfig):
 
     Attributes:
         loss: "squared": it learns the mean of what is demonstrated; "absolute": the median, with
-            gradients that do not vanish with small errors, as in ACT (Zhao et al. 2023).
+            gradients that do not vanish with small errors, as in ACT (Zhao et al. 2023). Merges
+            that fit a last layer fit the mean in both cases.
     """
 
     module: ClassVar[str] = "heads:LinearHead"
@@ -265,7 +266,8 @@ class FlowHeadConfig(ModuleConfig):
 
     Attributes:
         layers: Number of hidden layers of the network that gives the velocity.
-        width: Number of units of each of them.
+        width: Number of units of each of them. With half of the body's, training takes at most 1.5
+            times as long as with a linear head; one as large as the body takes nearly twice as long.
         unit: Number of an action that counts as 1 beside the noise, whose deviation is 1;
             demonstrated actions' is about 0.2.
         steps: Number of Euler steps from noise to actions.

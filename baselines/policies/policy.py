@@ -14,6 +14,7 @@ import torch
 
 from fleet_tools.baselines.policies.bodies import Hidden
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.policies.heads import first_noise
 from fleet_tools.baselines.policies.layout import LayoutError, require_observed
 from fleet_tools.baselines.policies.part_configs import (
     EnsembleConfig,
@@ -142,9 +143,11 @@ class NetworkPolicy:
             ]
             for name in self.blueprint.observation
         }
-        actions, self._hidden = self._network(inputs, self._hidden, *self._noise())
-        chunk = actions.unflatten(-1, (self.blueprint.config.chunk, -1))[0, 0].cpu().numpy()
-        action, self._chunks = execute(self.blueprint.config.execution, self._chunks, chunk)
+        config, shape = self.blueprint.config, (1, 1, self.blueprint.numbers)
+        noise = [each.to(self._device) for each in first_noise(config.head, shape, self._generator)]
+        actions, self._hidden = self._network(inputs, self._hidden, *noise)
+        chunk = actions.unflatten(-1, (config.chunk, -1))[0, 0].cpu().numpy()
+        action, self._chunks = execute(config.execution, self._chunks, chunk)
         return self._through_wrappers(action.clip(-1, 1))
 
     def _require_one_environment(self, observation: Mapping[str, np.ndarray]) -> None:
@@ -164,14 +167,6 @@ class NetworkPolicy:
                 "the beginning of an episode."
             )
         self._acts_in = weakref.ref(env)
-
-    def _noise(self) -> tuple[torch.Tensor, ...]:
-        config = self.blueprint.config
-        if isinstance(config.head, LinearHeadConfig):
-            return ()
-        shape = (1, 1, config.chunk * self.blueprint.action.shape[0])
-        noise = self._generator.standard_normal(shape, np.float32)
-        return (torch.from_numpy(noise).to(self._device),)
 
 
 def load_checkpoint_policy(

@@ -8,6 +8,7 @@ import torch
 
 from fleet_merging.moments.gate import draw
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.policies.heads import first_noise
 from fleet_tools.baselines.policies.merged_checkpoints import observations_of
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.dataset.samples import Samples
@@ -40,9 +41,11 @@ def teacher_actions(teacher: Checkpoint, samples: Samples) -> np.ndarray:
     network = _network(teacher)
     width = teacher.blueprint.action.shape[0]
     actions = np.zeros((len(trajectories.imitated), width), np.float32)
+    generator = np.random.default_rng(0)
     for items in trajectories.order(_BATCH, None):
-        chunks = network(trajectories.batch(items).observations)[0].numpy()
         rows, within = trajectories.rows(items)
+        noise = _noise(teacher, rows.shape, generator)
+        chunks = network(trajectories.batch(items).observations, None, *noise)[0].numpy()
         actions[rows[within]] = chunks[within][:, :width].clip(-1, 1)
     return actions
 
@@ -53,6 +56,13 @@ def _network(policy: Checkpoint) -> "Network":
     return network
 
 
+def _noise(
+    policy: Checkpoint, shape: tuple[int, ...], generator: np.random.Generator
+) -> tuple[torch.Tensor, ...]:
+    blueprint = policy.blueprint
+    return first_noise(blueprint.config.head, (*shape, blueprint.numbers), generator)
+
+
 class DrawnStates:
     """States drawn from the Gaussians of a density gate, and what the gated policy does there.
 
@@ -60,7 +70,7 @@ class DrawnStates:
 
     Args:
         observations: Entries of the observation by name, (n, 1, *shape).
-        actions: Actions to imitate, (n, 6).
+        actions: Chunks of actions to imitate, (n, chunk, 6).
 
     Attributes:
         device: Device of the batches.
@@ -90,11 +100,14 @@ class DrawnStates:
             ]
         )
         (observations,) = observations_of(teacher.blueprint, states)
-        actions = []
+        actions, noise = [], np.random.default_rng(seed)
         for first in range(0, len(states), _BATCH):
             some = {name: each[first : first + _BATCH] for name, each in observations.items()}
-            actions.append(network(some)[0][:, 0].clamp(-1, 1))
-        return cls(observations, torch.cat(actions))
+            count = len(states[first : first + _BATCH])
+            chunks = network(some, None, *_noise(teacher, (count, 1), noise))[0][:, 0]
+            actions.append(chunks.clamp(-1, 1))
+        chunk = teacher.blueprint.config.chunk
+        return cls(observations, torch.cat(actions).unflatten(1, (chunk, -1)))
 
     def order(self, size: int, generator: np.random.Generator | None) -> list[np.ndarray]:
         """Returns the batches of a pass over all states, each as indices of its items."""
@@ -106,5 +119,5 @@ class DrawnStates:
         """Returns states as trajectories of one step."""
         rows = torch.from_numpy(items)
         observations = {name: each[rows] for name, each in self._observations.items()}
-        ones = torch.ones(len(items), 1, 1, dtype=torch.bool)
-        return Batch(observations, self._actions[rows][:, None, None], ones)
+        actions = self._actions[rows][:, None]
+        return Batch(observations, actions, torch.ones(actions.shape[:3], dtype=torch.bool))

@@ -9,10 +9,15 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from fleet_merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.encoders import PointNetEncoder
 from fleet_tools.baselines.policies.heads import regression
-from fleet_tools.baselines.policies.part_configs import HeadConfig, PointNetConfig
+from fleet_tools.baselines.policies.part_configs import (
+    HeadConfig,
+    LinearHeadConfig,
+    PointNetConfig,
+)
 from fleet_tools.baselines.training.augmentation import augmented
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
@@ -23,6 +28,9 @@ from fleet_tools.baselines.training.state import (
     moments_of,
     set_moments,
 )
+
+DRAWS = 32
+"""Number of draws of times and noise for each step by which last maps are fitted."""
 
 
 class Batches(Protocol):
@@ -67,6 +75,32 @@ def imitation_losses(
     errors = asked.losses(answers.float()).unflatten(-1, batch.actions.shape[2:])
     counts = batch.imitated.sum(-1).clamp(min=1)
     return (errors.mean(-1) * batch.imitated).sum(-1) / counts
+
+
+def labelled(
+    batch: Batch, head: HeadConfig, generator: np.random.Generator, count: int = DRAWS
+) -> LabelledBatch:
+    """Returns the regression that the head's last map solves, for closed forms by moments.
+
+    Its squared error is the loss of `imitation_losses`, also of a head that learns by absolute
+    errors: the median of actions has no closed form.
+
+    Args:
+        batch: Trajectories.
+        head: Configuration of the head.
+        generator: See `imitation_losses`.
+        count: Number of draws of times and noise for each step, of heads that learn from such.
+    """
+    demonstrated = (batch.actions * batch.imitated[..., None]).flatten(2)
+    weights = batch.imitated / batch.imitated.sum(-1, keepdim=True).clamp(min=1)  # (B, T, chunk)
+    if not isinstance(head, LinearHeadConfig):
+        demonstrated, weights = (
+            each.unsqueeze(2).expand(-1, -1, count, -1) for each in (demonstrated, weights)
+        )
+    asked = regression(head, demonstrated, generator)
+    arguments, labels = (batch.observations, None, *asked.inputs), asked.target.flatten(0, -2)
+    rows = weights.flatten(0, -2)
+    return LabelledBatch(arguments, labels, rows[:, 0] if rows.shape[1] == 1 else rows)
 
 
 def draws(seed: int, epoch: int, batch: int) -> np.random.Generator:

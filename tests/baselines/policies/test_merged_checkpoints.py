@@ -31,7 +31,7 @@ from fleet_tools.baselines.policies.config import GateConfig, PolicyConfig
 from fleet_tools.baselines.policies.layout import Scaling
 from fleet_tools.baselines.policies.merged_checkpoints import rescaled
 from fleet_tools.baselines.policies.network import DensityGate, GatedNetwork, PolicyNetwork
-from fleet_tools.baselines.policies.part_configs import MLPConfig, PointNetConfig
+from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.baselines.policies.policy import load_checkpoint_policy
 
 KINDS = pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def changed(**parts: Any) -> Blueprint:
 
 
 OTHERS = {
-    "the config's body is {'type': 'mlp'": changed(
+    "the config's body.width is 24, not 25": changed(
         config=PolicyConfig(body=MLPConfig(layers=2, width=25))
     ),
     "the unit of 'joint_position' is 'rad', not 'deg'": changed(
@@ -332,9 +332,9 @@ def test_a_gated_policy_is_stored_and_read_and_not_merged(tmp_path):
         blueprint.symmetry()
 
 
-def test_a_policy_with_encoders_has_no_densities():
-    with pytest.raises(ValueError, match="without encoders"):
-        PolicyConfig(clouds=PointNetConfig(), gate=GateConfig(members=2))
+def test_only_a_member_reads_for_a_gate():
+    with pytest.raises(ValueError, match="2 members have no number 2, which reads"):
+        GateConfig(members=2, reader=2)
 
 
 @pytest.mark.parametrize("name", ["elman on state", "mlp on clouds"])

@@ -37,9 +37,14 @@ from fleet_tools.baselines.policies.network import FEATURES
 from fleet_tools.baselines.policies.part_configs import OwnClassConfig, PointNetConfig
 from fleet_tools.utils.imports import TRUSTED_MODULES
 
-SMALL_BODIES = {
-    "mlp": {"type": "mlp", "layers": 2, "width": 6},
-    "gru": {"type": "gru", "layers": 1, "width": 6},
+_MLP, _GRU = {"type": "mlp", "layers": 2, "width": 6}, {"type": "gru", "layers": 1, "width": 6}
+_NARROW = {"layers": 1, "width": 6, "steps": 3}
+SMALL: dict[str, dict[str, Any]] = {
+    "mlp": {"body": _MLP},
+    "gru": {"body": _GRU},
+    "gru with chunks": {"body": _GRU, "chunk": 3},
+    "mlp with flow": {"body": _MLP, "chunk": 2, "head": {"type": "flow", **_NARROW}},
+    "gru with diffusion": {"body": _GRU, "head": {"type": "diffusion", **_NARROW}},
 }
 
 
@@ -49,13 +54,13 @@ def _folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_data(folder / name, seed=seed) for seed, name in enumerate(("a", "b"))]
 
 
-def blueprint(folders: list[Path], body: str) -> Blueprint:
-    return plan_of(folders[0], policy={"body": SMALL_BODIES[body]}).blueprint
+def blueprint(folders: list[Path], name: str) -> Blueprint:
+    return plan_of(folders[0], policy=SMALL[name]).blueprint
 
 
-def run(folder: Path, folders: list[Path], body: str, method: str, *more: str) -> tuple[int, Path]:
+def run(folder: Path, folders: list[Path], name: str, method: str, *more: str) -> tuple[int, Path]:
     """Merges two new policies, each with its own dataset."""
-    of_both = blueprint(folders, body)
+    of_both = blueprint(folders, name)
     paths = [folder / f"{seed}.safetensors" for seed in range(2)]
     for seed, path in enumerate(paths):
         save_checkpoint(path, Checkpoint(of_both, of_both.create(seed).state_dict()))
@@ -65,45 +70,51 @@ def run(folder: Path, folders: list[Path], body: str, method: str, *more: str) -
     return merge.main([*given, "--points", "3", "--overwrite"]), output
 
 
-def acting(checkpoint: Checkpoint, observations: Any) -> torch.Tensor:
+def acting(checkpoint: Checkpoint, *arguments: Any) -> torch.Tensor:
     network = checkpoint.blueprint.create().eval()
     network.load_state_dict(checkpoint.weights)
     with torch.no_grad():
-        return network(observations)[0]
+        return network(*arguments)[0]
 
 
 @pytest.mark.parametrize(
-    ("body", "method", "more"),
+    ("name", "method", "more"),
     [
-        ("mlp", "fleet_merge", ("--option", "steps=2", "--option", "epochs=1")),
-        ("mlp", "sinkhorn_data", ("--option", "steps=2")),
+        ("mlp", "fleet_merge", ("steps=2", "epochs=1")),
+        ("mlp", "sinkhorn_data", ("steps=2",)),
         ("gru", "least_squares", ()),
-        ("mlp", "distillation", ("--option", "steps=5")),
-        ("gru", "distillation", ("--option", "steps=5")),
+        ("mlp", "distillation", ("steps=5",)),
+        ("gru", "distillation", ("steps=5",)),
+        ("gru with chunks", "head_refit", ()),
+        ("mlp with flow", "head_refit", ()),
+        ("mlp with flow", "distillation", ("steps=5", "teacher=gated_refit", "refit=0.001")),
+        ("gru with diffusion", "distillation", ("steps=5", "teacher=concatenation")),
+        ("gru with diffusion", "regmean", ()),
     ],
 )
 def test_methods_that_ask_for_data_make_a_policy_of_one_size(
-    body: str, method: str, more: tuple[str, ...], folders: list[Path], tmp_path: Path, capsys: Any
+    name: str, method: str, more: tuple[str, ...], folders: list[Path], tmp_path: Path, capsys: Any
 ) -> None:
-    code, output = run(tmp_path, folders, body, method, "--json", *more)
+    options = [text for each in more for text in ("--option", each)]
+    code, output = run(tmp_path, folders, name, method, "--json", *options)
     report = json.loads(capsys.readouterr().out)
     assert code == 0 and report["members"] == 1 and len(report["losses"]) == 2
     assert report["after"]["loss"] > 0 and report["traffic"]["calls"] >= 2
-    assert load_checkpoint(output).blueprint == blueprint(folders, body)
+    assert load_checkpoint(output).blueprint == blueprint(folders, name)
 
 
-@pytest.mark.parametrize("body", SMALL_BODIES)
+@pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize(
     "method", ["density_gated_ensemble", "gated_refit", "concatenation", "partition"]
 )
 def test_ensembles_are_checkpoints_that_act_as_the_result_does(
-    body: str, method: str, folders: list[Path], tmp_path: Path, capsys: Any
+    name: str, method: str, folders: list[Path], tmp_path: Path, capsys: Any
 ) -> None:
     """Two routes: the stored policy's own network, and the result as a module."""
-    code, output = run(tmp_path, folders, body, method, "--json")
+    code, output = run(tmp_path, folders, name, method, "--json")
     report = json.loads(capsys.readouterr().out)
     assert code == 0 and report["after"]["loss"] > 0
-    stored, of_both = load_checkpoint(output), blueprint(folders, body)
+    stored, of_both = load_checkpoint(output), blueprint(folders, name)
     gate = stored.blueprint.config.gate
     assert (gate is None) == (method == "partition")
     if method == "partition":  # one network, twice as wide
@@ -119,31 +130,31 @@ def test_ensembles_are_checkpoints_that_act_as_the_result_does(
     models = [of_both.create(seed).state_dict() for seed in range(2)]
     beside = "concatenation" if method == "partition" else method
     result = merge_by(beside, checkpoint_problem(of_both, models, holders))
-    observations = of_both.example(3)
+    arguments = of_both.arguments(3)
     with torch.no_grad():
-        expected = result.model(observations)
-    acted = acting(stored, observations)
+        expected = result.model(*arguments)
+    acted = acting(stored, *arguments)
     torch.testing.assert_close(acted, expected, rtol=1e-3, atol=1e-4)
-    again = acting(merged_checkpoint(of_both, result), observations)
+    again = acting(merged_checkpoint(of_both, result), *arguments)
     torch.testing.assert_close(again, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("body", SMALL_BODIES)
+@pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("width", [4, 9])
 def test_policies_are_compressed_to_one_of_another_width(
-    body: str, width: int, folders: list[Path], tmp_path: Path, capsys: Any
+    name: str, width: int, folders: list[Path], tmp_path: Path, capsys: Any
 ) -> None:
     """The program's file holds a common policy of that width, as good as its report says."""
     code, output = run(
-        tmp_path, folders, body, "structured_compression", "--json", "--option", f"width={width}"
+        tmp_path, folders, name, "structured_compression", "--json", "--option", f"width={width}"
     )
     report, stored = json.loads(capsys.readouterr().out), load_checkpoint(output)
-    of_both = blueprint(folders, body)
+    of_both = blueprint(folders, name)
     assert code == 0 and report["members"] == 1 and report["traffic"]["calls"] == 6
     assert stored.blueprint == of_both.with_width(width)
     assert report["parameters"] == sum(each.numel() for each in stored.weights.values())
     assert report["after"]["loss"] < min(report["losses"])
-    code, output = run(tmp_path, folders, body, "structured_compression", "--option", "width=13")
+    code, output = run(tmp_path, folders, name, "structured_compression", "--option", "width=13")
     assert code == 2 and "from 1 to 12" in capsys.readouterr().err
     transformer = {"type": "transformer", "width": 6, "layers": 1, "heads": 2, "feedforward": 8}
     other = plan_of(folders[0], policy={"body": transformer}).blueprint
@@ -298,23 +309,44 @@ def test_features_of_other_encoders_are_refused_by_their_holder():
     assert error.value.holder is liar
 
 
-def test_ensembles_and_own_classes_that_see_are_refused_with_a_reason(monkeypatch):
+def test_ensembles_and_own_bodies_that_see_are_refused_with_a_reason(monkeypatch):
     blueprint = BLUEPRINTS["mlp on clouds"]
     several = merged_checkpoint(blueprint, merge_by("ensemble", encoders_problem("mlp on clouds")))
     with pytest.raises(MergeError, match="gate"):
         checkpoint_problem(several.blueprint, [several.weights] * 2)
     monkeypatch.setenv(TRUSTED_MODULES, "support.own_parts")
     encoder = OwnClassConfig(name="support.own_parts:MeanOfPoints", arguments={"width": 5})
-    own = Blueprint.of(PolicyConfig(body=BODIES["mlp"], clouds=encoder), CLOUD, ACTION)
-    models = [own.create(seed).state_dict() for seed in range(2)]
-    with pytest.raises(MergeError, match="classes of a user's own"):
-        checkpoint_problem(own, models, method="distillation")
+    body = OwnClassConfig(name="support.own_parts:GatedBody")
+    for part, known in ((BODIES["mlp"], True), (body, False)):
+        own = Blueprint.of(PolicyConfig(body=part, clouds=encoder), CLOUD, ACTION)
+        models = [own.create(seed).state_dict() for seed in range(2)]
+        for method in ("distillation", "gated_refit"):
+            if known:
+                assert checkpoint_problem(own, models, method=method).encoders is not None
+                continue
+            with pytest.raises(MergeError, match="a body of a class of your own"):
+                checkpoint_problem(own, models, method=method)
 
 
-def test_gates_do_not_teach_who_sees():
-    for teacher in ("density_gated_ensemble", "gated_refit"):
-        with pytest.raises(MergeError, match="concatenation"):
-            merge_by("distillation", encoders_problem("mlp on clouds"), teacher=teacher, mixtures=2)
+def test_gates_teach_who_sees_by_mixtures_alone():
+    problem, options = encoders_problem("mlp on clouds"), {"teacher": "density_gated_ensemble"}
+    with pytest.raises(MergeError, match="without memory and encoders"):
+        merge_by("distillation", problem, **options)
+    mixtures: Any = {**options, "mixtures": 2, "rank": 12}
+    start, taught = (merge_by("distillation", problem, **mixtures, steps=k) for k in (0, 300))
+    models = with_common_encoders(problem, start.state, TrafficMeter())
+    teacher = merge_by("density_gated_ensemble", replace(problem, models=models)).model
+    gaps = []
+    for state in (start.state, taught.state):
+        errors = [
+            acted_by("mlp on clouds", state, each) - teacher(each).detach()
+            for each in (seen("mlp on clouds", robot) for robot in range(2))
+        ]
+        gaps.append(float(torch.cat(errors).square().mean()))
+    assert gaps[1] < 0.7 * gaps[0]
+
+
+def test_without_encoders_there_are_none_to_share():
     with pytest.raises(MergeError, match="no encoders that are known"):
         problem = encoders_problem("mlp on state")
         with_common_encoders(problem, problem.models[0], TrafficMeter())

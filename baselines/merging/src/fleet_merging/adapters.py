@@ -257,7 +257,8 @@ def pairs_of(adapters: Sequence[State], configs: Sequence[Config]) -> list[dict[
     """Returns the factors of each adapter by the weights that they change.
 
     Raises:
-        MergeError: See `factors_of` and `require_known`; or adapters change different weights.
+        MergeError: See `factors_of` and `require_known`; or adapters are of different models, or
+            change different weights.
     """
     if len(configs) != len(adapters):
         raise MergeError(
@@ -266,6 +267,14 @@ def pairs_of(adapters: Sequence[State], configs: Sequence[Config]) -> list[dict[
         )
     for config in configs:
         require_known(config)
+        models = [each.get("base_model_name_or_path") for each in (configs[0], config)]
+        if models[0] != models[1]:
+            raise MergeError(
+                f"Adapters are of different backbones: base_model_name_or_path is {models[0]!r} "
+                f"and {models[1]!r}. A change of one model's weights means nothing to another's. "
+                "Train all adapters on one model; or, if both name the same one, give it the same "
+                "name in each adapter_config.json."
+            )
     pairs = [{each.weight: each for each in factors_of(adapter)} for adapter in adapters]
     require_same_names(pairs, "change different weights")
     return pairs

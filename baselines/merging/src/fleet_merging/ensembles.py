@@ -4,6 +4,7 @@ In memory and computation an ensemble is as large as all its members together.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -57,8 +58,9 @@ class Ensemble(nn.Module):
         """
         outputs, read = [], []
         gate = self._gate
-        for member in self.members:
-            with reading(member, () if gate is None else (gate.map,)) as rows:
+        names = {} if gate is None else {gate.reader: (gate.map,)}
+        for index, member in enumerate(self.members):
+            with reading(member, names.get(index, ())) as rows:
                 answer = self._output(member(*arguments, **named))
             if not isinstance(answer, torch.Tensor):
                 raise MergeError(
@@ -66,16 +68,18 @@ class Ensemble(nn.Module):
                     "problem an `output` that selects one tensor."
                 )
             outputs.append(answer)
-            read += [] if gate is None else [torch.cat(rows[gate.map], 1)]
+            read += [each for name in rows for each in rows[name]]
         stacked = torch.stack(outputs, -1)
         if gate is None:
             return stacked.mean(-1)
-        moved = RowGate(gate.map, self.means, self.factors, gate.sharpness)
-        weights = moved.weights(read, outputs[0].shape[:-1].numel())
+        moved = replace(gate, means=self.means, factors=self.factors)
+        weights = moved.weights(torch.cat(read, 1), outputs[0].shape[:-1].numel())
         return (stacked * weights.reshape(*outputs[0].shape[:-1], 1, -1)).sum(-1)
 
     def description(self) -> dict[str, Any]:
         """Returns what its state dict does not say, as JSON data."""
         gate = self._gate
-        own = {} if gate is None else {"map": gate.map, "sharpness": gate.sharpness}
+        if gate is None:
+            return {"members": len(self.members)}
+        own = {"map": gate.map, "sharpness": gate.sharpness, "reader": gate.reader}
         return {"members": len(self.members), **own}

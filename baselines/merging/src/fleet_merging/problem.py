@@ -23,6 +23,12 @@ from fleet_merging.queries.traffic import Traffic
 from fleet_merging.symmetry.group import Permutation, PermutationGroup
 from fleet_merging.symmetry.table import State, Symmetry, require_alike
 
+Teacher = Callable[..., torch.Tensor]
+"""teacher(*arguments): the outputs of an ensemble."""
+
+ArgumentsOf = Callable[[torch.Tensor, Teacher, np.random.Generator], tuple[Any, ...]]
+"""See `MergeProblem.arguments_of`."""
+
 
 @dataclass(frozen=True)
 class MergeProblem:
@@ -50,13 +56,15 @@ class MergeProblem:
         output: Selects the outputs from what the module returns: what permutations must not change.
         state_size: Number of first inputs of the first affine map that gates read; None for all
             that come from outside (not a recurrent layer's own state). Of models with encoders, the
-            number of features.
+            number of features, the first inputs of `Encoders.reader`.
         inputs: Returns a pass over unlabelled inputs, each a tuple of arguments, for
             `distillation`.
         with_memory: Whether models remember what they read before in an episode.
         arguments_of: Returns the arguments with which models read states, (n, size), or sequences
             of them, (n, steps, size), if they have a memory, for `distillation`; None if the models
-            read them as they are. Of models with encoders, states are the features.
+            read them as they are. Of models with encoders, states are the features. Its further
+            arguments are the ensemble that is to be imitated, and a generator of what models read
+            beside states.
         encoders: What of the models encodes what they read; None if nothing does.
         resized: An architecture of the models' kind with other numbers of hidden units, which the
             result has: for `partition`, as many as all models together; for
@@ -90,7 +98,7 @@ class MergeProblem:
     state_size: int | None = None
     inputs: Callable[[], Iterable[tuple[Any, ...]]] | None = None
     with_memory: bool = False
-    arguments_of: Callable[[torch.Tensor], tuple[Any, ...]] | None = None
+    arguments_of: ArgumentsOf | None = None
     encoders: "Encoders | None" = None
     resized: torch.nn.Module | None = None
     at_width: Callable[[int], torch.nn.Module] | None = None

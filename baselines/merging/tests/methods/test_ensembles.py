@@ -346,7 +346,8 @@ def test_a_gaussian_of_inputs_of_any_scale_whitens_them(scale):
     rows[:, :2] = rows[:, :2] * scale + 3 * scale
     inputs = torch.nn.functional.pad(rows, (0, 1), value=1.0)
     G = inputs.T @ inputs / 50
-    mean, factor = _gaussian(in_single_precision(Moments(G[None], G[None, :, :0])), 6)
+    moments = in_single_precision(Moments(G[None], G[None, :, :0]))
+    mean, factor = _gaussian(moments, 6, torch.ones(6))
     assert torch.isfinite(factor).all() and (factor.diagonal() > 0).all()
     assert torch.equal(factor, factor.tril()) and torch.isfinite(mean).all()
     precision = factor.double() @ factor.double().T

@@ -85,13 +85,14 @@ def structured_compression(
     united = {each.name: union.matrix(each) for each in maps[:-1]}
     mean = union.mean(last)
     united[last.name] = solve(moments[last.name], mean[None], ridge)[0]
-    chosen = _choose(union, maps, moments, united)
+    products = {name: each.inputs.mean(0) for name, each in moments.items()}  # over parts of labels
+    chosen = _choose(union, maps, products, united)
     merged = {**form.state, **union.shared}
     for each in maps:
         rows, wanted = union.inputs(each, chosen), united[each.name]
         if each is not last:
             wanted = wanted[:, union.outputs(each, chosen)]
-        second = moments[each.name].inputs[0][rows]
+        second = products[each.name][rows]
         small = Moments(second[:, rows][None], (second @ wanted)[None])
         merged = each.with_matrix(merged, solve(small, wanted[rows][None], ridge))
     merged = union.with_unitwise(problem, merged, chosen)
@@ -237,7 +238,7 @@ def _indices(places: Sequence[Place], small: Sequence[Place], chosen: Chosen) ->
 def _choose(
     union: _Union,
     maps: Sequence[AffineMap],
-    moments: Mapping[str, Moments],
+    products: Mapping[str, torch.Tensor],
     united: Mapping[str, torch.Tensor],
 ) -> Chosen:
     """Returns the chosen units of every free name, from the last map down.
@@ -267,7 +268,7 @@ def _choose(
                 [start + i for start in starts for i in part]
                 for part in zip(*times.values(), strict=True)
             ]
-            candidates += candidates_of(moments[each.name].inputs[0], parts, wanted)
+            candidates += candidates_of(products[each.name], parts, wanted)
         picked = greedy(candidates, union.counts[name])
         chosen[name] = sorted(divmod(number, units) for number in picked)
     return chosen

@@ -39,7 +39,7 @@ from fleet_merging.moments.gate import RowGate, draw
 from fleet_merging.moments.measurement import combine
 from fleet_merging.moments.mixture import StateMixture
 from fleet_merging.moments.rows import input_rows
-from fleet_merging.problem import MergeProblem, MergeResult
+from fleet_merging.problem import MergeProblem, MergeResult, Teacher
 from fleet_merging.queries.query import MAX_COMPONENTS, MixtureQuery
 from fleet_merging.queries.traffic import DataHolderError, TrafficMeter
 from fleet_merging.symmetry.table import State
@@ -87,7 +87,8 @@ def distillation(
     not depend on the order of the models.
 
     Of models with encoders, states are features: all models, and the student, first get the start's
-    encoders, see `common_encoders`, which stay as they are.
+    encoders, see `common_encoders`, which stay as they are. Of heads that denoise, outputs are the
+    answers at noisy actions, which lie on the way to actions that the ensemble draws.
 
     Args:
         problem: The models with their `module`, and what the teacher and the start need.
@@ -108,8 +109,7 @@ def distillation(
     Raises:
         MergeError: `teacher` or `start` is unknown, the module is missing, or there are no inputs
             and no gate to draw them from. Or the models read something else than the states that
-            are drawn, or have encoders and a teacher with a gate; numbers are too small, or see the
-            teacher and the start.
+            are drawn; numbers are too small, or see the teacher and the start.
         MessageError: A data holder's answer is invalid.
         UnsoundMergeError: The student's weights are not finite: the rate is too large.
     """
@@ -130,11 +130,6 @@ def distillation(
             "one state and axis, batches of at least 1, a rate above 0, a ridge of at least 0, and "
             f"at most {MAX_COMPONENTS} Gaussians."
         )
-    if problem.encoders is not None and teacher in ("density_gated_ensemble", "gated_refit"):
-        raise MergeError(
-            f"{teacher} weighs policies by the states that they read, and these have encoders. "
-            "Give the teacher concatenation, with `mixtures`."
-        )
     if refit:
         require_head(problem)
     module: torch.nn.Module = required(problem, "module")
@@ -148,10 +143,11 @@ def distillation(
     ensemble = Ensemble(module, taught.members, taught.gate, problem.output)
     if mixtures:
         found = _measured(problem, mixtures, rank, first.state, meter)
-        read = _drawn(problem, found, states, batch)
+        drawn = _drawn(problem, found, states, batch)
     else:
-        read = _inputs(problem, taught.gate, states, batch)
+        drawn = () if problem.inputs is not None else _of_gate(problem, taught.gate, states, batch)
     with torch.no_grad(), uncompiled():
+        read = _arguments(problem, drawn, taught.gate, ensemble)
         pairs = [(arguments, ensemble(*arguments)) for arguments in read]
     student = copied(module)
     load_tensors(student, first.state)
@@ -199,8 +195,8 @@ def _measured(
 
 def _drawn(
     problem: MergeProblem, found: Sequence[StateMixture], count: int, batch: int
-) -> list[tuple[Any, ...]]:
-    """Returns batches of arguments: states, or sequences of them, drawn from mixtures.
+) -> Sequence[torch.Tensor]:
+    """Returns batches of states, or of sequences of them, drawn from mixtures.
 
     Sequences are twice as long as episodes: a policy that fails goes on.
     """
@@ -216,9 +212,7 @@ def _drawn(
             drawn.append(each.sequences(own, steps, generator))
         else:
             drawn.append(each.states(own, generator))
-    rows = _mixed(problem, torch.cat(drawn))
-    size = max(1, batch // steps)
-    return [arguments_of(problem, None, each) for each in rows.split(size)]
+    return _mixed(problem, torch.cat(drawn)).split(max(1, batch // steps))
 
 
 def _mixed(problem: MergeProblem, rows: torch.Tensor) -> torch.Tensor:
@@ -226,26 +220,16 @@ def _mixed(problem: MergeProblem, rows: torch.Tensor) -> torch.Tensor:
     return rows[torch.from_numpy(order)]
 
 
-def _inputs(
+def _of_gate(
     problem: MergeProblem, gate: RowGate | None, count: int, batch: int
-) -> list[tuple[Any, ...]]:
-    """Returns batches of arguments: those given, or states drawn from the gate's Gaussians."""
-    if problem.inputs is not None:
-        if given := list(problem.inputs()):
-            return given
-        raise MergeError("There are no unlabelled inputs. Give at least one batch, or no inputs.")
-    if gate is None or problem.with_memory:
+) -> Sequence[torch.Tensor]:
+    """Returns batches of states drawn from a gate's Gaussians by the averaging weights."""
+    if gate is None or problem.with_memory or problem.encoders is not None:
         raise MergeError(
-            "The student needs inputs: there is no gate of models without memory, from whose "
-            "Gaussians they could be drawn. Ask data holders for `mixtures`, give the merge "
-            "problem's `inputs`, or the teacher density_gated_ensemble."
+            "The student needs inputs: there is no gate of models without memory and encoders, "
+            "from whose Gaussians they could be drawn. Ask data holders for `mixtures`, give the "
+            "merge problem's `inputs`, or the teacher density_gated_ensemble."
         )
-    rows = draw_states(problem, gate, count)
-    return [arguments_of(problem, gate, each) for each in rows.split(batch)]
-
-
-def draw_states(problem: MergeProblem, gate: RowGate, count: int) -> torch.Tensor:
-    """Returns states drawn from a gate's Gaussians by the averaging weights, (about count, n)."""
     drawn = []
     for model, weight, mean, factor in zip(
         problem.models, problem.normalized_weights.tolist(), gate.means, gate.factors, strict=True
@@ -253,13 +237,30 @@ def draw_states(problem: MergeProblem, gate: RowGate, count: int) -> torch.Tenso
         seed = content_seed(problem.seed, 0, digest(model))
         generator = torch.Generator().manual_seed(seed)
         drawn.append(draw(mean, factor, max(1, round(count * weight)), generator))
-    return _mixed(problem, torch.cat(drawn))
+    return _mixed(problem, torch.cat(drawn)).split(batch)
 
 
-def arguments_of(
+def _arguments(
+    problem: MergeProblem,
+    drawn: Sequence[torch.Tensor],
+    gate: RowGate | None,
+    teacher: Teacher,
+) -> list[tuple[Any, ...]]:
+    """Returns batches of arguments with which models read drawn states, or else those given."""
+    if drawn and problem.arguments_of is not None:
+        generator = np.random.default_rng((problem.seed, 5))
+        return [problem.arguments_of(states, teacher, generator) for states in drawn]
+    if drawn:
+        return [_as_they_are(problem, gate, states) for states in drawn]
+    if problem.inputs is not None and (given := list(problem.inputs())):
+        return given
+    raise MergeError("There are no unlabelled inputs. Give at least one batch, or no inputs.")
+
+
+def _as_they_are(
     problem: MergeProblem, gate: RowGate | None, states: torch.Tensor
 ) -> tuple[Any, ...]:
-    """Returns the arguments with which the models read states.
+    """Returns states as the argument of models that read nothing else.
 
     Args:
         problem: The models.
@@ -267,10 +268,8 @@ def arguments_of(
         states: The states, (count, n), or of models with memory (count, steps, n).
 
     Raises:
-        MergeError: The models read something else, and the problem has no `arguments_of`.
+        MergeError: The models read something else.
     """
-    if problem.arguments_of is not None:
-        return problem.arguments_of(states)
     example = problem.example
     if problem.module is not None and len(example) == 1 and isinstance(example[0], torch.Tensor):
         (given,) = example

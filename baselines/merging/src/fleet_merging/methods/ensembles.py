@@ -1,7 +1,13 @@
 """Ensembles: all networks side by side, with equal weights or a gate, or one fitted last layer.
 
 They are no merges of one size: they have the parameters of all models together. Each works on any
-network with a head, an affine map whose outputs are the network's.
+network with a last affine map, whose outputs are the network's: the actions of a linear head, or
+what a head that denoises answers of noisy actions at some time.
+
+A fit of the last map minimizes the squared error of the labels that data holders have, over the
+arguments that their batches hold. So a head that learns from drawn noise and times is fitted as
+any other one: by batches that hold draws. Side by side, each model's last hidden units read its own
+units, and the same noise and times; the one last matrix reads all of them.
 """
 
 from collections.abc import Sequence
@@ -14,7 +20,7 @@ from fleet_merging.methods.needs import require_moments
 from fleet_merging.modules import copied
 from fleet_merging.moments.affine_maps import RECURRENT, AffineMap
 from fleet_merging.moments.gate import RowGate
-from fleet_merging.moments.measurement import Moments, solve
+from fleet_merging.moments.measurement import Moments, combine, solve
 from fleet_merging.moments.rows import input_rows
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.query import MomentQuery
@@ -63,9 +69,10 @@ def ensemble(problem: MergeProblem) -> MergeResult:
 def density_gated_ensemble(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
     """Weighs the models' outputs by the densities of the inputs that each has learned from.
 
-    Each data holder is asked for the second moments of what its model's first affine map reads: one
-    message. The gate follows Xu et al. (1995), "An Alternative Model for Mixtures of Experts",
-    and needs no training.
+    Each data holder is asked for the second moments of what one model's first affine map reads, or
+    of the features of that model's encoders: one message. The model is the one that counts most;
+    densities of other models' features would not compare. The gate follows Xu et al. (1995), "An
+    Alternative Model for Mixtures of Experts", and needs no training.
 
     Args:
         problem: The models, their data holders and affine maps.
@@ -185,21 +192,28 @@ def require_head(problem: MergeProblem) -> None:
 
 
 def _density_gate(problem: MergeProblem, sharpness: float, meter: TrafficMeter) -> RowGate:
-    """Asks each data holder for moments of what its model reads, and returns the gate."""
+    """Asks data holders for moments of what one model reads of their data; returns the gate."""
     if not 0 < sharpness < float("inf"):
         raise MergeError(f"The sharpness of the gate is {sharpness}. Give a number above 0.")
     require_moments(problem, problem.affine_maps[:1])
-    first = problem.affine_maps[0]
+    first, encoders = problem.affine_maps[0], problem.encoders
+    if encoders is not None:
+        first = next(each for each in problem.affine_maps if each.name == encoders.reader)
     _require_rows_in_order(problem, first)
-    size = problem.state_size or first.weights[0].of(problem.models[0])[0].numel()
-    queries = [MomentQuery(model, (first.name,)) for model in problem.models]
+    inputs = first.weights[0].of(problem.models[0])[0].numel()
+    size = min(problem.state_size or inputs, inputs)
+    reader = int(problem.normalized_weights.argmax())
+    queries = [MomentQuery(problem.models[reader], (first.name,))] * len(problem.models)
     answers = meter.ask_all_moments(problem.data_holders, queries, problem.affine_maps)
-    means, factors = [], []
-    for answer in answers:
-        mean, factor = _gaussian(answer[first.name], size)
-        means.append(mean)
-        factors.append(factor)
-    return RowGate(first.name, torch.stack(means), torch.stack(factors), sharpness)
+    moments = [answer[first.name] for answer in answers]
+    scale = torch.ones(size, dtype=torch.float64)
+    if encoders is not None:  # features have any scale
+        pooled = combine(moments, problem.normalized_weights.tolist())
+        deviations = _of_states(pooled, size)[1].diagonal().clamp(min=0).sqrt()
+        scale = deviations.clamp(min=max(1e-3 * float(deviations.max()), 1e-12))
+    gaussians = [_gaussian(each, size, scale) for each in moments]
+    means, factors = map(torch.stack, zip(*gaussians, strict=True))
+    return RowGate(first.name, means, factors, sharpness, reader)
 
 
 def _require_rows_in_order(problem: MergeProblem, first: AffineMap) -> None:
@@ -217,11 +231,25 @@ def _require_rows_in_order(problem: MergeProblem, first: AffineMap) -> None:
         )
 
 
-def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns mean and whitening factor of the first inputs of a map, in float32."""
+def _of_states(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns mean and covariance of the first inputs of a map."""
     products = moments.inputs[0]
     mean = products[-1, :size]
-    covariance = products[:size, :size] - mean.outer(mean)
+    return mean, products[:size, :size] - mean.outer(mean)
+
+
+def _gaussian(
+    moments: Moments, size: int, scale: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns mean and whitening factor of the first inputs of a map, in float32.
+
+    Args:
+        moments: Moments of the map's inputs.
+        size: Number of the first ones.
+        scale: Number of each that counts as 1, (size,).
+    """
+    mean, covariance = _of_states(moments, size)
+    covariance = covariance / scale.outer(scale)
     values, axes = torch.linalg.eigh(covariance)
     covariance = covariance + _SPREAD * torch.eye(size, dtype=covariance.dtype)
     factor, failed = torch.linalg.cholesky_ex(torch.linalg.inv_ex(covariance).inverse)
@@ -229,7 +257,7 @@ def _gaussian(moments: Moments, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         roots = axes * (values.clamp(min=0) + _SPREAD).rsqrt()
         upper = torch.linalg.qr(roots.T).R
         factor = (upper * upper.diagonal().sign()[:, None]).T
-    return mean.float(), factor.float()
+    return mean.float(), (factor / scale[:, None]).float()
 
 
 def _moments_of_all(problem: MergeProblem, meter: TrafficMeter, gate: RowGate | None) -> Moments:

@@ -59,12 +59,15 @@ class AffineMap:
         weights: Weights (out, in, ...), whose inputs follow one another.
         biases: Biases (out,), which are added.
         groups: Number of groups of inputs and outputs, each with a matrix of its own.
+        parts: Number of equal parts of its outputs, one after another, of which labels have weights
+            of their own; see `measurement.LabelledBatch`.
     """
 
     name: str
     weights: tuple[ParameterBlock, ...]
     biases: tuple[ParameterBlock, ...]
     groups: int = 1
+    parts: int = 1
 
     def matrix(self, state: State) -> torch.Tensor:
         """Returns the matrices M, float64, shape (groups, in + 1, out); a missing bias is zero."""

@@ -1,6 +1,5 @@
 """A gate: how much each of several models knows about what is read at present, by densities."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,45 +58,51 @@ def draw(
 class RowGate:
     """Weights for the rows of models that lie side by side, see `density_weights`.
 
+    Densities of features compare only where all are of the same features. So one model reads the
+    state for all, by its encoders if it has some.
+
     Attributes:
         map: Name of the affine map whose first n inputs are the state.
         means: As in `density_weights`.
         factors: As in `density_weights`.
         sharpness: As in `density_weights`.
+        reader: Number of the model whose map reads the state.
     """
 
     map: str
     means: torch.Tensor
     factors: torch.Tensor
     sharpness: float
+    reader: int = 0
 
-    def weights(self, read: Sequence[torch.Tensor], count: int) -> torch.Tensor:
+    def weights(self, read: torch.Tensor, count: int) -> torch.Tensor:
         """Returns the weights of the models for each row of outputs, (count, models).
 
         Args:
-            read: The rows that the map reads in each model, shape (1, rows, inputs). If it reads
-                several for each row of outputs, such as the patches of an image, their logarithms
-                of densities are averaged.
+            read: The rows that the map reads in the model `reader`, shape (1, rows, inputs). If
+                there are several for each row of outputs, such as the patches of an image, their
+                logarithms of densities are averaged. Several rows of outputs for each, such as
+                draws of noise, follow one another.
             count: Number of rows of outputs.
 
         Raises:
             MergeError: The map reads fewer numbers, or in groups, or other numbers of rows.
         """
         size = self.means.shape[1]
-        groups, rows, inputs = read[0].shape
+        groups, rows, inputs = read.shape
         if groups != 1 or inputs < size:
             raise MergeError(
                 f"The gate knows states of {size} numbers, and {self.map!r} reads rows of "
                 f"{inputs} in {groups} group(s). Name the first affine map of the model."
             )
-        if not count or rows % count:
+        if not rows or not count or (rows % count and count % rows):
             raise MergeError(
                 f"{self.map!r} reads {rows} rows for {count} rows of outputs, which have no share "
                 "in common. A gate needs the same number for each, such as the patches of an image."
             )
-        states = torch.stack([each[0, :, :size] for each in read], 1)
-        means, factors = self.means.to(states), self.factors.to(states)
-        logarithms = log_densities(states, means, factors)
-        if rows != count:
+        states = read[0, :, None, :size]
+        logarithms = log_densities(states, self.means.to(states), self.factors.to(states))
+        if rows > count:
             logarithms = logarithms.unflatten(0, (count, -1)).mean(1)
-        return torch.softmax(self.sharpness * logarithms, -1)
+        weights = torch.softmax(self.sharpness * logarithms, -1)
+        return weights.repeat_interleave(count // len(weights), 0)

@@ -13,6 +13,9 @@ from fleet_merging.moments.gate import RowGate
 from fleet_merging.moments.rows import input_rows
 from fleet_merging.symmetry.table import State
 
+_LEAST = 2.0**-126
+"""Smallest mean square of inputs; where there are none, a fit returns the prior."""
+
 Target = Literal["none", "inputs", "outputs", "labels"]
 """With what the inputs of a map are multiplied: nothing, a teacher's inputs or outputs of the same
 map, or the labels of the data."""
@@ -25,7 +28,9 @@ class LabelledBatch:
     Attributes:
         arguments: Arguments of the model.
         labels: One row for each row of the last map, (n, out); None if there are no labels.
-        weights: A number for each row, 0 for rows without a label, (n,); None for ones.
+        weights: A number for each row, 0 for rows without a label, (n,); None for ones. Or one for
+            each part of a row, (n, parts): equal parts of the labels, one after another, as the
+            actions of a chunk, of which an episode's end has some. See `AffineMap.parts`.
     """
 
     arguments: tuple[Any, ...]
@@ -40,6 +45,9 @@ Batches = Callable[[], Iterable[LabelledBatch]]
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Second moments of an affine map: means over rows x, each with a last entry of 1.
+
+    Where parts of labels have weights of their own, each part counts as a group. The weights of all
+    parts then have the mean 1, so that moments of pooled data remain weighted sums.
 
     Attributes:
         inputs: Mean of x x^T, float64, (groups, in + 1, in + 1).
@@ -124,23 +132,25 @@ def solve(moments: Moments, prior: torch.Tensor, ridge: float) -> torch.Tensor:
     the prior. Moments with noise need a ridge that is larger than the noise.
 
     Args:
-        moments: Moments of inputs x and targets t.
+        moments: Moments of inputs x and targets t, of all outputs or of equal parts of them.
         prior: Matrices (groups, in + 1, out).
         ridge: Weight of the prior, positive.
 
     Returns:
         Matrices (groups, in + 1, out), float64.
     """
-    solved = []
-    for G, C, M in zip(moments.inputs, moments.targets, prior, strict=True):
-        damping = ridge * float(G.diagonal().mean()) * torch.eye(len(G), dtype=G.dtype)
+    solved, parts = [], len(moments.inputs) // len(prior)
+    priors = prior.unflatten(2, (parts, -1)).transpose(1, 2).flatten(0, 1)
+    for G, C, M in zip(moments.inputs, moments.targets, priors, strict=True):
+        scale = max(float(G.diagonal().mean()), _LEAST)
+        damping = ridge * scale * torch.eye(len(G), dtype=G.dtype)
         factor, failed = torch.linalg.cholesky_ex(G + damping)
         if failed:  # noise has made some directions negative
             values, vectors = torch.linalg.eigh(G)
             G = vectors * values.clamp(min=0) @ vectors.T
             factor = torch.linalg.cholesky(G + damping)
         solved.append(M + torch.cholesky_solve(C - G @ M, factor))
-    return torch.stack(solved)
+    return torch.stack(solved).unflatten(0, (-1, parts)).transpose(1, 2).flatten(2)
 
 
 def with_noise(
@@ -178,10 +188,11 @@ def _side_by_side(
     """Returns the rows of several models, each map's side by side."""
     asked = names if gate is None else {*names, gate.map}
     read = [input_rows(model, state, arguments, asked) for state in states]
-    if gate is not None and gate.map in read[0]:
-        gated = [rows[gate.map] for rows in read]
+    if gate is not None and gate.map in (rows := read[gate.reader]):
         weights = {
-            name: gate.weights(gated, read[0][name].shape[1]) for name in names if name in read[0]
+            name: gate.weights(rows[gate.map], rows[name].shape[1])
+            for name in names
+            if name in rows
         }
         read = [
             {name: _weighted(rows[name], each[:, index]) for name, each in weights.items()}
@@ -200,13 +211,15 @@ class _Sum:
 
     Attributes:
         moments: The sums; None before the first row.
-        count: Sum of the weights of the rows.
+        count: Sum of the weights of the rows, the mean over parts.
     """
 
     moments: Moments | None = None
     count: float = 0.0
 
     def add(self, rows: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> None:
+        if weights is not None and weights.dim() == 2:
+            return self._add_parts(rows, targets, weights)
         weighted = rows if weights is None else rows * weights[:, None]
         transposed = weighted.transpose(1, 2)
         if self.moments is None:
@@ -214,6 +227,23 @@ class _Sum:
         _add_product(self.moments.inputs, transposed, rows)
         _add_product(self.moments.targets, transposed, targets)
         self.count += rows.shape[1] if weights is None else float(weights.sum())
+
+    def _add_parts(self, rows: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> None:
+        """Adds rows with weights (n, parts); rows of equal weights are multiplied once."""
+        parts = targets.unflatten(2, (weights.shape[1], -1))[0].transpose(0, 1)  # (parts, n, k)
+        if self.moments is None:
+            size = rows.shape[2]
+            self.moments = Moments(
+                rows.new_zeros(len(parts), size, size),
+                rows.new_zeros(len(parts), size, parts.shape[2]),
+            )
+        kinds, kind = torch.unique(weights, dim=0, return_inverse=True)
+        for index, own in enumerate(kinds):
+            some = rows[0, kind == index]
+            self.moments.inputs.add_(own[:, None, None] * (some.T @ some))
+        for total, each, own in zip(self.moments.targets, parts, weights.T, strict=True):
+            total.addmm_((rows[0] * own[:, None]).T, each)
+        self.count += float(weights.sum()) / len(parts)
 
     def mean(self, name: str) -> Moments:
         if self.moments is None or not self.count > 0:
@@ -240,7 +270,15 @@ def _rows_and_targets(
                 "Labels are for the map that returns the model's outputs, one row each."
             )
         labels = batch.labels.to(rows).unflatten(1, (each.groups, -1)).transpose(0, 1)
-        return rows, labels, None if batch.weights is None else batch.weights.to(rows)
+        weights = None if batch.weights is None else batch.weights.to(rows)
+        if weights is not None and weights.dim() > 1:
+            parts = weights.shape[1]
+            if each.groups > 1 or labels.shape[2] % parts:
+                raise MergeError(
+                    f"Labels of {each.name!r} have weights in {parts} parts, which do not divide "
+                    f"{labels.shape[2]} outputs of {each.groups} group(s). Give one for each row."
+                )
+        return rows, labels, weights
     if teacher is None or each.name not in taught:
         raise MergeError(f"The targets {target!r} of {each.name!r} need a teacher that applies it.")
     targets = _with_ones(taught[each.name])

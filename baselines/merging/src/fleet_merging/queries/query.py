@@ -83,8 +83,11 @@ class MomentQuery:
                 f"A message is no query for moments: its gate has {shape} means, "
                 f"{tuple(gate.factors.shape)} factors and the sharpness {gate.sharpness:g}."
             )
-        if shape[0] != 1 + len(self.beside):
-            raise MessageError(f"A gate for {shape[0]} models is sent with {1 + len(self.beside)}.")
+        if shape[0] != 1 + len(self.beside) or not 0 <= gate.reader < shape[0]:
+            raise MessageError(
+                f"A gate for {shape[0]} models is sent with {1 + len(self.beside)}, of which "
+                f"number {gate.reader} reads."
+            )
 
 
 MAX_COMPONENTS = 256

@@ -177,6 +177,8 @@ def checked_moments(
     for name in query.maps:
         groups, _, outputs = known[name].matrix(query.model).shape
         size = query.size(known[name])
+        parts = known[name].parts if query.target == "labels" else 1
+        groups, outputs = groups * parts, outputs // parts
         columns = {"none": 0, "inputs": size}.get(query.target, outputs)
         found = answer.get(name)
         if not isinstance(found, Moments):
@@ -193,28 +195,34 @@ def checked_moments(
                 )
             if not _is_finite(tensor):
                 raise NotFiniteError(f"In an answer, {what} of {name!r} hold NaN or infinity.")
-        sizes |= _sizes_of_data(name, found, query, limits)
+        sizes |= _sizes_of_data(name, found, query, limits, parts)
     return {name: answer[name] for name in query.maps}, sizes
 
 
-def _sizes_of_data(name: str, found: Moments, query: MomentQuery, limits: Limits) -> Sizes:
+def _sizes_of_data(
+    name: str, found: Moments, query: MomentQuery, limits: Limits, parts: int
+) -> Sizes:
     """Returns the sizes of moments that some data have, or raises an error if none do.
 
     Moments are scaled to the root mean square of each input, so that small ones count as large
     ones do. Means of products of x and a target t satisfy c^T G^-1 c <= mean t^2, which holds for
-    each matrix that is larger than G, too.
+    each matrix that is larger than G, too. Parts of labels have weights whose mean over the parts
+    is 1, so that each one's is at most their number.
     """
     no_data = f"The moments of {name!r} are those of no data: "
     count, spread, gain = found.inputs.shape[1], [], 0.0
-    ridge = count * _ROUNDING
+    ridge, largest = count * _ROUNDING, limits.label * math.sqrt(parts)
+    deviation, other = (
+        1.5 * limits.noise * _root_mean_square(each) for each in (found.inputs, found.targets)
+    )
+    slack, reach = deviation * (3 * math.sqrt(count) + 6), math.sqrt(count) + 6
+    ones = found.inputs[:, -1, -1].unflatten(0, (-1, parts)).mean(1)
+    if not bool(((ones - 1).abs() <= _TOLERANCE + reach * deviation).all()):
+        raise MessageError(f"{no_data}the mean of 1 is {float(ones[0]):.6g}.")
     for G, C in zip(found.inputs, found.targets, strict=True):
-        deviation, other = (1.5 * limits.noise * _root_mean_square(each) for each in (G, C))
-        slack, reach = deviation * (3 * math.sqrt(count) + 6), math.sqrt(count) + 6
         squares = G.diagonal() + slack + _LEAST
         if not bool((squares > 0).all()):
             raise MessageError(f"{no_data}a mean square is {float(G.diagonal().min()):.3g}.")
-        if not abs(float(G[-1, -1]) - 1) <= _TOLERANCE + reach * deviation:
-            raise MessageError(f"{no_data}the mean of 1 is {float(G[-1, -1]):.6g}.")
         scale = squares.rsqrt()
         scaled = scale[:, None] * G * scale
         scaled.diagonal().fill_(1 + ridge)
@@ -230,10 +238,10 @@ def _sizes_of_data(name: str, found: Moments, query: MomentQuery, limits: Limits
         products = scale[:, None] * C
         explained = torch.linalg.solve_triangular(factor, products, upper=False).norm(dim=0).max()
         noise = other * math.sqrt(reach / deviation) if deviation > 0 else 0.0
-        if query.target == "labels" and float(explained) > limits.label * (1 + _TOLERANCE) + noise:
+        if query.target == "labels" and float(explained) > largest * (1 + _TOLERANCE) + noise:
             raise MessageError(
                 f"{no_data}labels that fit them have a root mean square of {float(explained):.3g}, "
-                f"and labels are at most {limits.label:g}."
+                f"and it can be at most {largest:g}."
             )
         if query.target == "inputs" and not bool(
             ((C[:, -1] - G[:, -1]).abs() * scale <= _TOLERANCE + reach * (deviation + other)).all()

@@ -224,8 +224,9 @@ def pack_moment_query(query: MomentQuery) -> Tensors:
     for index, state in enumerate(query.beside):
         tensors |= named(f"{_BESIDE}{index}.", state)
     if query.gate is not None:
-        request["gate"] = {"map": query.gate.map, "sharpness": query.gate.sharpness}
-        tensors |= {f"{_GATE}means": query.gate.means, f"{_GATE}factors": query.gate.factors}
+        gate = query.gate
+        request["gate"] = {"map": gate.map, "sharpness": gate.sharpness, "reader": gate.reader}
+        tensors |= {f"{_GATE}means": gate.means, f"{_GATE}factors": gate.factors}
     text = bytearray(json.dumps(request).encode())
     return tensors | {"moments": torch.frombuffer(text, dtype=torch.uint8)}
 
@@ -239,10 +240,10 @@ def _unpack_moment_query(tensors: Tensors) -> MomentQuery:
             raise ValueError(request)
         if "gate" in request:
             parts, asked = take_named(tensors, _GATE), request["gate"]
-            name, sharpness = asked["map"], float(asked["sharpness"])
-            if not isinstance(name, str) or not math.isfinite(sharpness):
+            name, sharpness, reader = asked["map"], float(asked["sharpness"]), asked["reader"]
+            if not isinstance(name, str) or not math.isfinite(sharpness) or type(reader) is not int:
                 raise ValueError(request)
-            gate = RowGate(name, parts["means"], parts["factors"], sharpness)
+            gate = RowGate(name, parts["means"], parts["factors"], sharpness, reader)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise MessageError(f"A message is no query for moments: {error!r}.") from None
     teacher, beside = take_named(tensors, _TEACHER), []
