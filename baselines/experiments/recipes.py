@@ -1,7 +1,8 @@
 """Recipes: the commands that made what is stored in a checkout.
 
 entry of the leaderboard    `data_commands` and `commands` of its `entry.yaml`
-experiment                  `data_commands` of its YAML file, and the program `experiment`
+experiment                  `data_commands` of its YAML file, and the program `experiment`; those of
+                            the paper's figures are in `paper/`
 figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
                             script that draws it
 """
@@ -74,11 +75,13 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
         folders = [path.parent for path in sorted((checkout / ENTRIES / name).rglob(RESULT))]
         stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
         recipes[name] = Recipe(name, "entry", tuple(calls), stored)
-    for path in sorted((checkout / EXPERIMENTS).glob("*.yaml")):
-        name, file = path.stem, EXPERIMENTS / path.name
+    folder = checkout / EXPERIMENTS
+    for path in sorted((*folder.glob("*.yaml"), *folder.glob("paper/*.yaml"))):
+        file = path.relative_to(checkout)
+        name = path.relative_to(folder).with_suffix("").as_posix()
         run = ("fleet-tools", "experiment", str(file), "--output", RUNS)
         calls = [*_calls(load_experiment(path).data_commands, entries, str(file)), run]
-        stored = {Path(RUNS, f"{name}.json"): EXPERIMENTS / f"{name}.json"}
+        stored = {Path(RUNS, f"{path.stem}.json"): file.with_suffix(".json")}
         recipes[name] = Recipe(name, "experiment", tuple(calls), stored)
     return recipes | _figures(checkout, recipes)
 
