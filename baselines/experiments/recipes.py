@@ -1,8 +1,8 @@
 """Recipes: the commands that made what is stored in a checkout.
 
 entry of the leaderboard    `data_commands` and `commands` of its `entry.yaml`
-experiment                  `data_commands` of its YAML file, and the program `experiment`; those of
-                            the paper's figures are in `paper/`
+experiment                  `data_commands` of its YAML file, and the program `experiment`
+figure of the paper         likewise, by the name of its file, such as paper/4a
 figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
                             script that draws it
 """
