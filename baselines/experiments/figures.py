@@ -20,10 +20,15 @@ from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.result import Row
 from fleet_tools.storage.atomic_files import atomic_write
 
-LABELS = {"loss": "held-out loss", "success": "success rate", "accuracy": "test accuracy"}
+LABELS = {
+    "loss": "held-out loss",
+    "success": "success rate",
+    "fine_tuned": "after fine-tuning",
+    "accuracy": "test accuracy",
+}
 """What axes show, by measure; others are named by themselves."""
 
-_RATES = ("success", "accuracy")
+_RATES = ("success", "fine_tuned", "accuracy")
 
 _OFFSET = 0.04
 """Horizontal distance of the arms' points at one value, so that their intervals do not overlap."""
@@ -31,7 +36,7 @@ _OFFSET = 0.04
 _MARKERS = "osD^"
 """Markers of the first ten arms, of the next ten, and so on."""
 
-_NOT_DRAWN = ("bytes", "moved", "fine_tuned", "barrier", "seconds", "single", "against")
+_NOT_DRAWN = ("bytes", "moved", "barrier", "seconds", "single", "against")
 
 _LETTERS = 45
 """Number of letters of all labels that fit side by side below a panel."""

@@ -101,13 +101,18 @@ def tables_of(experiment: Experiment, rows: Sequence[Row]) -> list[Table]:
     others = [name for name in measured if name not in TABLES]
     found = []
     for name in [*known, *others] if experiment.measures is None else experiment.measures:
-        table = TABLES.get(name) or Table(
-            f"{name.capitalize()}{_OVER_SEEDS}", _numbers(name, ".4g")
-        )
+        table = table_of(name)
         arms = experiment.arms if table.of_merges else experiment.compared
         if any(table.entry(row) for row in rows if row["arm"] in arms):
             found.append(table)
     return found
+
+
+def table_of(measure: str) -> Table:
+    """Returns the table of a measure."""
+    return TABLES.get(measure) or Table(
+        f"{measure.capitalize()}{_OVER_SEEDS}", _numbers(measure, ".4g")
+    )
 
 
 def _comparison(experiment: Experiment, rows: Sequence[Row], other: str) -> list[str]:
@@ -122,9 +127,11 @@ def _comparison(experiment: Experiment, rows: Sequence[Row], other: str) -> list
         return f"{middle} ({low} to {high}), p {_p_value(found['p'])}{seeds}: {found['verdict']}"
 
     margin = experiment.against[other]
+    tuned = " after fine-tuning" * any(row.get("fine_tuned") for row in rows)
     lines = [
         "",
-        f"## Difference of success rates to {other}, in points (95% interval, p-value, verdict)",
+        f"## Difference of success rates{tuned} to {other}, in points (95% interval, p-value, "
+        "verdict)",
         "",
         f"Each less {other}, paired by seed and scene; several policies of a seed count by their "
         f"mean.{'' if margin is None else _EQUIVALENT.format(100 * margin)}",

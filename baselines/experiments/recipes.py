@@ -2,6 +2,7 @@
 
 entry of the leaderboard    `data_commands` and `commands` of its `entry.yaml`
 experiment                  `data_commands` of its YAML file, and the program `experiment`
+figure of the paper         likewise, by the name of its file, such as paper/4a
 figure of "What we found"   its experiments, which docs/images/findings.yaml names, and the
                             script that draws it
 """
@@ -74,11 +75,13 @@ def read_recipes(checkout: Path) -> dict[str, Recipe]:
         folders = [path.parent for path in sorted((checkout / ENTRIES / name).rglob(RESULT))]
         stored = {each: each for each in (path.relative_to(checkout) for path in folders)}
         recipes[name] = Recipe(name, "entry", tuple(calls), stored)
-    for path in sorted((checkout / EXPERIMENTS).glob("*.yaml")):
-        name, file = path.stem, EXPERIMENTS / path.name
+    folder = checkout / EXPERIMENTS
+    for path in sorted((*folder.glob("*.yaml"), *folder.glob("paper/*.yaml"))):
+        file = path.relative_to(checkout)
+        name = path.relative_to(folder).with_suffix("").as_posix()
         run = ("fleet-tools", "experiment", str(file), "--output", RUNS)
         calls = [*_calls(load_experiment(path).data_commands, entries, str(file)), run]
-        stored = {Path(RUNS, f"{name}.json"): EXPERIMENTS / f"{name}.json"}
+        stored = {Path(RUNS, f"{path.stem}.json"): file.with_suffix(".json")}
         recipes[name] = Recipe(name, "experiment", tuple(calls), stored)
     return recipes | _figures(checkout, recipes)
 

@@ -84,6 +84,8 @@ def with_comparisons(
 ) -> list[dict[str, Any]]:
     """Returns the rows of a result, with what each arm is compared with as "against", by name.
 
+    Policies that were fine-tuned are compared as they are afterwards.
+
     Args:
         experiment: The experiment; rows have no such key where it compares nothing.
         rows: Rows, whose former comparisons are left out.
@@ -94,7 +96,7 @@ def with_comparisons(
         return kept
     found: dict[tuple[str, str], dict[int, Successes]] = {}
     for cell in cells:
-        if success := cell.get("success"):
+        if success := cell.get("fine_tuned") or cell.get("success"):
             found.setdefault((cell["arm"], cell["value"]), {})[cell["seed"]] = success
     for row in kept:
         arm, value = row["arm"], row["value"]

@@ -43,13 +43,15 @@ class PartitionConfig(Value):
 
 
 class FineTuningConfig(Value):
-    """Training of the merged policy on the held-out episodes, after the last round.
+    """Training on the held-out episodes, after the last round (the paper's figure 3c).
 
     Attributes:
         epochs: Number of epochs.
         learning_rate: Learning rate of Adam.
+        start: Whether it begins with the merged weights, or as a control with untrained ones.
     """
 
+    start: Literal["merged", "untrained"] = "merged"
     epochs: Count = 20
     learning_rate: Positive = 1e-4
 
@@ -87,6 +89,8 @@ class FleetConfig(Value):
         policy: Name of one of `policies.config.ARCHITECTURES`, or a policy's own configuration.
         method: Merging method: a name, or module:function; see `merging.methods.registry.find`.
         options: Options of the method and of its `Descent`, by name.
+        later_method: Merging method of all rounds but the first, with its default options; None
+            for `method` in all of them.
         robots: Number of robots.
         split: Partition of the episodes among the robots.
         held_out: Fraction of the episodes that the server keeps: it measures the scaling of inputs
@@ -134,6 +138,7 @@ class FleetConfig(Value):
     policy: Annotated[PolicyConfig, pydantic.BeforeValidator(_with_named_policy)]
     method: str
     options: MethodOptions = {}
+    later_method: Annotated[str | None, STORED_IF_SET] = None
     robots: Count = 5
     split: PartitionConfig = PartitionConfig()
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1
@@ -157,6 +162,8 @@ class FleetConfig(Value):
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
+        if self.later_method is not None:
+            registry.find(self.later_method)
         if "base" in registry.needs(self.method) and self.initialization != "common":
             raise ConfigError(
                 f"`method: {self.method}` needs weights from which all robots begin, and in the "
@@ -181,6 +188,8 @@ class FleetConfig(Value):
             )
             if self.equal_steps:
                 raise ConfigError("robots with `streaming` train for equally many epochs")
+            if self.later_method is not None:
+                raise ConfigError("robots with `streaming` have one `method` for all rounds")
             if self.last_method is not None or self.try_robots:
                 raise ConfigError(
                     "`streaming` keeps no robot's weights, of which `last_method` and `try_robots` "
@@ -274,6 +283,12 @@ class FleetConfig(Value):
                 option has no such value.
         """
         return keyword_arguments(self.method, self.options)
+
+    def merging_in(self, round_number: int) -> tuple[str, dict[str, Any]]:
+        """Returns the method of a round and its keyword arguments."""
+        if self.later_method is not None and round_number > 1:
+            return self.later_method, {}
+        return self.method, self.method_options()
 
     def assigned_streaming(self) -> dict[str, Any]:
         """Returns the fields of assignments that robots of a streaming fleet need."""

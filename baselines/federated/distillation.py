@@ -24,7 +24,7 @@ from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.distillation import DrawnStates, teacher_actions
 from fleet_tools.baselines.training.loop import Batches, train
 from fleet_tools.baselines.training.rollouts import make_envs
-from fleet_tools.baselines.training.state import TrainingState
+from fleet_tools.baselines.training.state import Tensors, TrainingState
 from fleet_tools.dataset.attempts import make_attempts
 from fleet_tools.dataset.collection import add_attempt
 from fleet_tools.dataset.dataset_folder import Dataset, DatasetWriter
@@ -38,13 +38,13 @@ _TIMEOUT_S = 300.0
 
 
 def train_further(
-    writer: FleetWriter, progress: FleetProgress, data: Batches, changes: dict[str, Any], name: str
+    writer: FleetWriter, weights: Tensors, data: Batches, changes: dict[str, Any], name: str
 ) -> Checkpoint:
-    """Trains the last merged policy, and stores the result.
+    """Trains a policy of the fleet, and stores the result.
 
     Args:
         writer: Writer of the fleet.
-        progress: Progress after the last round.
+        weights: Its weights before.
         data: What it learns from.
         changes: What differs from the fleet's `TrainingConfig`.
         name: Name of the file.
@@ -54,7 +54,7 @@ def train_further(
     """
     plan = writer.plan
     training = plan.config.training.model_copy(update=changes)
-    state = train(plan.blueprint, data, training, TrainingState.initial(progress.weights))
+    state = train(plan.blueprint, data, training, TrainingState.initial(weights))
     checkpoint = Checkpoint(plan.blueprint, state.policy_weights)
     save_checkpoint(writer.folder / name, checkpoint)
     return checkpoint
@@ -93,7 +93,7 @@ def distill(
     else:
         states = DrawnStates.of(teacher, _shares(steps, config.states), plan.states_seed)
     changes = config.model_dump(include={"epochs", "learning_rate"})
-    return train_further(writer, progress, states, changes, DISTILLED)
+    return train_further(writer, progress.weights, states, changes, DISTILLED)
 
 
 def _shares(own: Sequence[int], count: int) -> list[int]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 
@@ -174,11 +174,6 @@ class FleetPlan:
         """Holder of the server's own episodes, common to all models of a merge."""
         trajectories, size = self.held_out_trajectories, self.config.training.batch_size
         return local_data_holder(self.blueprint, trajectories, size)
-
-    @cached_property
-    def method_options(self) -> dict[str, Any]:
-        """Keyword arguments of the merging method."""
-        return self.config.method_options()
 
     @cached_property
     def symmetry(self) -> Symmetry:

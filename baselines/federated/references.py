@@ -39,6 +39,7 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
     merged_once = {
         "method": "naive_average",
         "options": {},
+        "later_method": None,
         "merge_every": None,
         "participation": 1.0,
         "server": None,

@@ -157,12 +157,13 @@ def _merge(
     base: Tensors | None,
 ) -> MergeResult:
     """Merges the updates of the robots that are not left out."""
+    method, options = plan.config.merging_in(number)
 
     def merge(robots: Sequence[int], holders: Sequence[DataHolder]) -> MergeResult:
         own = [updates[robot] for robot in robots]
         weights, steps = [each.weights for each in own], [each.steps for each in own]
         problem = merge_problem(plan, number, weights, steps, holders, base)
-        return registry.merge(plan.config.method, problem, **plan.method_options)
+        return registry.merge(method, problem, **options)
 
     return merge_remaining(plan, messages, number, messages.merged(), merge)
 
@@ -367,7 +368,7 @@ def after_merge(
         UnsoundMergeError: The weights are not usable, see `soundness.require_sound`.
         DivergedError: Their loss is not finite.
     """
-    made_by = plan.config.method
+    made_by, _ = plan.config.merging_in(number)
     if plan.config.server is not None and base is not None:
         merged, state = server_step(plan.config.server, base, merged, state)
         made_by += f" with a step of {plan.config.server.optimizer}"

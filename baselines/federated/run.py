@@ -192,7 +192,7 @@ def _held_out_loss(plan: FleetPlan, policy: Checkpoint) -> float:
 
 
 def fine_tune(writer: FleetWriter, progress: FleetProgress) -> Checkpoint | None:
-    """Trains the merged policy on the held-out episodes, and stores the result.
+    """Trains the merged policy, or an untrained one, on the held-out episodes, and stores it.
 
     Returns:
         The fine-tuned policy; None if the configuration has no fine-tuning.
@@ -200,8 +200,11 @@ def fine_tune(writer: FleetWriter, progress: FleetProgress) -> Checkpoint | None
     Raises:
         DivergedError: A loss, a gradient or weights are not finite.
     """
-    plan = writer.plan
-    if plan.config.fine_tuning is None:
+    plan, config = writer.plan, writer.plan.config.fine_tuning
+    if config is None:
         return None
-    changes = plan.config.fine_tuning.model_dump()
-    return train_further(writer, progress, plan.held_out_trajectories, changes, FINE_TUNED)
+    weights = progress.weights
+    if config.start == "untrained":
+        weights = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
+    changes = config.model_dump(exclude={"start"})
+    return train_further(writer, weights, plan.held_out_trajectories, changes, FINE_TUNED)

@@ -22,7 +22,8 @@ def test_pages_and_docstrings_are_easy_to_read():
 
 
 def test_the_site_has_at_most_sixty_pages_of_prose():
-    without = DOCS / "reference", DOCS / "changelog.md"  # generated; an include of CHANGELOG.md
+    # Generated, generated from results, and an include of CHANGELOG.md.
+    without = DOCS / "reference", DOCS / "results/paper.md", DOCS / "changelog.md"
     assert len([page for page in PAGES if not {page, *page.parents} & {*without}]) <= 60
 
 

@@ -76,7 +76,8 @@ def read_by(words: list[str], folder: Path) -> list[str]:
 def data_of(path: Path) -> list[str]:
     content = yaml.safe_load(path.read_text())
     values = content.get("values")
-    named = [each.get("data") for each in values.values()] if isinstance(values, dict) else []
+    cases = values.values() if isinstance(values, dict) else ()
+    named = [each.get("data") for each in cases if each]
     found = [each for each in [content.get("data"), *named] if each]
     if not found and "extends" in content:
         return data_of(path.parent / content["extends"])
@@ -111,6 +112,8 @@ def test_every_entry_and_every_figure_of_what_we_found_has_a_recipe():
     shown = {path.stem for path in (ROOT / "docs/images").glob("findings_*.png")}
     assert {*entries, *shown} <= set(RECIPES)
     assert {path.stem for path in (ROOT / EXPERIMENTS).glob("*.yaml")} <= set(RECIPES)
+    figures = {f"paper/{path.stem}" for path in (ROOT / EXPERIMENTS / "paper").glob("*.yaml")}
+    assert {"paper/3a", "paper/4a"} <= figures <= set(RECIPES)
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b c", "1"]), min_size=1), max_size=3))

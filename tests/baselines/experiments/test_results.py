@@ -28,10 +28,7 @@ from fleet_tools.config.values import parse
 from fleet_tools.errors import ConfigError
 from fleet_tools.utils.crossed_statistics import crossed_interval
 
-STORED = sorted(
-    path.with_suffix(".yaml")
-    for path in (*ROOT.glob("experiments/*.json"), *ROOT.glob("experiments/studies/*.json"))
-)
+STORED = sorted(path.with_suffix(".yaml") for path in ROOT.glob("experiments/**/*.json"))
 
 
 def an_experiment(**content) -> Experiment:

@@ -26,6 +26,7 @@ from fleet_merging.symmetry.check import check
 from fleet_tools.baselines.federated.messages import Answer
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import FleetWriter
+from fleet_tools.baselines.federated.rounds import run_round
 from fleet_tools.baselines.federated.run import fine_tune, run
 from fleet_tools.baselines.federated.transport import LostClient
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
@@ -35,6 +36,7 @@ from fleet_tools.baselines.training.loop import train, validate
 from fleet_tools.baselines.training.state import Tensors, TrainingError, TrainingState
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
+from fleet_tools.errors import FleetToolsError
 
 
 def trained(
@@ -131,6 +133,27 @@ def test_task_vectors_begin_where_each_round_began(data: Path) -> None:
         base = result.weights
 
 
+def test_a_later_method_merges_all_rounds_but_the_first(data: Path) -> None:
+    aligned, mixed, averaged = (
+        plan_of(data, robots=2, method=method, later_method=later)
+        for method, later in (
+            ("git_rebasin", None),
+            ("git_rebasin", "naive_average"),
+            ("naive_average", None),
+        )
+    )
+    first, second = run_rounds(mixed)
+    assert same(first.weights, run_rounds(aligned, count=1)[0].weights)
+    assert same(second.weights, run_round(averaged, local(averaged), 2, first.weights).weights)
+    assert first.moved_fraction and second.moved_fraction == 0
+    for changes, words in (
+        ({"later_method": "git_rebasn"}, "Did you mean 'git_rebasin'"),
+        ({"later_method": "git_rebasin", "streaming": {}}, "one `method` for all rounds"),
+    ):
+        with pytest.raises(FleetToolsError, match=words):
+            config_of(data, **changes)
+
+
 def test_robots_that_do_not_take_part_exchange_nothing_and_begin_with_the_merge(data: Path) -> None:
     plan = plan_of(data, participation=0.4, merge_every=1)
     transport = RecordingTransport(local(plan))
@@ -215,19 +238,23 @@ def test_a_robot_whose_data_hold_nan_is_left_out_by_name_and_returns(
     assert same(rounds[2].robot_weights[1], after.weights)
 
 
-@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
+@pytest.mark.parametrize(("ema_decay", "start"), [(0.0, "merged"), (0.9, "untrained")])
 def test_fine_tuning_is_training_on_the_held_out_episodes(
-    data: Path, tmp_path: Path, ema_decay: float
+    data: Path, tmp_path: Path, ema_decay: float, start: str
 ) -> None:
     training = {"epochs": 4, "batch_size": 8, "seed": 5, "ema_decay": ema_decay}
     tuning = {"epochs": 3, "learning_rate": 0.01}
-    plan = plan_of(data, training=training, fine_tuning=tuning, merge_every=None)
+    chosen = {**tuning, "start": start}
+    plan = plan_of(data, training=training, fine_tuning=chosen, merge_every=None)
     with FleetWriter(tmp_path / "out", plan) as writer:
         progress = run(writer, local(plan))
         tuned = fine_tune(writer, progress)
     config = TrainingConfig(**{**training, **tuning})
     held_out = Trajectories(split(Samples(data), 0.2, seed=5)[1], plan.blueprint)
-    expected = train(plan.blueprint, held_out, config, TrainingState.initial(progress.weights))
+    begin = progress.weights
+    if start == "untrained":
+        begin = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
+    expected = train(plan.blueprint, held_out, config, TrainingState.initial(begin))
     assert tuned is not None
     assert same(tuned.weights, expected.policy_weights)
     assert not same(tuned.weights, progress.weights)

@@ -72,7 +72,7 @@ def test_one_model_is_merged_to_itself(kind, method):
 
 
 @pytest.mark.parametrize("kind", WIDE)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, "git_rebasin"])
 def test_permuted_copies_are_merged_to_their_function(kind, method):
     """Alignment by activations finds each copy's permutation, with data of its own."""
     architecture = WIDE[kind]

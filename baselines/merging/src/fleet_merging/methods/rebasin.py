@@ -59,7 +59,9 @@ def naive_average(problem: MergeProblem) -> MergeResult:
 
 
 @method("git_rebasin", "Git Re-Basin, weight matching", source="Ainsworth et al. 2023")
-def git_rebasin(problem: MergeProblem, *, rounds: int = 20) -> MergeResult:
+def git_rebasin(
+    problem: MergeProblem, *, rounds: int = 20, alignment: str = "weights"
+) -> MergeResult:
     """Aligns models by matching, then averages them.
 
     Of two models, the second one is aligned with the first one; more models are aligned in turn,
@@ -68,12 +70,19 @@ def git_rebasin(problem: MergeProblem, *, rounds: int = 20) -> MergeResult:
     Args:
         problem: The models.
         rounds: Maximum number of rounds of MergeMany.
+        alignment: "weights"; or "activations", once and by moments of all data holders, see
+            `align`. So are models matched in the paper's account of this method.
 
     Raises:
-        MergeError: `rounds` is less than 1.
+        MergeError: `rounds` is less than 1, or `align` raises it.
+        MessageError: A data holder's answer is invalid.
     """
-    permutations = match_models(problem, rounds)
-    return MergeResult.network(problem.mean(permutations), permutations)
+    meter = TrafficMeter()
+    if alignment == "weights":
+        permutations = match_models(problem, rounds)
+    else:
+        permutations = align(problem, alignment, meter)
+    return MergeResult.network(problem.mean(permutations), permutations, meter.traffic)
 
 
 def match_models(problem: MergeProblem, rounds: int = 20) -> tuple[Permutation, ...]:
