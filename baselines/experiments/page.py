@@ -241,7 +241,9 @@ TABLES: dict[str, Table] = {
     ),
     "bytes": Table("MB transferred, of MB of the robots' data", _transferred, of_merges=True),
     "uploaded": Table(
-        "kB that one robot uploads at most, and downloads; refused if more than allowed", _of_one_robot, of_merges=True
+        "kB that one robot uploads at most, and downloads; refused if more than allowed",
+        _of_one_robot,
+        of_merges=True,
     ),
     "barrier": Table(f"Barrier of the loss{_OVER_PAIRS}", _numbers("barrier", ".3g")),
     "success_barrier": Table(

@@ -87,7 +87,12 @@ def learn(
         "data_at_home": sum(client.data_bytes for client in plan.clients),
         "rollouts": rollouts,
         "robots": [
-            {"robot": robot, "episodes": episodes, "downloaded_bytes": 0, "uploaded_bytes": len(upload)}
+            {
+                "robot": robot,
+                "episodes": episodes,
+                "downloaded_bytes": 0,
+                "uploaded_bytes": len(upload),
+            }
             for robot, (upload, episodes) in enumerate(uploads)
         ],
         "curve": [{"round": 1, "bytes": sent, "loss": loss, "moved": None, "rollouts": rollouts}],

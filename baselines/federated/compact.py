@@ -127,9 +127,7 @@ def _by_axes(tensors: wire.Tensors, rank: int) -> wire.Tensors:
             matrices = wire.symmetric(tensor, name).double()
             root = matrices.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
             scale = _nonzero(root)
-            values, vectors = torch.linalg.eigh(
-                matrices / scale[:, :, None] / scale[:, None, :]
-            )
+            values, vectors = torch.linalg.eigh(matrices / scale[:, :, None] / scale[:, None, :])
             axes = vectors * values.clamp(min=0).sqrt()[:, None, :]
             axes = axes.flip(2)[:, :, : rank or None].transpose(1, 2)
             found |= {_ROOT + name: root.float(), _FACTOR + name: axes.float()}

@@ -168,7 +168,9 @@ class FleetConfig(Value):
     @pydantic.model_validator(mode="after")
     def _require_server_data(self) -> Self:
         if both := sorted(set(self.data) & set(self.public)):
-            raise ConfigError(f"{', '.join(both)} is in `data` and in `public`; leave it out of one")
+            raise ConfigError(
+                f"{', '.join(both)} is in `data` and in `public`; leave it out of one"
+            )
         if self.server_blind and not self.public:
             raise ConfigError(
                 "`server_blind: true` leaves the server its `public` data alone, on which it "

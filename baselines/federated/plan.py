@@ -284,7 +284,9 @@ def server_samples(config: FleetConfig, uploads: Sequence[str | Path]) -> Sample
         config: Configuration of the fleet.
         uploads: Folders of datasets, see `dataset.uploads`.
     """
-    every = Samples([*config.data, *config.public, *uploads], observations=config.policy.reads or None)
+    every = Samples(
+        [*config.data, *config.public, *uploads], observations=config.policy.reads or None
+    )
     indices = {episode: index for index, episode in enumerate(every.episodes)}
     private = set(map(Path, config.data))
     of_robots = [episode for episode in indices if episode.folder in private]

@@ -576,7 +576,9 @@ def _moved(given: np.ndarray, hand: np.ndarray | None, steps: int, every: int) -
     # Points of the object and of the place rest in the world, which is seen from the hand.
     p_W = _times(then[:, :, :3], clouds[..., :3]) + then[:, None, :, 3]
     p_E = _times(np.swapaxes(X_WE[:, :, :3], 1, 2), p_W - X_WE[:, None, :, 3])
-    rests = np.isin(clouds[..., 3], (OBJECT_MASK, PLACE_MASK)) & (np.arange(steps) % every > 0)[:, None]
+    rests = (
+        np.isin(clouds[..., 3], (OBJECT_MASK, PLACE_MASK)) & (np.arange(steps) % every > 0)[:, None]
+    )
     clouds[..., :3] = np.where(rests[..., None], p_E, clouds[..., :3])
     return clouds.astype(np.float32)
 

@@ -37,19 +37,19 @@ def unpacked(data: bytes, most: int) -> list[np.ndarray]:
 
     Args:
         data: The bytes, from whomever.
-        most: Largest number of all integers together.
+        most: Largest number of integers and columns together.
 
     Raises:
         ValueError: They are no such columns, or more.
     """
-    body = _decompressed(data, (8 + _LENGTH + _TAG) * (most + 1))
+    body = _decompressed(data, (8 + _LENGTH + _TAG) * most)
     columns, offset, left = [], 0, most
     while offset < len(body):
         length = int.from_bytes(body[offset : offset + _LENGTH], "little")
         tag = body[offset + _LENGTH] if offset + _LENGTH < len(body) else 255
         order, signed, planes = tag & 3, bool(tag & 4), tag >> 3
         offset += _LENGTH + _TAG
-        left -= length
+        left -= length + 1
         if order >= _ORDERS or planes > 8 or left < 0 or offset + planes * length > len(body):
             raise ValueError("its columns are damaged, or too many")
         rows = np.frombuffer(body, np.uint8, planes * length, offset).reshape(planes, length)
