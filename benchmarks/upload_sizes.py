@@ -1,8 +1,10 @@
 """Bytes of raw demonstrations as uploads: `python benchmarks/upload_sizes.py DATASET ...`.
 
-python benchmarks/upload_sizes.py data/hammer data/spatula
-python benchmarks/upload_sizes.py cloud/hammer --set points=32 --set cloud_every=4
-python benchmarks/upload_sizes.py rgbd/hammer --observations end_effector_pose wrist_rgb
+Each dataset is one upload:
+
+    python benchmarks/upload_sizes.py data/hammer data/spatula
+    python benchmarks/upload_sizes.py cloud/hammer --set points=32 --set cloud_every=4
+    python benchmarks/upload_sizes.py rgbd/hammer --observations end_effector_pose wrist_rgb
 """
 
 import sys

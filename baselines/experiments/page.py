@@ -262,7 +262,8 @@ TABLES: dict[str, Table] = {
 """Tables by measure; others have tables of plain numbers."""
 
 _NO_MEASURES = (
-    "arm", "value", "seeds", "tasks", "curve", "data_at_home", "downloaded", "pairs", "seconds", "against",
+    "arm", "value", "seeds", "tasks", "curve", "data_at_home", "downloaded", "pairs", "seconds",
+    "against",
 )  # fmt: skip
 
 

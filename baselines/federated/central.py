@@ -1,4 +1,4 @@
-"""A server that learns from raw data: its own, public ones, and what each robot can send in a budget.
+"""A server that learns from raw data: its own, public ones, and what robots send in a budget.
 
 It is the control of merging. The server trains the same policy as robots, for no fewer gradient
 steps than joint training takes on the data of all.

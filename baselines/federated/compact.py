@@ -5,7 +5,7 @@ those of raw demonstrations are (`storage.integers`).
 
     matrices         levels of the largest number of each row
     second moments   the root mean square of each number, and a factor F of their correlations
-                     F^T F + D, which so stay positive semidefinite; D is diagonal, and follows from F
+                     F^T F + D, which so stay positive semidefinite; the diagonal D follows from F
     all else         bit for bit
 """
 

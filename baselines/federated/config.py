@@ -169,7 +169,7 @@ class FleetConfig(Value):
     def _require_server_data(self) -> Self:
         if both := sorted(set(self.data) & set(self.public)):
             raise ConfigError(
-                f"{', '.join(both)} is in `data` and in `public`; leave it out of one"
+                f"{', '.join(both)} is in `data` and in `public`; leave it out of one of them"
             )
         if self.server_blind and not self.public:
             raise ConfigError(

@@ -12,15 +12,12 @@ Who has the simulator could make everything from scene and actions. No robot cou
 so that uploads do not use this.
 """
 
-import functools
 import hashlib
-import io
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pydantic
@@ -32,6 +29,7 @@ from fleet_tools.dataset.dataset_folder import DatasetWriter
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import AttemptRecord, StoredEpisode, disallowed
+from fleet_tools.dataset.videos import read_video, write_video
 from fleet_tools.envs.array_spec import ACTION_STEPS, Layout
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import ConfigError, DatasetError, require_name
@@ -49,7 +47,6 @@ from fleet_tools.rollouts.episode import (
     hexadecimal,
 )
 from fleet_tools.storage.integers import packed, unpacked
-from fleet_tools.utils.libraries import require
 
 MOST_NUMBERS = 2**26
 """Largest number of numbers in an upload; 1,500 episodes of clouds have 2**25."""
@@ -297,7 +294,7 @@ class _Content:
     @cached_property
     def videos(self) -> list[bytes]:
         """The images of each entry as a video."""
-        return [_video(each, self.quality) for each in self.images]
+        return [write_video(each, self.quality) for each in self.images]
 
     @property
     def summary(self) -> np.ndarray:
@@ -438,8 +435,7 @@ class _Entries:
         return found
 
 
-@dataclass(frozen=True)
-class _NoScene:
+class _NoScene(Value):
     """The scene of a decoded episode, which no upload holds; reading it as a scene fails."""
 
     task: str
@@ -502,7 +498,7 @@ def _decoded(
             observations[name] = _moved(given, hand, length, config.cloud_every)
         for name, spec in entries.images.items():
             size = next(lengths)
-            observations[name] = _images(videos[taken : taken + size], length, spec)
+            observations[name] = read_video(videos[taken : taken + size], length, spec.shape)
             taken += size
         kinds = labels[begin - length : begin]
         actions = rows[:, width:].reshape(length, *action.shape).astype(action.dtype)
@@ -534,7 +530,7 @@ def _episode(
     }
     seed = scene_seed(header.seed, attempt)
     episode = Episode(
-        scene=_NoScene(header.task.name, seed),
+        scene=_NoScene(task=header.task.name, seed=seed),
         observations={name: np.concatenate([a, a[-1:]]) for name, a in observations.items()},
         actions=actions,
         rewards=np.zeros(steps),
@@ -623,48 +619,3 @@ def _digest(body: bytes) -> bytes:
 def _require_allowed(name: str, spec: ArraySpec, rows: np.ndarray) -> None:
     if wrong := disallowed(spec.kind, rows):
         raise ValueError(f"{name!r} holds {wrong}")
-
-
-# --- Videos: AV1, which is a third smaller than H.264, and the same bits each time ---------------
-
-_PURPOSE = "send images as videos"
-_FORMAT = "ivf"
-
-
-def _video(images: np.ndarray, quality: int) -> bytes:
-    """Returns images, (n, height, width, 3) uint8, as a video."""
-    av = _av()
-    target = io.BytesIO()
-    with av.open(target, "w", format=_FORMAT) as file:
-        stream = file.add_stream("libsvtav1", rate=6)
-        stream.height, stream.width = images.shape[1:3]
-        stream.pix_fmt, stream.thread_count = "yuv420p", 1
-        stream.options = {"crf": str(quality), "preset": "4", "svtav1-params": "lp=1"}
-        for image in images:
-            file.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(image))))
-        file.mux(stream.encode())
-    return target.getvalue()
-
-
-def _images(video: bytes, count: int, spec: ArraySpec) -> np.ndarray:
-    """Returns the images of a video.
-
-    Raises:
-        ValueError: It is no video of so many images of this shape.
-    """
-    av = _av()
-    try:
-        with av.open(io.BytesIO(video), format=_FORMAT) as file:
-            file.streams.video[0].thread_count = 1
-            frames = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
-    except (av.error.FFmpegError, IndexError) as error:
-        raise ValueError(f"a video is damaged ({error})") from None
-    if len(frames) != count or any(frame.shape != spec.shape for frame in frames):
-        raise ValueError("a video has other images")
-    return np.stack(frames)
-
-
-@functools.cache
-def _av() -> Any:
-    os.environ.setdefault("SVT_LOG", "1")  # errors alone; it would write to stderr otherwise
-    return require("av", _PURPOSE)

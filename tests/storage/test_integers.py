@@ -29,7 +29,7 @@ def test_columns_come_back_as_they_were(columns):
 
 @given(columns=COLUMNS.filter(len))
 def test_more_numbers_than_are_expected_are_refused(columns):
-    with pytest.raises(ValueError, match="too many|too large"):
+    with pytest.raises(ValueError, match=r"too many|too large"):
         unpacked(packed(columns), len(columns) + sum(map(len, columns)) - 1)
 
 
