@@ -45,8 +45,8 @@ SERVER = "server"
 """Reference that learns from what the server has alone, see `central.learn`."""
 
 BUDGET, RAW_DATA = "upload_budget", "raw_data"
-"""Keys of runs beside those of `FleetConfig`: bytes that each robot may upload in all, and how its
-demonstrations are sent (`RawDataConfig`), from which the server then learns instead of a merge."""
+"""Keys of runs that `FleetConfig` lacks: bytes that each robot may upload in all, and how robots
+send demonstrations (`RawDataConfig`), from which the server then learns instead of a merge."""
 
 OF_SINGLE = ("best_single", "oracle_routing")
 """References that are other readings of the fleet "single", see `scene_successes`; for them nothing

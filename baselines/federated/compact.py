@@ -1,7 +1,7 @@
 """Robots' answers as few bytes: weights in few bits, second moments by their principal axes.
 
-Numbers are rounded to the nearest level, and no noise is added. The integers are then compressed as
-those of raw demonstrations are (`storage.integers`).
+Numbers are rounded to the nearest level, and no noise is added. The integers are then compressed
+like raw demonstrations (`storage.integers`).
 
     matrices         levels of the largest number of each row
     second moments   the root mean square of each number, and a factor F of their correlations

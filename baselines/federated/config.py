@@ -85,7 +85,7 @@ class FleetConfig(Value):
 
     Attributes:
         data: Folders of datasets, whose episodes are partitioned among the robots.
-        public: Folders of datasets that the server has, too, such as those of other tasks.
+        public: Folders of datasets of the server, for example of other tasks.
         episodes: Number of episodes that all robots have together, drawn at random; None for all.
         policy: Name of one of `policies.config.ARCHITECTURES`, or a policy's own configuration.
         method: Merging method: a name, or module:function; see `merging.methods.registry.find`.

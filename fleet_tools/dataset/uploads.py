@@ -312,7 +312,7 @@ class _Clouds:
     Attributes:
         counts: Numbers of points and of rows of each part, (clouds, 2 parts).
         lowest: Lowest corner of each part, (clouds parts, 3), in units; 0 where there is none.
-        points: All points above these, (n, 3): x less than that of the point before, y and z.
+        points: All points above these, (n, 3): the step in x from the point before, y and z.
     """
 
     counts: np.ndarray
