@@ -36,7 +36,7 @@ _OFFSET = 0.04
 _MARKERS = "osD^"
 """Markers of the first ten arms, of the next ten, and so on."""
 
-_NOT_DRAWN = ("bytes", "moved", "barrier", "seconds", "single", "against")
+_NOT_DRAWN = ("bytes", "uploaded", "moved", "barrier", "seconds", "single", "against")
 
 _LETTERS = 45
 """Number of letters of all labels that fit side by side below a panel."""

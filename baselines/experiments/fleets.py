@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from fleet_tools.baselines.experiments.arena import may_fail
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
-from fleet_tools.baselines.federated import REFERENCES
+from fleet_tools.baselines.federated import REFERENCES, central
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import REPORT, FleetWriter
@@ -25,8 +26,10 @@ from fleet_tools.baselines.federated.transport import CachingTransport, LocalTra
 from fleet_tools.baselines.metaworld.tasks import META_WORLD
 from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, TrainingError
+from fleet_tools.config.values import Count, Value, parse
 from fleet_tools.dataset import Dataset
-from fleet_tools.errors import ConfigError
+from fleet_tools.dataset.uploads import RawDataConfig
+from fleet_tools.errors import ConfigError, DatasetError
 from fleet_tools.registration import TOOL_USE
 from fleet_tools.sim.splits import VALIDATION
 from fleet_tools.storage.atomic_files import clear_old_leftovers
@@ -37,6 +40,13 @@ FIRST_REPLIES = "first_replies"
 
 FIRST_VALIDATION_SCENE = len(VALIDATION) // 2
 """Number of the first scene in which settings are chosen; all that are reported come before it."""
+
+SERVER = "server"
+"""Reference that learns from what the server has alone, see `central.learn`."""
+
+BUDGET, RAW_DATA = "upload_budget", "raw_data"
+"""Keys of runs that `FleetConfig` lacks: bytes that each robot may upload in all, and how robots
+send demonstrations (`RawDataConfig`), from which the server then learns instead of a merge."""
 
 OF_SINGLE = ("best_single", "oracle_routing")
 """References that are other readings of the fleet "single", see `scene_successes`; for them nothing
@@ -59,24 +69,46 @@ class PlannedFleet:
         arm: Name of the arm or the reference.
         config: Configuration of the fleet.
         first_scene: Number of the first scene in which it is judged.
+        budget: Bytes that each robot may upload in all; None for any number.
+        raw: How raw data are sent; None if none are.
+        is_central: Whether the server learns by itself, and no robot trains.
         aligner: The method that aligns its robots' policies, if lines between them are measured.
     """
 
     arm: str
     config: FleetConfig
     first_scene: int
+    budget: int | None
+    raw: RawDataConfig | None
+    is_central: bool
     aligner: Aligner | None
 
     @property
     def folder(self) -> str:
-        """Name of the fleet's folder, a hash of its configuration: the same in all experiments."""
+        """Name of the fleet's folder, a hash of its configuration: the same in all experiments.
+
+        A merge does not depend on the budget, which only says whether it counts.
+        """
         text = self.config.to_json()
+        if self.is_central:
+            raw = None if self.raw is None else self.raw.to_json()
+            text += json.dumps([SERVER, raw, self.budget if raw else None])
         name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         return f"{name}-{self.first_scene}" if self.first_scene else name
 
 
+class _Held(Value):
+    """What a run says beside its fleet, see `BUDGET` and `RAW_DATA`."""
+
+    upload_budget: Count | None = None
+    raw_data: RawDataConfig | None = None
+
+
 class Fleets:
-    """An arena of robots; the keys of its runs are in `FleetConfig`.
+    """An arena of robots; the keys of its runs are in `FleetConfig`, and `BUDGET` and `RAW_DATA`.
+
+    Of an arm in which a robot uploads more bytes than the budget, only these are measured; so it is
+    refused. References are not held to it.
 
     With `lines`, the robots' policies before their last merge are joined by lines, and an arm's
     `method` and `options` are those that align them; its other keys are the fleet's.
@@ -85,7 +117,7 @@ class Fleets:
         experiment: The experiment.
     """
 
-    references: ClassVar[tuple[str, ...]] = (*REFERENCES, *OF_SINGLE)
+    references: ClassVar[tuple[str, ...]] = (*REFERENCES, *OF_SINGLE, SERVER)
     _env_arena = TOOL_USE
 
     def __init__(self, experiment: Experiment) -> None:
@@ -95,13 +127,21 @@ class Fleets:
     def plan(self, run: Run) -> PlannedFleet:
         """See `ExperimentArena`."""
         training = run.keys.get("training")
-        seeded = {
-            "training": {**(training if isinstance(training, dict) else {}), "seed": run.seed}
+        seeded: dict[str, Any] = {
+            "training": {**(training if isinstance(training, dict) else {}), "seed": run.seed},
+            BUDGET: None,
+            RAW_DATA: None,
         }
+        own = {name: run.keys.get(name) for name in (BUDGET, RAW_DATA)}
+        held = parse(_Held, own, f"The arm {run.title}")
         lines, aligner = self._experiment.lines, None
         if run.is_reference:
+            held = _Held()
             config = run.parsed(FleetConfig, **seeded, method="naive_average")
-            config = reference(config, "single" if run.arm in OF_SINGLE else run.arm)
+            if run.arm != SERVER:
+                config = reference(config, "single" if run.arm in OF_SINGLE else run.arm)
+        elif held.raw_data is not None:
+            config = run.parsed(FleetConfig, **seeded, method="naive_average")
         elif lines is None:
             config = run.parsed(FleetConfig, **seeded)
         else:
@@ -118,7 +158,9 @@ class Fleets:
         first = run.seed * scenes if self._experiment.own_scenes else 0
         if self._experiment.validation:
             first += FIRST_VALIDATION_SCENE
-        return PlannedFleet(run.arm, config, first, aligner)
+        is_central = held.raw_data is not None or (run.is_reference and run.arm == SERVER)
+        budget, raw = held.upload_budget, held.raw_data
+        return PlannedFleet(run.arm, config, first, budget, raw, is_central, aligner)
 
     def learns(self, plan: PlannedFleet) -> str:
         """See `ExperimentArena`."""
@@ -132,16 +174,29 @@ class Fleets:
                     f"{each} is a dataset of {found.name}, and not of {self._env_arena.name}. Give "
                     "the experiment another `arena`."
                 )
+        if plan.is_central:
+            return measured(self._learned(plan, folder / plan.folder), plan.arm)
         fleet = FleetPlan.of(plan.config)
         report = self._train(plan, fleet, folder)
         lines = self._experiment.lines
         if lines is None or plan.aligner is None:
-            return measured(report, plan.arm)
+            found = measured(report, plan.arm)
+            if plan.budget is None or found["uploaded"] <= plan.budget:
+                return found
+            return {name: found[name] for name in ("uploaded", "downloaded")}
         cells = Cells(folder / "cells")
         scenes = (plan.first_scene, lines.rollouts)
         with may_fail(DivergedError, UnsoundMergeError):
             found = fleet_lines(folder / plan.folder, fleet, plan.aligner, lines, scenes, cells)
         return {"lines": found}
+
+    def _learned(self, plan: PlannedFleet, folder: Path) -> Report:
+        """Returns the report of a server that learns by itself."""
+        with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: damaged
+            return loads((folder / REPORT).read_text())
+        with may_fail(TrainingError, DivergedError, DatasetError):
+            first, raw = plan.first_scene, plan.raw
+            return central.learn(plan.config, raw, plan.budget, folder, first_scene=first)
 
     def _train(self, plan: PlannedFleet, fleet: FleetPlan, folder: Path) -> Report:
         clear_old_leftovers(folder / FIRST_REPLIES)
@@ -186,6 +241,7 @@ def measured(report: Report, arm: str) -> dict[str, Any]:
         "fine_tuned": by_task(tuned.get("rollouts")),
         **({} if loss is None else {"loss": loss}),
         "bytes": _transferred(report),
+        **{name: _most(report, f"{name}_bytes") for name in ("uploaded", "downloaded")},
         "data_at_home": report["data_at_home"],
         "curve": [
             {key: point[key] for key in ("round", "bytes", "loss", "moved")}
@@ -267,6 +323,18 @@ def _curve(report: Report) -> Sequence[Mapping[str, Any]]:
 def _transferred(report: Report) -> int:
     parts = [report["traffic"], *(each["traffic"] for each in [report.get("combined")] if each)]
     return sum(each["downloaded_bytes"] + each["uploaded_bytes"] for each in parts)
+
+
+def _most(report: Report, name: str) -> int:
+    """Returns the most bytes of a robot; of a streaming fleet, the mean of all."""
+    parts = [report, *(each for each in [report.get("combined")] if each)]
+    robots: dict[int, int] = {}
+    for part in parts:
+        for each in part.get("robots", ()):
+            robots[each["robot"]] = robots.get(each["robot"], 0) + each.get(name, 0)
+    if streaming := report.get("streaming"):
+        return report["traffic"][name] // streaming["robots"]
+    return max(robots.values(), default=0)
 
 
 def _beyond_merging(report: Report) -> Mapping[str, Any] | None:

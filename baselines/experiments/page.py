@@ -221,6 +221,13 @@ def _moved(row: Row) -> str | None:
     return " then ".join(dict.fromkeys(f"{each:.0%}" for each in ends)) if any(fractions) else None
 
 
+def _of_one_robot(row: Row) -> str | None:
+    if row.get("uploaded") is None:
+        return None
+    refused = "" if "curve" in row else " (refused)"
+    return f"{row['uploaded'] / 1e3:.1f}, {row['downloaded'] / 1e3:.1f}{refused}"
+
+
 def _transferred(row: Row) -> str | None:
     if not row.get("bytes"):
         return None
@@ -240,6 +247,11 @@ TABLES: dict[str, Table] = {
         "Units that alignment moved, in the first and the last round", _moved, of_merges=True
     ),
     "bytes": Table("MB transferred, of MB of the robots' data", _transferred, of_merges=True),
+    "uploaded": Table(
+        "kB that one robot uploads at most, and downloads; refused if more than allowed",
+        _of_one_robot,
+        of_merges=True,
+    ),
     "barrier": Table(f"Barrier of the loss{_OVER_PAIRS}", _numbers("barrier", ".3g")),
     "success_barrier": Table(
         f"Barrier of the success rate{_OVER_PAIRS}", _numbers("success_barrier", ".1%")
@@ -257,7 +269,8 @@ TABLES: dict[str, Table] = {
 """Tables by measure; others have tables of plain numbers."""
 
 _NO_MEASURES = (
-    "arm", "value", "seeds", "tasks", "curve", "data_at_home", "pairs", "seconds", "against",
+    "arm", "value", "seeds", "tasks", "curve", "data_at_home", "downloaded", "pairs", "seconds",
+    "against",
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ Cell = Mapping[str, Any]
 Row = Mapping[str, Any]
 """Results of one arm and value, see `summarized`."""
 
-_COUNTS = ("bytes", "data_at_home")
+_COUNTS = ("bytes", "uploaded", "downloaded", "data_at_home")
 """Measures of which only the median is kept."""
 
 _ABSENT = "left out"

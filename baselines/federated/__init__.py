@@ -6,6 +6,8 @@
     plan              the robots' data, and what all robots have in common
     messages          what the server and a robot send each other
     robot             a data holder that also trains
+    compact           answers as few bytes
+    central           a server that learns from raw data, and merges nothing
     changes           a robot aligns its policy, and sends the difference
     vectors           weights as one vector, and as integers of a few bits
     transport         how messages reach robots; robots in this process
@@ -23,7 +25,7 @@
     summary           the report, as JSON and as text
 
 Inputs must be scaled alike wherever weights are averaged, so the server measures the scaling on
-held-out episodes, which no robot has, and sends it with the blueprint. From a robot it receives
+episodes of its own, and sends it with the blueprint. From a robot it receives
 weights, the number of steps on which they were trained (the averaging weight), and a mean loss;
 with Fleet-Merge, also losses and gradients of the models that it sends (`merging.queries.query`).
 
@@ -37,6 +39,7 @@ from typing import Literal, get_args
 
 ReferenceName = Literal[
     "joint",
+    "joint_all_steps",
     "joint_wide",
     "joint_ensemble",
     "single",

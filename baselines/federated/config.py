@@ -6,6 +6,7 @@ import pydantic
 
 from fleet_merging.methods import registry
 from fleet_merging.methods.options import MethodOptions, keyword_arguments
+from fleet_tools.baselines.federated.compact import UploadConfig
 from fleet_tools.baselines.federated.round_config import (
     ClosingConfig,
     ServerConfig,
@@ -86,6 +87,8 @@ class FleetConfig(Value):
 
     Attributes:
         data: Folders of datasets, whose episodes are partitioned among the robots.
+        public: Folders of datasets of the server, for example of other tasks.
+        episodes: Number of episodes that all robots have together, drawn at random; None for all.
         policy: Name of one of `policies.config.ARCHITECTURES`, or a policy's own configuration.
         method: Merging method: a name, or module:function; see `merging.methods.registry.find`.
         options: Options of the method and of its `Descent`, by name.
@@ -93,8 +96,10 @@ class FleetConfig(Value):
             for `method` in all of them.
         robots: Number of robots.
         split: Partition of the episodes among the robots.
-        held_out: Fraction of the episodes that the server keeps: it measures the scaling of inputs
-            and the loss of merged policies on them, and fine-tunes on them.
+        held_out: Fraction of the episodes that no robot has, on which the loss of merged policies
+            is measured.
+        server_blind: Whether the server has none of these, and `public` data alone; otherwise it
+            has both. On what it has, it measures the scaling of inputs and fine-tunes.
         training: Training of each robot; `epochs` counts the epochs of all rounds, and everything
             is drawn from `seed`.
         merge_every: Number of epochs between two merges; None merges once, at the end.
@@ -132,9 +137,12 @@ class FleetConfig(Value):
             policies of a round at once. Of the methods, naive_average, git_rebasin and
             fleet_merge can stream.
         closing: When a round closes.
+        uploads: How robots make their answers small; None sends them as they are.
     """
 
     data: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
+    public: Annotated[tuple[str, ...], STORED_IF_SET] = ()
+    episodes: Annotated[Count | None, STORED_IF_SET] = None
     policy: Annotated[PolicyConfig, pydantic.BeforeValidator(_with_named_policy)]
     method: str
     options: MethodOptions = {}
@@ -142,6 +150,7 @@ class FleetConfig(Value):
     robots: Count = 5
     split: PartitionConfig = PartitionConfig()
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1
+    server_blind: Annotated[bool, STORED_IF_SET] = False
     training: TrainingConfig = TrainingConfig()
     merge_every: Count | None = None
     equal_steps: Annotated[bool, STORED_IF_SET] = False
@@ -159,6 +168,20 @@ class FleetConfig(Value):
     try_robots: bool | Literal["own_tasks"] = False
     streaming: StreamingConfig | None = None
     closing: ClosingConfig = ClosingConfig()
+    uploads: Annotated[UploadConfig | None, STORED_IF_SET] = None
+
+    @pydantic.model_validator(mode="after")
+    def _require_server_data(self) -> Self:
+        if both := sorted(set(self.data) & set(self.public)):
+            raise ConfigError(
+                f"{', '.join(both)} is in `data` and in `public`; leave it out of one of them"
+            )
+        if self.server_blind and not self.public:
+            raise ConfigError(
+                "`server_blind: true` leaves the server its `public` data alone, on which it "
+                "measures the scaling of inputs; give some"
+            )
+        return self
 
     @pydantic.model_validator(mode="after")
     def _require_possible_method(self) -> Self:
@@ -190,6 +213,8 @@ class FleetConfig(Value):
                 raise ConfigError("robots with `streaming` train for equally many epochs")
             if self.later_method is not None:
                 raise ConfigError("robots with `streaming` have one `method` for all rounds")
+            if self.uploads is not None:
+                raise ConfigError("`streaming` has `bits` of its own; leave out `uploads`")
             if self.last_method is not None or self.try_robots:
                 raise ConfigError(
                     "`streaming` keeps no robot's weights, of which `last_method` and `try_robots` "

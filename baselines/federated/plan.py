@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Self, cast
 
 import numpy as np
@@ -38,7 +39,7 @@ from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.envs.array_spec import LIMITS
 from fleet_tools.errors import ConfigError
 
-_ROBOT, _INITIALIZATION, _ROUND, _MERGE, _STATES, _SCENES = range(6)
+_ROBOT, _INITIALIZATION, _ROUND, _MERGE, _STATES, _SCENES, _EPISODES = range(7)
 """Purposes of seeds, see `derive_seed`."""
 
 
@@ -68,8 +69,9 @@ class FleetPlan:
         content_digest: Hash of all episodes of the datasets.
         blueprint: Blueprint of all policies.
         clients: Data of the robots, by robot number.
-        held_out: The server's own episodes.
+        held_out: The held-out episodes.
         held_out_bytes: Their size, as `ClientData.data_bytes`.
+        server: What the server has: the held-out episodes unless it is blind, and public ones.
     """
 
     config: FleetConfig
@@ -78,6 +80,7 @@ class FleetPlan:
     clients: tuple[ClientData, ...]
     held_out: Samples
     held_out_bytes: int
+    server: Samples
 
     @classmethod
     def of(cls, config: FleetConfig) -> Self:
@@ -92,9 +95,11 @@ class FleetPlan:
         seed = config.training.seed
         learned, held_out = split(samples, config.held_out, seed)
         indices = {episode: index for index, episode in enumerate(samples.episodes)}
-        rest = [indices[episode] for episode in learned.episodes]
-        _require_every_task(config, samples, held_out)
-        blueprint = blueprint_of(config.policy, held_out)
+        rest = _some([indices[episode] for episode in learned.episodes], config)
+        learned = samples.subset(rest)
+        server = held_out if not config.public else server_samples(config, ())
+        _require_every_task(config, samples, server)
+        blueprint = blueprint_of(config.policy, server)
         kinds = [episode_kind(samples.episodes[index], config.split.by) for index in rest]
         streaming = config.assigned_streaming()
         clients = []
@@ -133,6 +138,7 @@ class FleetPlan:
             tuple(clients),
             held_out,
             data_bytes(held_out, blueprint),
+            server,
         )
 
     @property
@@ -150,8 +156,9 @@ class FleetPlan:
 
         The manifests, or the reports of nodes, say how many steps its episodes have.
         """
+        uploads = self.config.uploads
         return Limits(
-            noise=self.config.moment_noise,
+            noise=self.config.moment_noise + (0.0 if uploads is None else uploads.rounding),
             label=math.inf
             if self.blueprint.reading
             else largest_target(self.config.policy.head, LIMITS["action"][1]),
@@ -161,18 +168,25 @@ class FleetPlan:
 
     @cached_property
     def held_out_trajectories(self) -> Trajectories:
-        """The server's own episodes as tensors."""
+        """The held-out episodes as tensors."""
         return Trajectories(self.held_out, self.blueprint)
 
     @cached_property
+    def server_trajectories(self) -> Trajectories:
+        """What the server has as tensors."""
+        if self.server is self.held_out:
+            return self.held_out_trajectories
+        return Trajectories(self.server, self.blueprint)
+
+    @cached_property
     def _first_batch(self) -> Batch:
-        trajectories = self.held_out_trajectories
+        trajectories = self.server_trajectories
         return trajectories.batch(trajectories.order(self.config.training.batch_size, None)[0])
 
     @cached_property
     def shared_data_holder(self) -> LocalDataHolder:
         """Holder of the server's own episodes, common to all models of a merge."""
-        trajectories, size = self.held_out_trajectories, self.config.training.batch_size
+        trajectories, size = self.server_trajectories, self.config.training.batch_size
         return local_data_holder(self.blueprint, trajectories, size)
 
     @cached_property
@@ -202,7 +216,7 @@ class FleetPlan:
     def sizes_of(self, weights: Tensors) -> Sizes:
         """Returns sizes of a robot's weights, by which robots are compared; see `outlier`.
 
-        Losses, and what layers read, are measured on one batch of the held-out episodes.
+        Losses, and what layers read, are measured on one batch of the server's episodes.
         """
         holder = self.shared_data_holder
         query = LossQuery(weights, 0, gradient=False)
@@ -261,10 +275,45 @@ def _root(square: float) -> float:
     return math.sqrt(square) if 0 <= square < math.inf else math.inf
 
 
-def _require_every_task(config: FleetConfig, samples: Samples, held_out: Samples) -> None:
+def server_samples(config: FleetConfig, uploads: Sequence[str | Path]) -> Samples:
+    """Returns what the server of a fleet has, with what robots have uploaded.
+
+    Args:
+        config: Configuration of the fleet.
+        uploads: Folders of datasets, see `dataset.uploads`.
+    """
+    every = Samples(
+        [*config.data, *config.public, *uploads], observations=config.policy.reads or None
+    )
+    indices = {episode: index for index, episode in enumerate(every.episodes)}
+    private = set(map(Path, config.data))
+    of_robots = [episode for episode in indices if episode.folder in private]
+    _, held_out = split(
+        every.subset(indices[each] for each in of_robots), config.held_out, config.training.seed
+    )
+    known = () if config.server_blind else held_out.episodes
+    others = (episode for episode in indices if episode.folder not in private)
+    return every.subset(indices[episode] for episode in (*known, *others))
+
+
+def _some(episodes: list[int], config: FleetConfig) -> list[int]:
+    """Returns the episodes that robots have, ascending."""
+    if config.episodes is None:
+        return episodes
+    if config.episodes > len(episodes):
+        raise ConfigError(
+            f"`episodes: {config.episodes}` are more than the {len(episodes)} that are not held "
+            "out. Give fewer, or collect more."
+        )
+    generator = np.random.default_rng(derive_seed(config.training.seed, _EPISODES))
+    chosen = generator.choice(len(episodes), config.episodes, replace=False)
+    return [episodes[index] for index in sorted(chosen)]
+
+
+def _require_every_task(config: FleetConfig, samples: Samples, server: Samples) -> None:
     """Checks that the server knows what some task lacks, which `task_hidden` hides."""
-    every, known = ({episode.task for episode in each.episodes} for each in (samples, held_out))
-    if config.policy.task_hidden and every != known:
+    every, known = ({episode.task for episode in each.episodes} for each in (samples, server))
+    if config.policy.task_hidden and not every <= known:
         raise ConfigError(
             "The server's held-out episodes are of "
             f"{len(known)} of {len(every)} tasks, without {', '.join(sorted(every - known))}, and "

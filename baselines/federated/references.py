@@ -19,7 +19,9 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
 
     Args:
         config: The other fleet.
-        name: "joint": one robot has all episodes. "joint_wide": likewise, and its network is the
+        name: "joint": one robot has all episodes. "joint_all_steps": likewise, and it trains for
+            as many times more epochs as the fleet has robots: for as many steps as they take
+            together with `equal_steps`. "joint_wide": one robot likewise, and its network is the
             widest one that has no more parameters than all robots' together, see `widened`.
             "joint_ensemble": as many robots as the fleet has all have all episodes, each its own
             initial weights and order of batches, and the policy averages their actions.
@@ -46,6 +48,7 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
         "streaming": None,
         "closing": ClosingConfig(),
         "equal_steps": False,
+        "uploads": None,
     }
     return config.model_copy(update=merged_once | _changes(config, name))
 
@@ -57,6 +60,9 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
     match name:
         case "joint":
             return joint
+        case "joint_all_steps":
+            epochs = config.robots * config.training.epochs
+            return joint | {"training": config.training.model_copy(update={"epochs": epochs})}
         case "joint_wide":
             layout, action = headers[0].observation, headers[0].action
             return joint | {"policy": widened(config.policy, layout, action, config.robots)}

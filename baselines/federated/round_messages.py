@@ -1,7 +1,8 @@
 """Messages to robots and their answers in one round, and what was exchanged with each robot.
 
 All that a round sends passes `RoundMessages.ask`: requests to train or for changes, and queries of
-a merge.
+a merge. Where a fleet says how answers are made small, the server takes what arrives of them, and
+counts its bytes; between processes of a simulation they travel as they are.
 """
 
 import contextlib
@@ -14,6 +15,8 @@ from fleet_merging.queries.data_holder import DataHolder
 from fleet_merging.queries.query import DataAnswer, DataQuery
 from fleet_merging.queries.traffic import DataHolderError, Traffic
 from fleet_merging.queries.validity import MALFORMED, NO_LIMITS, Limits
+from fleet_tools.baselines.federated import compact
+from fleet_tools.baselines.federated.compact import UploadConfig
 from fleet_tools.baselines.federated.messages import Answer, Message, Trained, size_of
 from fleet_tools.baselines.federated.transport import LostClient, Transport
 from fleet_tools.config.values import Value
@@ -57,6 +60,7 @@ class RoundMessages:
     Args:
         transport: Transport to the robots.
         robots: What was exchanged in the round before it was interrupted.
+        uploads: How answers are made small; None sends them as they are.
 
     Attributes:
         transport: As given.
@@ -64,9 +68,12 @@ class RoundMessages:
     """
 
     def __init__(
-        self, transport: Transport, robots: Mapping[int, ClientSummary] | None = None
+        self,
+        transport: Transport,
+        robots: Mapping[int, ClientSummary] | None = None,
+        uploads: UploadConfig | None = None,
     ) -> None:
-        self.transport, self.robots = transport, dict(robots or {})
+        self.transport, self.robots, self._uploads = transport, dict(robots or {}), uploads
         self._size: tuple[object, int] = (None, 0)
 
     def ask(
@@ -98,8 +105,9 @@ class RoundMessages:
                 if robot not in silent:  # not asked, or it has answered already
                     continue
                 silent.discard(robot)
+                answer, size = self._arrived(answer)
                 reason = self._add(aggregator, robot, answer)
-                self.record(robot, messages[robot], answer, reason)
+                self.record(robot, messages[robot], answer, reason, size)
                 if reason is None:
                     taken.append(robot)
                     after_answer()
@@ -115,13 +123,20 @@ class RoundMessages:
         message: Message,
         answer: Answer | LostClient | None,
         left_out: str | None = None,
+        received: int | None = None,
     ) -> None:
-        """Adds a message and its answer to what was exchanged with a robot."""
+        """Adds a message and its answer to what was exchanged with a robot.
+
+        Args:
+            robot: Number of the robot.
+            message: The message.
+            answer: The answer; None if none came.
+            left_out: Why the robot is left out; None if it is not.
+            received: Bytes of the answer; None computes them.
+        """
         before = self.robots.get(robot) or ClientSummary(robot=robot)
-        received = 0
-        if answer is not None and not isinstance(answer, LostClient):
-            with contextlib.suppress(*MALFORMED):  # what cannot be sent has no size
-                received = size_of(answer)
+        if received is None:
+            received = 0 if answer is None else self._arrived(answer)[1]
         learned = answer if isinstance(answer, Trained) and left_out is None else before
         self.robots[robot] = before.model_copy(
             update={
@@ -156,6 +171,16 @@ class RoundMessages:
             sum(each.downloaded_bytes for each in robots),
             sum(each.uploaded_bytes for each in robots),
         )
+
+    def _arrived(self, answer: Answer | LostClient) -> tuple[Answer | LostClient, int]:
+        """Returns what arrives of an answer, and its bytes; what cannot be sent has none."""
+        if not isinstance(answer, LostClient):
+            with contextlib.suppress(MessageError, *MALFORMED):
+                if self._uploads is None:
+                    return answer, size_of(answer)
+                sent = compact.encode(answer, self._uploads)
+                return compact.decode(sent), len(sent)
+        return answer, 0
 
     def _add(self, aggregator: Aggregator, robot: int, answer: Answer | LostClient) -> str | None:
         """Lets the aggregator take an answer, and returns why it does not."""

@@ -103,7 +103,7 @@ def run_round(
         messages, merged = _summed(plan, transport, request, base, store)
         moved, robot_weights = None, {}
     else:
-        messages = RoundMessages(transport)
+        messages = RoundMessages(transport, uploads=plan.config.uploads)
         updates = _updates(plan, messages, request, store)
         merge = _merge(plan, messages, number, updates, base)
         merged = merge.state

@@ -128,7 +128,7 @@ def _last_merge(
 ) -> dict[str, Any]:
     """Stores the result of the last method, and the policy that imitates it; returns a report."""
     plan, config = writer.plan, writer.plan.config
-    messages = RoundMessages(transport)
+    messages = RoundMessages(transport, uploads=config.uploads)
     result = combine(plan, messages, progress)
     combined = merged_checkpoint(plan.blueprint, result)
     save_checkpoint(writer.folder / COMBINED, combined)
@@ -141,6 +141,10 @@ def _last_merge(
             "parameters": result.parameters,
             "loss": _held_out_loss(plan, combined),
             "traffic": asdict(messages.traffic()),
+            "robots": [
+                each.model_dump(include={"robot", "downloaded_bytes", "uploaded_bytes"})
+                for _, each in sorted(messages.robots.items())
+            ],
             "left_out": [{"robot": robot, "reason": why} for robot, why in left_out.items()],
             "rollouts": None if distills else measure_success(combined),
         }
@@ -207,4 +211,4 @@ def fine_tune(writer: FleetWriter, progress: FleetProgress) -> Checkpoint | None
     if config.start == "untrained":
         weights = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
     changes = config.model_dump(exclude={"start"})
-    return train_further(writer, weights, plan.held_out_trajectories, changes, FINE_TUNED)
+    return train_further(writer, weights, plan.server_trajectories, changes, FINE_TUNED)

@@ -41,6 +41,8 @@ def read_scene(facts: Any) -> "StartScene":
     Raises:
         UnknownNameError, ConfigError: There is no such arena, or it is no scene of it.
     """
+    if facts is None:
+        raise ConfigError("it has no scene, as it came in an upload. Learn from it; do not run it")
     name = facts.get("arena", TOOL_USE.name) if isinstance(facts, Mapping) else TOOL_USE.name
     cls: Any = load_function(find_arena(str(name)).scene)
     return parse(cls, facts, "its scene")

@@ -46,6 +46,7 @@ KINDS = {
         Kind("clicks on the page of `label`", kinds_conversations.label_page, 4.0, 60),
         Kind("messages to robots of fleets", kinds_fleets.robot_requests, 8.0, 60),
         Kind("answers of robots of fleets", kinds_fleets.robot_answers, 15.0, 100),
+        Kind("uploads of robots", kinds_fleets.uploads, 2.0, 40),
         Kind("assignments, values over Flower", kinds_fleets.flower_records, 5.0, 60),
         Kind("models that data carry", kinds_tensors.carried_models, 0.4, 15),
         Kind("documents and logs of runs", kinds_tensors.run_documents, 1.0, 20),

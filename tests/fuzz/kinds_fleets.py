@@ -1,6 +1,7 @@
 """Messages of fleets and of merging: what robots are sent, and what they answer."""
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 from support import fleet_cases
+from support.damage import damaged
+from support.small_datasets import Drawn, a_header, write
 from support.streaming_cases import COMMON
 
 from fleet_merging.errors import MessageError
@@ -20,6 +23,7 @@ from fleet_merging.queries.validity import (
     checked_mixture,
     checked_moments,
 )
+from fleet_tools.baselines.federated import compact
 from fleet_tools.baselines.federated.messages import (
     Assignment,
     Change,
@@ -37,6 +41,11 @@ from fleet_tools.baselines.federated.robot import MAX_EPOCHS, FleetClient
 from fleet_tools.baselines.federated.transport import RobotHost
 from fleet_tools.baselines.flower.protection import Task, read_task
 from fleet_tools.baselines.flower.records import DataQuestion, NodeReport, read_value
+from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.uploads import HAND, RawDataConfig
+from fleet_tools.dataset.uploads import decode as decode_uploads
+from fleet_tools.dataset.uploads import encode as encode_uploads
+from fleet_tools.storage.integers import packed, unpacked
 from fuzz.kinds_tensors import changed_tensors
 from fuzz.mutations import changed_json, pick, scalar
 from fuzz.running import Subject, require, require_same_after_json
@@ -144,6 +153,69 @@ def robot_answers(folder: Path) -> Subject:
                 require(np.isfinite(answer.vector).all(), "a change is not finite")
 
     return Subject(make, read, check)
+
+
+def uploads(folder: Path) -> Subject:
+    """Demonstrations and answers as few bytes, some with a digest that fits."""
+    fleet, data = _Fleet(folder / "fleet"), folder / "clouds"
+    header = a_header({HAND: ((3, 4), "float32"), "point_cloud": ((6, 4), "float32")})
+    write(data, Drawn([4, 2], [True, True], 0, labelled=True), header)
+    samples = Samples(data)
+    raw, tried = encode_uploads(samples, [data], RawDataConfig()), RawDataConfig(cloud_every=2)
+    answers = [
+        compact.encode(decode(each), compact.UploadConfig(bits=8))
+        for name, each in fleet.answers.items()
+        if name in ("train", "loss", "moments", "mixture")
+    ]
+    place = iter(range(10**9))
+
+    def make(generator: np.random.Generator) -> tuple[bool, bytes]:
+        is_raw = bool(generator.integers(2))
+        whole = raw[8:] if is_raw else pick(generator, answers)
+        changed = _with_other_numbers(whole, 4 * is_raw, generator)
+        if not is_raw:
+            return False, changed
+        digest = hashlib.blake2b(changed, digest_size=8).digest()
+        return True, (digest if generator.integers(8) else raw[:8]) + changed
+
+    def read(given: tuple[bool, bytes]) -> Any:
+        is_raw, content = given
+        if not is_raw:
+            return compact.decode(content)
+        config = pick(np.random.default_rng(len(content)), (RawDataConfig(), tried))
+        names = list(samples.observation)
+        folders = decode_uploads(content, [header], names, config, folder / str(next(place)))
+        return Samples(folders) if folders else None
+
+    def check(given: tuple[bool, bytes], found: Any) -> None:
+        if isinstance(found, Samples):
+            batch = found.read(np.arange(found.lengths.sum()))  # which checks all numbers
+            require(len(batch["action"]) > 0, "an episode without steps")
+
+    return Subject(make, read, check)
+
+
+def _with_other_numbers(content: bytes, size: int, generator: np.random.Generator) -> bytes:
+    """Returns columns, behind their size in some bytes, with damage or with other numbers."""
+    if generator.integers(3) == 0:
+        return damaged(content, generator)
+    columns = unpacked(content[size:], 2**20)
+    for _ in range(int(generator.integers(1, 3))):
+        index = int(generator.integers(len(columns)))
+        column = columns[index].copy()
+        match int(generator.integers(4)):
+            case 0 if len(column):
+                odd = (-1, 0, 1, 7, 255, 2**31, -(2**40), 2**62)
+                column[generator.integers(len(column))] = pick(generator, odd)
+            case 1:
+                column = column[: len(column) // 2]
+            case 2:
+                column = np.append(column, 1)
+            case _:
+                columns.insert(index, column)
+        columns[index] = column
+    found = packed(columns)
+    return len(found).to_bytes(4, "little")[:size] + found
 
 
 def flower_records(folder: Path) -> Subject:

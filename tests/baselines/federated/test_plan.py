@@ -123,6 +123,7 @@ def test_references_are_fleets_too(data: Path) -> None:
     robots = {name: len(plan.clients) for name, plan in plans.items()}
     assert robots == {
         "joint": 1,
+        "joint_all_steps": 1,
         "joint_wide": 1,
         "joint_ensemble": 3,
         "single": 3,

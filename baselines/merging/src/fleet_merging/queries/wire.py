@@ -259,7 +259,7 @@ def _pack_moments(moments: Mapping[str, Moments]) -> Tensors:
     """Of moments of inputs, which are symmetric, the upper triangle is sent, in float32."""
     tensors: Tensors = {}
     for name, each in moments.items():
-        tensors[f"{_INPUTS}{name}"] = _triangles(each.inputs).float()
+        tensors[f"{_INPUTS}{name}"] = triangles_of(each.inputs).float()
         if each.targets.shape[2] > 0:
             tensors[f"{_TARGETS}{name}"] = each.targets.float()
     return tensors
@@ -269,7 +269,7 @@ def _unpack_moments(tensors: Tensors) -> dict[str, Moments]:
     targets, moments = take_named(tensors, _TARGETS), {}
     for name, triangle in take_named(tensors, _INPUTS).items():
         target = targets.pop(name, None)
-        inputs = _symmetric(triangle, name).double()
+        inputs = symmetric(triangle, name).double()
         if target is not None and (target.dtype != torch.float32 or target.dim() != 3):
             raise MessageError(f"A message holds no float32 matrices as the targets of {name!r}.")
         moments[name] = Moments(inputs, inputs[..., :0] if target is None else target.double())
@@ -277,13 +277,13 @@ def _unpack_moments(tensors: Tensors) -> dict[str, Moments]:
     return moments
 
 
-def _triangles(matrices: torch.Tensor) -> torch.Tensor:
+def triangles_of(matrices: torch.Tensor) -> torch.Tensor:
     """Returns the upper triangles of symmetric matrices, (k, n, n), one in each row."""
     upper = torch.triu_indices(*matrices.shape[1:])
     return matrices[:, upper[0], upper[1]]
 
 
-def _symmetric(triangles: torch.Tensor, name: str) -> torch.Tensor:
+def symmetric(triangles: torch.Tensor, name: str) -> torch.Tensor:
     """Returns the symmetric matrices of triangles, (k, n, n) float32."""
     entries = triangles.shape[-1] if triangles.dim() == 2 else 0
     size = (isqrt(8 * entries + 1) - 1) // 2
@@ -318,7 +318,7 @@ def _pack_mixture(mixture: StateMixture) -> Tensors:
         "starts": torch.tensor(mixture.starts),
         "weights": mixture.weights,
         "means": mixture.means,
-        "covariances": _triangles(mixture.covariances),
+        "covariances": triangles_of(mixture.covariances),
     }
     return tensors if mixture.axes is None else tensors | {"axes": mixture.axes}
 
@@ -331,7 +331,7 @@ def _unpack_mixture(tensors: Tensors) -> StateMixture:
         )
     except KeyError as error:
         raise MessageError(f"A message holds no {error} of a mixture.") from None
-    covariances, axes = _symmetric(triangles, "covariances"), tensors.pop("axes", None)
+    covariances, axes = symmetric(triangles, "covariances"), tensors.pop("axes", None)
     return StateMixture(starts, weights, means, covariances, axes)
 
 
