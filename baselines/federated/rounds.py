@@ -385,10 +385,10 @@ def after_merge(
 
 
 def recompute_statistics(plan: FleetPlan, weights: Tensors) -> Tensors:
-    """Returns averaged weights with BatchNorm statistics of the held-out episodes, if any."""
+    """Returns averaged weights with BatchNorm statistics of the server's episodes, if any."""
     if not plan.has_statistics:
         return weights
-    trajectories = plan.held_out_trajectories
+    trajectories = plan.server_trajectories
     order = trajectories.order(plan.config.training.batch_size, None)
     batches = (trajectories.batch(items).observations for items in order)
     return recompute(plan.blueprint.create(), weights, batches)
