@@ -145,6 +145,9 @@ def test_the_server_has_what_it_is_said_to_have(folders):
         assert not robots & held_out
     assert blind.blueprint.scaling != seeing.blueprint.scaling
     assert blind.assignments[0].episodes == seeing.assignments[0].episodes
+    joint = FleetPlan.of(reference(blind.config, "joint"))  # which has all data, and scales by them
+    assert content_digest(joint.server) == content_digest(joint.held_out)
+    assert content_digest(joint.held_out) == content_digest(blind.held_out)
 
 
 @pytest.mark.parametrize(
