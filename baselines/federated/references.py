@@ -54,7 +54,9 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
 
 
 def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
-    joint = {"robots": 1, "split": PartitionConfig()}
+    # Who has all data also scales inputs by them, whatever the fleet's server has.
+    seen = {"public": (), "server_blind": False}
+    joint = {"robots": 1, "split": PartitionConfig(), **seen}
     unmerged = {"try_robots": True, "fine_tuning": None}
     headers = [Dataset(folder).header for folder in config.data]
     match name:
@@ -68,6 +70,7 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
             return joint | {"policy": widened(config.policy, layout, action, config.robots)}
         case "joint_ensemble":
             return {
+                **seen,
                 "split": PartitionConfig(by="nothing"),
                 "initialization": "own",
                 "last_method": "ensemble",

@@ -15,10 +15,11 @@ pytest.importorskip("safetensors")
 from support.collected import ONE_PAIR, options, write_quick_task
 from support.experiment_cases import content_of, result_in, run
 from support.fleet_cases import config_of, write_data
+from support.processes import ROOT
 
 from fleet_tools import collect
 from fleet_tools.baselines.experiments.fleets import ToolUse
-from fleet_tools.baselines.experiments.form import Experiment, planned_runs
+from fleet_tools.baselines.experiments.form import Experiment, load_experiment, planned_runs
 from fleet_tools.baselines.federated import central
 from fleet_tools.baselines.federated.plan import FleetPlan, server_samples
 from fleet_tools.baselines.federated.references import reference
@@ -145,6 +146,9 @@ def test_the_server_has_what_it_is_said_to_have(folders):
         assert not robots & held_out
     assert blind.blueprint.scaling != seeing.blueprint.scaling
     assert blind.assignments[0].episodes == seeing.assignments[0].episodes
+    joint = FleetPlan.of(reference(blind.config, "joint"))  # which has all data, and scales by them
+    assert content_digest(joint.server) == content_digest(joint.held_out)
+    assert content_digest(joint.held_out) == content_digest(blind.held_out)
 
 
 @pytest.mark.parametrize(
@@ -201,4 +205,15 @@ def test_a_budget_changes_no_fleet_and_no_reference(folders):
     assert {arm: len(found) for arm, found in places.items()} == {
         **dict.fromkeys(RAW, 2),
         **dict.fromkeys((*MERGES, "joint", "server"), 1),
+    }
+
+
+@pytest.mark.parametrize("name", ["states", "clouds", "gate_states", "gate_clouds", "gate_images"])
+def test_every_run_of_the_stored_experiments_is_possible(name: str) -> None:
+    experiment = load_experiment(ROOT / "experiments" / "budget" / f"{name}.yaml")
+    arena = ToolUse(experiment)
+    plans = [arena.plan(each) for each in planned_runs(experiment) if not each.is_reference]
+    assert any(each.raw for each in plans) and {each.budget for each in plans} >= {
+        10_000,
+        1_000_000,
     }

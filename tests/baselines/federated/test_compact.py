@@ -107,8 +107,8 @@ def test_fewer_bits_and_axes_are_fewer_bytes_and_worse_fits():
         return float((x @ torch.linalg.solve(G, found.targets[0]) - t).square().mean())
 
     exact, sizes, errors = error(moments), [], []
-    for bits, rank in ((None, 0), (8, 0), (8, 10)):
-        sent = encode({"a": moments}, UploadConfig(bits=bits, rank=rank))
+    for config in (UploadConfig(), UploadConfig(bits=8), UploadConfig(bits=8, rank=10)):
+        sent = encode({"a": moments}, config)
         sizes.append(len(sent))
         errors.append(error(decode(sent)["a"]) / exact)
     assert sizes == sorted(sizes, reverse=True) and sizes[1] < size_of({"a": moments}) / 2
