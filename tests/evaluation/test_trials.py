@@ -11,6 +11,7 @@ import pytest
 from support import stateful_policies
 from support.evaluated import SMALL, TRIALS, FaultyPolicy, a_result, failing_factory, without_times
 
+from fleet_tools.envs.array_spec import ACTION_STEPS
 from fleet_tools.envs.tool_use_env import unwrap
 from fleet_tools.errors import (
     OrderDependenceError,
@@ -83,7 +84,7 @@ def test_an_episode_is_verified_without_its_policy(make, episode):
     env = make(split="train")  # the trial's scene replaces the one that the environment draws
     assert judge(episode, run_again(env, SMALL, episode)) == IDENTICAL
     actions = decode_actions(episode.actions)
-    actions[10, 2] = np.nextafter(actions[10, 2], np.float32(0))
+    actions[10, 2] -= np.sign(actions[10, 2]) / ACTION_STEPS
     changed = episode.model_copy(update={"actions": encode_actions(actions)})
     verdict = judge(changed, run_again(env, SMALL, changed))
     digest, apart = verdict.differences

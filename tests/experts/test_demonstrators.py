@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fleet_tools.envs.array_spec import check_action
 from fleet_tools.experts.demonstrators import (
     MAX_DEVIATION,
     NOISE_PROBABILITY,
@@ -42,7 +43,7 @@ def test_the_learner_acts_in_its_steps_and_the_expert_in_all_others(hammer):
     labels = Labels.of(episode.info, len(episode.actions))
     steps = set(labels.learner_steps)
     assert 0 < len(steps) < len(episode.actions)
-    straying = Straying().act({})
+    straying, _ = check_action(Straying().act({}))
     for step, action in enumerate(episode.actions):
         assert np.array_equal(action, straying) == (step in steps)
     again = rollout(hammer, DAggerPolicy(hammer, Straying()), seed=3)
@@ -138,7 +139,8 @@ def test_actions_differ_from_the_intended_ones_in_the_listed_steps_only(hammer):
         policy._expert = expert = RecordingExpert(hammer)
         episode = rollout(hammer, policy, seed=seed)
         listed = list(Labels.of(episode.info, len(episode.actions)).noise_steps)
-        differing = (episode.actions != np.array(expert.intended)).any(axis=1)
+        intended = [check_action(action)[0] for action in expert.intended]
+        differing = (episode.actions != np.array(intended)).any(axis=1)
         assert np.flatnonzero(differing).tolist() == listed
         noise = np.abs(episode.actions - np.array(expert.intended))
         assert noise[listed].max(initial=0) < 6 * MAX_DEVIATION

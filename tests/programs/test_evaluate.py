@@ -189,8 +189,9 @@ def test_the_summary_has_scores_and_speed(two, capsys):
 
 
 def test_output_of_a_policy_is_not_in_the_json(tmp_path, capsys):
-    more = ["--json", "--quiet", "--track", "privileged"]
-    assert evaluate.main(options(tmp_path, *more, policy=FAULTY)) == 1
+    protocol = write_protocol(tmp_path / "faulty.yaml")  # whose first scene has the first fault
+    more = ["--json", "--quiet", "--track", "privileged", "--protocol", protocol]
+    assert evaluate.main(options(tmp_path / "result", *more, policy=FAULTY)) == 1
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
     assert summary["outcomes"] == {"policy_error": 1}

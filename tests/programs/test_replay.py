@@ -19,6 +19,7 @@ from fleet_tools import collect, evaluate, replay
 from fleet_tools.dataset import episode_file
 from fleet_tools.dataset.dataset_folder import Dataset
 from fleet_tools.dataset.stored_episode import file_digest
+from fleet_tools.envs.array_spec import ACTION_STEPS
 from fleet_tools.evaluation.result_folder import EvaluationWriter
 from fleet_tools.sim.scene import Scene
 
@@ -128,7 +129,7 @@ def test_images_and_clouds_are_identical_in_another_process(mode, tmp_path, caps
 def test_altered_action_is_found_at_its_step(folder, altered, step, capsys):
     path, alter = altered
     actions = episode_file.read(path).actions
-    actions[step - 1, 2] = np.nextafter(actions[step - 1, 2], np.float32(0))
+    actions[step - 1, 2] -= np.sign(actions[step - 1, 2]) / ACTION_STEPS
     alter(actions=actions)
     assert replay.main([str(folder), *HERE]) == 1
     out = capsys.readouterr().out
