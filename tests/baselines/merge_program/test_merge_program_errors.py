@@ -187,8 +187,8 @@ def test_a_foreign_model_needs_an_architecture_an_example_and_data_alone(paths, 
     code, output = run(paths, *given, method="density_gated_ensemble", problem=None, model="model")
     report = json.loads(capsys.readouterr().out)
     assert code == 0 and report["members"] == 2
-    stored = {"members": 2, "map": "0", "reader": 0, "sharpness": 0.1}
-    assert read_notes(output)["ensemble"] == stored
+    described = {"members": 2, "map": "0", "sharpness": 0.1, "reader": 0}
+    assert read_notes(output)["ensemble"] == described
     assert {"members.1.0.weight", "means", "factors"} <= read_model(output).keys()
 
 
