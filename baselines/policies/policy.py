@@ -133,8 +133,8 @@ class NetworkPolicy:
                 is.
             PolicyError: The policy remembers an episode of another environment.
         """
-        self._require_one_environment(observation)
         require_observed(self.blueprint.observation, observation)
+        self._require_one_environment(observation)
         for name in self.blueprint.config.first_frame:
             self._kept.setdefault(name, np.array(observation[name]))
         inputs = {
