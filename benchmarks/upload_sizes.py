@@ -29,8 +29,8 @@ _COLUMNS = ("dataset", "episodes", "steps", "raw bytes", "all steps", "imitated 
 class UploadSizesOptions(cli.Options):
     """Prints a row for each dataset, with bytes an episode.
 
-    Raw bytes are those of the numbers that learning reads, as stored. Policies with memory need all
-    steps; others need those that are to be imitated alone.
+    Raw bytes are the size in memory of the numbers that a policy learns from. Policies with memory
+    need all steps. For others, the steps to be imitated suffice.
     """
 
     datasets: Annotated[

@@ -16,7 +16,7 @@ from typing import Any
 
 from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.success import Successes, success_rate, with_comparisons
-from fleet_tools.config.values import parse
+from fleet_tools.config.values import by_dotted_keys, parse
 from fleet_tools.errors import ConfigError
 from fleet_tools.storage.strict_json import loads
 from fleet_tools.utils.statistics import spread
@@ -196,14 +196,5 @@ def _flat(experiment: Experiment) -> dict[str, Any]:
     names, shown = ("references", "controls"), ("measures", "about", "against", "data_commands")
     content = experiment.model_dump(mode="json", exclude={"values", *shown, *names})
     content |= {name: dict.fromkeys(getattr(experiment, name), True) for name in names}
-    flat: dict[str, Any] = {}
-    _flatten(content | {"cases": experiment.cases}, "", flat)
+    flat = by_dotted_keys(content | {"cases": experiment.cases})
     return {key: value for key, value in flat.items() if key not in names}
-
-
-def _flatten(content: Mapping[str, Any], prefix: str, flat: dict[str, Any]) -> None:
-    for key, value in content.items():
-        if isinstance(value, Mapping) and value:
-            _flatten(value, f"{prefix}{key}.", flat)
-        else:
-            flat[f"{prefix}{key}"] = value

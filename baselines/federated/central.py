@@ -54,16 +54,15 @@ def learn(
     folder.mkdir(parents=True, exist_ok=True)
     plan = FleetPlan.of(config)
     uploads = [] if raw is None else send(plan, raw, budget, folder / _UPLOADS)
-    folders = []
+    folders, entries = [], list(plan.blueprint.observation)
+    headers = [Dataset(each).header for each in config.data]
     for robot, (upload, _) in enumerate(uploads):
         assert raw is not None
-        headers = [Dataset(each).header for each in config.data]
-        entries = list(plan.blueprint.observation)
         folders += decode(upload, headers, entries, raw, folder / _DECODED / str(robot))
     samples = server_samples(config, folders)
     require_steps(samples, "What the server has", "Give a larger budget, or public data.")
     blueprint = blueprint_of(config.policy, samples)
-    every = Samples(config.data, observations=list(plan.blueprint.observation))
+    every = Samples(config.data, observations=entries)
     learned = every.subset(index for each in plan.assignments for index in each.episodes)
     steps = config.model_copy(update={"equal_steps": True, "merge_every": None})
     epochs = max(config.training.epochs, local_epochs(steps, samples, learned))

@@ -71,7 +71,7 @@ class FleetPlan:
         clients: Data of the robots, by robot number.
         held_out: The held-out episodes.
         held_out_bytes: Their size, as `ClientData.data_bytes`.
-        server: What the server has: the held-out episodes unless it is blind, and public ones.
+        server: The episodes of the server: public ones, and unless it is blind those held out.
     """
 
     config: FleetConfig
@@ -315,9 +315,10 @@ def _require_every_task(config: FleetConfig, samples: Samples, server: Samples) 
     every, known = ({episode.task for episode in each.episodes} for each in (samples, server))
     if config.policy.task_hidden and not every <= known:
         raise ConfigError(
-            "The server's held-out episodes are of "
+            "The server's episodes are of "
             f"{len(known)} of {len(every)} tasks, without {', '.join(sorted(every - known))}, and "
-            "`policy.task_hidden` hides what some task lacks. Give a larger `held_out`."
+            "`policy.task_hidden` hides what some task lacks. Give a larger `held_out`, or "
+            "`public` data of these."
         )
 
 

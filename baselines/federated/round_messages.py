@@ -173,7 +173,7 @@ class RoundMessages:
         )
 
     def _arrived(self, answer: Answer | LostClient) -> tuple[Answer | LostClient, int]:
-        """Returns what arrives of an answer, and its bytes; what cannot be sent has none."""
+        """Returns an answer as it arrives, and its size in bytes; 0 if it cannot be sent."""
         if not isinstance(answer, LostClient):
             with contextlib.suppress(MessageError, *MALFORMED):
                 if self._uploads is None:

@@ -1,6 +1,6 @@
 """Blueprints: everything of a policy except its weights, as a value."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -18,7 +18,7 @@ from fleet_tools.baselines.policies.layout import (
     require_offered,
 )
 from fleet_tools.baselines.policies.reading import CLOUD, NAMES, Reading
-from fleet_tools.config.values import STORED_IF_SET, Value, differences, parse
+from fleet_tools.config.values import STORED_IF_SET, Value, by_dotted_keys, differences, parse
 from fleet_tools.envs.array_spec import (
     ArraySpec,
     Layout,
@@ -309,9 +309,9 @@ class Blueprint(Value):
         return differences(self._flat(), other._flat())
 
     def _flat(self) -> dict[str, object]:
-        config, action = self.config.model_dump(mode="json"), dict(self.action)
+        config, action = by_dotted_keys(self.config.model_dump(mode="json")), dict(self.action)
         return {
-            **{f"the config's {name}": value for name, value in _nested(config)},
+            **{f"the config's {name}": value for name, value in config.items()},
             **describe_layout(self.observation),
             **{f"the {name} of actions": value for name, value in action.items()},
             **{f"the environment's {name}": value for name, value in self.env_kwargs.items()},
@@ -335,12 +335,3 @@ class Blueprint(Value):
                 f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
                 "as it was in training, or train on this one."
             )
-
-
-def _nested(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the values of a configuration by keys such as "head.steps"."""
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from ((f"{key}.{name}", each) for name, each in _nested(value))
-        else:
-            yield key, value

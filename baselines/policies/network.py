@@ -48,7 +48,7 @@ class PolicyNetwork(nn.Module):
         blueprint: Blueprint of the policy.
 
     Attributes:
-        inputs: Number of features without those that say which task it is.
+        inputs: Number of features, without the masks of the task.
     """
 
     mean: torch.Tensor
@@ -96,10 +96,10 @@ class PolicyNetwork(nn.Module):
             observations: The entries that the policy reads by name, (B, T, *shape), in their own
                 dtypes or, except for images, in the weights'; or the `FEATURES` alone.
             hidden: Hidden state after the steps before; None at the beginning of episodes.
-            noisy: What a head that is not linear also reads, see `DenoisingHead.outputs`. It is the
-                noise from which it begins, (B, T, chunk * 6), zeros if it is not given; and times
-                (B, T, 1), if the network's answer at these is wanted, as in training. With times,
-                there may be several draws for each step, (B, T, draws, chunk * 6).
+            noisy: Inputs of a head that denoises alone, see `DenoisingHead.outputs`: the noise from
+                which it begins, (B, T, chunk * 6), zeros if it is not given. For the network's
+                answers at some times, as in training, these follow, (B, T, 1). Then there may be
+                several draws for each step, (B, T, draws, chunk * 6).
 
         Returns:
             Actions (B, T, chunk * 6), the step's own first, not clipped, or the answer; and the

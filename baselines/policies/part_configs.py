@@ -266,8 +266,8 @@ class FlowHeadConfig(ModuleConfig):
 
     Attributes:
         layers: Number of hidden layers of the network that gives the velocity.
-        width: Number of units of each of them. With half of the body's, training takes at most 1.5
-            times as long as with a linear head; with as many, nearly twice as long.
+        width: Number of units of each of them. A head with half as many units as the body trains
+            faster than one with as many.
         unit: Number of an action that counts as 1 beside the noise, whose deviation is 1;
             demonstrated actions' is about 0.2.
         steps: Number of Euler steps from noise to actions.

@@ -6,16 +6,16 @@ words. All figures are read from the experiments' stored results.
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import pydantic
 
 from fleet_tools.baselines.experiments.form import Experiment
 from fleet_tools.baselines.experiments.page import table_of
 from fleet_tools.baselines.experiments.result import Row, read_result
-from fleet_tools.config.values import Value, load_yaml
+from fleet_tools.config.values import Value, by_dotted_keys, load_yaml
 from fleet_tools.errors import ConfigError
 
 HERE = Path(__file__).parent
@@ -58,7 +58,7 @@ class Shown(Value):
 
     Attributes:
         experiment: Its file below the checkout, without the suffix, such as experiments/paper/4a.
-        arms: What rows are called, by the name of an arm or a reference.
+        arms: Titles of the lines, by the name of an arm or a reference.
         measures: Names of what is shown, see `experiments.result`.
         values: Labels of the values that are shown; all if None.
     """
@@ -73,9 +73,9 @@ class PaperRow(Value):
     """A figure, panel, table or claim of the paper.
 
     Attributes:
-        figure: What it is.
-        says: What the paper says of it.
-        size: What the paper ran.
+        figure: Its number, or a title.
+        says: The paper's claim.
+        size: Size of the paper's experiment.
         shown: Our figures.
         verdict: None until it is judged. Only what no experiment asks is "not run".
         why: The verdict's reason; of what was not run, it begins with "because".
@@ -102,7 +102,7 @@ class PaperRows(Value):
 
     Attributes:
         rows: Its rows.
-        believe: What a reader should believe of the paper, in sentences; none before it is known.
+        believe: Conclusions about the paper, a sentence each; none until the experiments have run.
     """
 
     rows: tuple[PaperRow, ...]
@@ -208,7 +208,11 @@ def _figures(shown: Shown, experiment: Experiment, rows: Sequence[Row]) -> str:
 
 def size_of(experiment: Experiment, rows: Sequence[Row]) -> str:
     """Returns how large an experiment is, in words; keys that vary are left out."""
-    keys = {key: value for key, value in _flat(experiment.base) if key != experiment.vary}
+    keys = {
+        key: value
+        for key, value in by_dotted_keys(experiment.base).items()
+        if key != experiment.vary
+    }
     sizes = [text.format(keys[key]) for key, text in _SIZES.items() if keys.get(key) is not None]
     if {"policy.body.layers", "policy.body.width"} <= keys.keys():
         kind, layers, width = (keys[f"policy.body.{name}"] for name in ("type", "layers", "width"))
@@ -218,14 +222,6 @@ def size_of(experiment: Experiment, rows: Sequence[Row]) -> str:
         sizes += [f"tasks: {len(tasks)}", f"{scenes} episodes a point"]
     seeds = max((row["seeds"] for row in rows), default=0)
     return ", ".join([*sizes, f"seeds: {seeds}"])
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _cells(*entries: str) -> str:

@@ -252,6 +252,17 @@ def _misfit(detail: Any) -> MisfitError | None:
     return error if isinstance(error, MisfitError) else None
 
 
+def by_dotted_keys(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns nested content as one mapping, with keys such as "head.steps"."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            flat |= by_dotted_keys(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
 def _dotted(location: Location) -> str:
     return ".".join(str(part) for part in location)
 

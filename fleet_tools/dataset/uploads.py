@@ -29,16 +29,11 @@ from fleet_tools.dataset.dataset_folder import DatasetWriter
 from fleet_tools.dataset.header import ArraySpec, Header
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import AttemptRecord, StoredEpisode, disallowed
+from fleet_tools.dataset.upload_clouds import PARTS, GridClouds, exponent_of, in_units, moved
 from fleet_tools.dataset.videos import read_video, write_video
 from fleet_tools.envs.array_spec import ACTION_STEPS, Layout
 from fleet_tools.envs.outcomes import SUCCESS
 from fleet_tools.errors import ConfigError, DatasetError, require_name
-from fleet_tools.perception.point_cloud import (
-    OBJECT_MASK,
-    PLACE_MASK,
-    TOOL_MASK,
-    farthest_indices,
-)
 from fleet_tools.rollouts.episode import (
     EXPERT_ACTIONS,
     LEARNER_STEPS,
@@ -54,7 +49,6 @@ MOST_NUMBERS = 2**26
 HAND = "end_effector_pose"
 """Entry by which a cloud moves between two that are sent."""
 
-_PARTS = (TOOL_MASK, OBJECT_MASK, PLACE_MASK)
 _ACTION, _IMITATED, _NOISE, _LEARNER = -(ACTION_STEPS.bit_length() - 1), 0, 1, 2
 _DIGEST, _SIZE = 8, 4
 _EXPONENTS = 120  # beyond which float32 ends
@@ -138,12 +132,16 @@ class Demonstrations:
                 _labels(episode, rows),
                 np.column_stack(
                     [
-                        _in_units(values, self._units),
-                        _in_units(batch["action"] * batch["imitate"][:, None], _ACTION),
+                        in_units(values, self._units),
+                        in_units(batch["action"] * batch["imitate"][:, None], _ACTION),
                     ]
                 ),
                 [
-                    _Clouds.of(batch["observation"][name][:: config.cloud_every], config)
+                    GridClouds.of(
+                        batch["observation"][name][:: config.cloud_every],
+                        exponent_of(config.length_unit_m),
+                        config.points,
+                    )
                     for name in self._entries.clouds
                 ],
                 [batch["observation"][name] for name in self._entries.images],
@@ -264,8 +262,9 @@ def decode(
         header = own[number]
         folders.append(folder / f"{number}_{header.task.name}")
         with DatasetWriter(folders[-1], header) as writer:
+            present = {each.attempt for each in writer.records}
             for record, episode in episodes:
-                if record.attempt not in {each.attempt for each in writer.records}:
+                if record.attempt not in present:
                     content = episode_file.to_bytes(episode, record.attempt, header.images)
                     writer.add(record, content)
     return folders
@@ -287,7 +286,7 @@ class _Content:
     facts: np.ndarray
     labels: np.ndarray
     numbers: np.ndarray
-    clouds: "list[_Clouds]"
+    clouds: list[GridClouds]
     images: list[np.ndarray]
     quality: int
 
@@ -300,67 +299,9 @@ class _Content:
     def summary(self) -> np.ndarray:
         """Where the episode begins and ends, by which episodes are alike."""
         first, last = self.numbers[0], self.numbers[-1]
-        corners = [each.lowest[: len(_PARTS)].ravel() for each in self.clouds]
+        corners = [each.lowest[: len(PARTS)].ravel() for each in self.clouds]
         colours = [each[0, ::40, ::40].ravel() for each in self.images]
         return np.concatenate([first, last, *corners, *colours]).astype(float)
-
-
-@dataclass(frozen=True, eq=False)
-class _Clouds:
-    """The clouds of an episode on a grid, part by part.
-
-    Attributes:
-        counts: Numbers of points and of rows of each part, (clouds, 2 parts).
-        lowest: Lowest corner of each part, (clouds parts, 3), in units; 0 where there is none.
-        points: All points above these, (n, 3): the step in x from the point before, y and z.
-    """
-
-    counts: np.ndarray
-    lowest: np.ndarray
-    points: np.ndarray
-
-    @classmethod
-    def of(cls, clouds: np.ndarray, config: RawDataConfig) -> "_Clouds":
-        exponent, counts, corners, points = _exponent(config.length_unit_m), [], [], []
-        for cloud in clouds:
-            for mask in _PARTS:
-                rows = cloud[cloud[:, 3] == mask, :3]
-                grid = np.unique(_in_units(_fewer(rows, config.points), exponent), axis=0)
-                counts.append((len(grid), len(rows)))
-                corners.append(grid.min(0) if len(grid) else np.zeros(3, np.int64))
-                grid = grid - corners[-1]
-                grid[:, 0] = np.diff(grid[:, 0], prepend=0)
-                points.append(grid)
-        shape = (len(clouds), 2 * len(_PARTS))
-        empty = np.zeros((0, 3), np.int64)
-        return cls(
-            np.array(counts, np.int64).reshape(shape),
-            np.array(corners, np.int64).reshape(-1, 3),
-            np.concatenate([empty, *points]),
-        )
-
-    def rows(self, size: int, exponent: int) -> Iterator[np.ndarray]:
-        """Yields the clouds, (size, 4) float32: a part's points again and again fill its rows."""
-        offset = 0
-        pairs = self.counts.reshape(-1, len(_PARTS), 2)
-        for number, parts in enumerate(pairs):
-            cloud, filled = np.zeros((size, 4), np.float32), 0
-            for part, (count, rows) in enumerate(parts.tolist()):
-                if not 0 <= count <= rows <= size - filled or (count == 0) != (rows == 0):
-                    raise ValueError("a cloud has too many points, or none")
-                grid = self.points[offset : offset + count].copy()
-                if len(grid) < count:
-                    raise ValueError("a cloud lacks points")
-                offset += count
-                grid[:, 0] = np.cumsum(grid[:, 0])
-                grid += self.lowest[number * len(_PARTS) + part]
-                if count:
-                    cloud[filled : filled + rows, :3] = np.ldexp(
-                        grid[np.arange(rows) % count].astype(float), exponent
-                    )
-                    cloud[filled : filled + rows, 3] = _PARTS[part]
-                filled += rows
-            yield cloud
 
 
 @dataclass(frozen=True)
@@ -479,11 +420,11 @@ def _decoded(
     values = np.ldexp(numbers.astype(float), exponents)
     sent = -(-steps // config.cloud_every)
     clouds = [
-        _Clouds(
-            counts := take(2 * len(_PARTS), int(sent.sum())),
-            take(3, len(counts) * len(_PARTS)),
+        GridClouds(
+            counts := take(2 * len(PARTS), int(sent.sum())),
+            take(3, len(counts) * len(PARTS)),
             take(3, int(counts[:, ::2].sum())),
-        ).rows(spec.shape[0], _exponent(config.length_unit_m))
+        ).rows(spec.shape[0], exponent_of(config.length_unit_m))
         for spec in entries.clouds.values()
     ]
     lengths = iter(take(1, len(facts) * len(entries.images))[:, 0].tolist())
@@ -495,7 +436,7 @@ def _decoded(
         for name, each in zip(entries.clouds, clouds, strict=True):
             given = np.stack([next(each) for _ in range(count)])
             hand = observations.get(HAND)
-            observations[name] = _moved(given, hand, length, config.cloud_every)
+            observations[name] = moved(given, hand, length, config.cloud_every)
         for name, spec in entries.images.items():
             size = next(lengths)
             observations[name] = read_video(videos[taken : taken + size], length, spec.shape)
@@ -554,58 +495,11 @@ def _episode(
     return record, episode
 
 
-def _moved(given: np.ndarray, hand: np.ndarray | None, steps: int, every: int) -> np.ndarray:
-    """Returns the clouds of all steps: between those that are given, moved with the hand.
-
-    Args:
-        given: The clouds of each `every`-th step, (n, N, 4).
-        hand: [R_WE | p_WE] of all steps, (steps, 3, 4).
-        steps: Number of steps.
-        every: Steps from one given cloud to the next.
-    """
-    if every == 1:
-        return given
-    assert hand is not None  # `_Entries` requires it
-    since = np.arange(steps) // every
-    clouds, X_WE = given[since].astype(float), hand.astype(float)
-    then = X_WE[since * every]
-    # Points of the object and of the place rest in the world, which is seen from the hand.
-    p_W = _times(then[:, :, :3], clouds[..., :3]) + then[:, None, :, 3]
-    p_E = _times(np.swapaxes(X_WE[:, :, :3], 1, 2), p_W - X_WE[:, None, :, 3])
-    rests = (
-        np.isin(clouds[..., 3], (OBJECT_MASK, PLACE_MASK)) & (np.arange(steps) % every > 0)[:, None]
-    )
-    clouds[..., :3] = np.where(rests[..., None], p_E, clouds[..., :3])
-    return clouds.astype(np.float32)
-
-
-def _times(R: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Returns rotated points, (n, 3, 3) and (n, N, 3); sums are the same on every processor."""
-    x, y, z = (p[..., None, axis] * R[:, None, :, axis] for axis in range(3))
-    return x + y + z
-
-
 def _labels(episode: StoredEpisode, rows: np.ndarray) -> np.ndarray:
     """Returns the kinds of an episode's steps."""
     kinds = np.where(episode.imitate, _IMITATED, _NOISE)
     kinds[list(episode.labels.learner_steps)] = _LEARNER
     return kinds[rows]
-
-
-def _fewer(points: np.ndarray, count: int | None) -> np.ndarray:
-    if count is None or len(points) <= count:
-        return points
-    return points[farthest_indices(np.ascontiguousarray(points), count)]
-
-
-def _in_units(values: np.ndarray, exponents: np.ndarray | int) -> np.ndarray:
-    """Returns the nearest multiples of units."""
-    return np.rint(np.ldexp(values.astype(float), -exponents)).astype(np.int64)
-
-
-def _exponent(unit: float) -> int:
-    """Returns the exponent of the largest power of two that is not larger than a unit."""
-    return int(np.frexp(unit)[1]) - 1
 
 
 def _size(spec: ArraySpec) -> int:

@@ -219,7 +219,8 @@ BAD_ANSWERS = {
 def test_answers_with_anything_else_are_refused(kind):
     moments = measure_moments(MODEL, [batch()], STATE, ["0", "4"], "none")
     query = MomentQuery(STATE, ("4",))
-    assert checked_moments(decode(encode({"4": moments["4"]})), query, maps=MAPS)
+    found, _ = checked_moments(decode(encode({"4": moments["4"]})), query, maps=MAPS)
+    assert list(found) == ["4"]
     answer = BAD_ANSWERS[kind](moments)
     for arrived in (answer, decode(encode(answer))):  # in this process, and from another
         with pytest.raises(MessageError):
