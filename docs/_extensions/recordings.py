@@ -29,7 +29,7 @@ class Recording(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Returns the image, a link to the viewer that `recordings.js` opens, caption and legend."""
+        """Returns the image, a link that `recordings.js` opens in place, caption and legend."""
         name = self.arguments[0]
         up = "../" * self.env.docname.count("/")
         for suffix in (".gz", ".webp"):
