@@ -16,16 +16,20 @@ from sphinx.util.docutils import SphinxDirective
 DOCS = Path(__file__).parents[1]
 SHARED = "shared"
 """Name of the recording's part that all others have in common."""
+LEGEND = (
+    "Red: keypoints of the tool. Blue: keypoints of the object. Green: the plan. Orange: the path "
+    "so far. Drag to turn, scroll to zoom, move the slider through time."
+)
 
 
 class Recording(SphinxDirective):
-    """The recording that the argument names; the content is its caption."""
+    """The recording that the argument names, with a legend; the content is its caption."""
 
     required_arguments = 1
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Returns the image, a link to the viewer that `recordings.js` opens in place, and text."""
+        """Returns the image, a link that `recordings.js` opens in place, caption and legend."""
         name = self.arguments[0]
         up = "../" * self.env.docname.count("/")
         for suffix in (".gz", ".webp"):
@@ -37,6 +41,7 @@ class Recording(SphinxDirective):
             *self.parse_text_to_nodes(f"{image}{name}.webp)"),
             nodes.raw("", "<span>Turn this episode around</span></a></div>", format="html"),
             *self.parse_content_to_nodes(),
+            *self.parse_text_to_nodes(LEGEND),
         ]
 
 

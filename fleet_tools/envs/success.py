@@ -87,6 +87,8 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
             speeds = [_speed(p, v, observer, now) for p, v in now.links.values()]
             return _stays_below(max(speeds), limit)
         case CausedByPart(part=part, change=change):
+            # Distances are not linear. The hand parts two blocks, then the tool pushes one past the
+            # other: its motion alone would part them, but they are apart without it.
             motion = _named("part of the tool", part, now.part_motion)
             sufficient = judge(change, initial, _displaced(initial, motion, 1, now))
             necessary = judge(change, _displaced(now, motion, -1, initial), now)

@@ -3,7 +3,9 @@
 The motion of a mechanism (links that move together) is divided among agents, the named parts of the
 tool and everything else, in proportion to the positive work that their contact forces do on it. A
 mechanism on which no agent does positive work, because it slides on or lies still, keeps its
-shares. Motion back towards the start reduces what is attributed: `remaining`.
+shares. Motion back towards the start reduces what is attributed: `remaining`. The same path in
+smaller steps gives the same motion, exactly if one agent moves at a time. Where a link of the
+object pushes another one, the shares of the pushing mechanism divide its force.
 
 Coordinates are of joints, keypoints and centres of links; a part is a region about lines through
 keypoints of the tool. `fleet_tools.sim.part_motion` does it in each step.
@@ -85,7 +87,9 @@ def remaining(motion: np.ndarray, share: np.ndarray, before: float, now: float) 
 
     Away from the start it grows by the part's share. Towards the start, a part takes back its own
     motion first, down to none. What others move back takes the same fraction of everybody's.
-    So it lies between none and the whole displacement, and none is left at the start.
+    So it lies between none and the whole displacement, and none is left at the start. It does not
+    depend on who passed a place last: of a lid that the hand opens, the bar opens further and the
+    hand presses back to where the bar began, half is the bar's.
 
     Args:
         motion: (n,), each part's motion before.

@@ -109,9 +109,9 @@ def test_an_action_with_a_gripper_is_an_error_and_no_failure(harness: Any, serve
 
 def test_no_scene_is_run_twice(harness: Any) -> None:
     benchmark = ToolUseBenchmark()
-    assert benchmark.get_metadata()["max_episodes_per_task"] == 30
-    task = {**benchmark.get_tasks()[0], "episode_idx": 30}
-    with pytest.raises(ConfigError, match="hammer/train has 30 scenes, and episode 30"):
+    assert benchmark.get_metadata()["max_episodes_per_task"] == 20
+    task = {**benchmark.get_tasks()[0], "episode_idx": 20}
+    with pytest.raises(ConfigError, match="hammer/train has 20 scenes, and episode 20"):
         asyncio.run(benchmark.start_episode(task))
 
 
