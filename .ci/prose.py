@@ -52,7 +52,7 @@ OTHER_WORDS = {
     r"lessons?": "training target",
     r"handling": "contact metrics",
     r"stages?": "viewed simulation",
-    r"drivers?": "server",
+    r"(?<!software )(?<!Mesa.s )drivers?": "server",
     r"exchanges?": "round",
     r"combinations? of (?:networks|models|policies)": "ensemble",
     r"(?<!density-)gates?": "density-gated ensemble",
