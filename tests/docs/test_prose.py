@@ -1,5 +1,7 @@
 """Pages and docstrings have short sentences, whose nouns a reader need not look for."""
 
+import runpy
+
 import pytest
 
 pytest.importorskip("torch", reason="the references describe what the extra `learning` needs")
@@ -9,12 +11,15 @@ from support.prose import (
     LONG,
     PARENTHESIS,
     POINTING,
+    ROOT,
     docstrings,
     faults,
     found,
     page_text,
     paragraphs,
 )
+
+REPORT = runpy.run_path(str(ROOT / ".ci" / "prose.py"))
 
 
 def test_pages_and_docstrings_are_easy_to_read():
@@ -51,3 +56,26 @@ def test_code_and_comments_are_no_prose_and_cells_are_read_alone():
     code = 'x: int = 1\n"""Text.\n\nArgs:\n    a: First\n        line.\n    b: Second.\n"""\n'
     (text,) = docstrings(code)
     assert list(paragraphs(text)) == ["Text.", "Args:", "a: First line.", "b: Second."]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "found"),
+    [
+        (f"{' '.join(['word'] * 26)}.", ["26"]),
+        ("Those that send what is kept.", ["Those that", "what", "what is kept: say checkpoint"]),
+        ("What is it for?", []),
+        ("It says what to do.", []),
+        ("The density-gated ensemble, a gate.", ["gate: say density-gated ensemble"]),
+    ],
+)
+def test_the_report_counts_by_stricter_bounds(sentence, found):
+    assert [place.found for place in REPORT["places"](sentence)] == found
+
+
+def test_the_report_reads_pages_and_modules(tmp_path, capsys):
+    (tmp_path / "page.md").write_text("# A\n\n```{glossary}\nterm\n  What it is.\n```\n")
+    (tmp_path / "module.py").write_text('"""Two words."""\nx = "Whose string."\n')
+    assert REPORT["main"]([str(tmp_path), "--list"]) == 0
+    printed = capsys.readouterr().out
+    assert "page.md: clause (What)" in printed and "Whose" not in printed
+    assert "2 pages, 0 over 1,200 words" in printed

@@ -1,9 +1,9 @@
 """Sentences that are hard to read, in pages and docstrings: `python tests/support/prose.py`.
 
-Found are sentences of more than 35 words, parentheses of more than 20, and "that of" or "those of",
-after which a reader looks back for a noun. A docstring is every text that stands alone in a module,
-so descriptions of fields and options are among them. Names after the command are files to read
-alone.
+The tests forbid them; `.ci/prose.py` counts by stricter bounds. Found are sentences of more than 35
+words, parentheses of more than 20, and "that of" or "those of", after which a reader looks back for
+a noun. A docstring is every text that stands alone in a module, so descriptions of fields and
+options are among them. Names after the command are files to read alone.
 """
 
 import ast
@@ -25,6 +25,7 @@ WORDS, WORDS_IN_PARENTHESES = 35, 20
 LONG, PARENTHESIS, POINTING = "sentence", "parenthesis", "that of, those of"
 
 _FENCE = re.compile(r"^\s*(`{3,}|:{3,}).*?^\s*\1\s*$", re.MULTILINE | re.DOTALL)
+_GLOSSARY = re.compile(r"^```\{glossary\}$(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ADMONITION = re.compile(r"^:{3,}.*$", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -54,19 +55,24 @@ class Fault:
 
 def faults(file: str, paragraph: str) -> Iterator[Fault]:
     """Yields what is hard to read in a paragraph without line breaks."""
-    text = _CODE.sub("CODE", _LINK.sub(r"\1", paragraph))
-    for sentence in _END.split(text):
+    for sentence in sentences(paragraph):
         inner = re.findall(r"\(([^()]*)\)", sentence)
-        if _words(sentence) > WORDS:
+        if words(sentence) > WORDS:
             yield Fault(file, LONG, sentence)
         for each in inner:
-            if _words(each) > WORDS_IN_PARENTHESES:
+            if words(each) > WORDS_IN_PARENTHESES:
                 yield Fault(file, PARENTHESIS, each)
         if _POINTING.search(sentence):
             yield Fault(file, POINTING, sentence)
 
 
-def _words(text: str) -> int:
+def sentences(paragraph: str) -> list[str]:
+    """Returns the sentences of a paragraph; a piece of code or a formula is the word "CODE"."""
+    return _END.split(_CODE.sub("CODE", _LINK.sub(r"\1", paragraph)))
+
+
+def words(text: str) -> int:
+    """Returns the number of words, which have a letter or a digit."""
     return sum(_WORD.search(word) is not None for word in text.split())
 
 
@@ -85,8 +91,9 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def page_text(text: str) -> str:
-    """Returns a page without blocks of code, directives and comments."""
+    """Returns a page without blocks of code, comments, and directives other than a glossary."""
     text = re.sub(r"<!--.*?-->", "", _FRONT_MATTER.sub("", text), flags=re.DOTALL)
+    text = _GLOSSARY.sub(r"\1", text)
     return _ADMONITION.sub("", _FENCE.sub("\n", text))
 
 
