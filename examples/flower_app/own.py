@@ -3,9 +3,9 @@
 from typing import Any
 
 import torch
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict  # pyright: ignore[reportMissingImports]
+from flwr.clientapp import ClientApp  # pyright: ignore[reportMissingImports]
+from flwr.serverapp import ServerApp  # pyright: ignore[reportMissingImports]
 
 client = ClientApp()
 server = ServerApp()
