@@ -144,7 +144,7 @@ def load_model(name: str, example: str | None) -> tuple[torch.nn.Module, Any]:
     """Imports a module and calls its function, whose code has to be trusted, unlike models.
 
     Args:
-        name: "module:factory"; `python -m` also finds modules of the working directory.
+        name: "module:factory"; programs also find modules of the working directory.
         example: See `read_example`; None if the function returns one, too.
 
     Returns:

@@ -110,6 +110,7 @@ PATHS = {
         2,
         ("learning",),
         taken=lambda block: _tested(block) and block.language == "python",
+        copied=("examples",),
     ),
     "a submission": Route(
         "benchmark/submitting.md",

@@ -7,6 +7,7 @@ fleet-tools completion SHELL    a completion script for bash, zsh or tcsh
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -62,7 +63,13 @@ _SHELLS = ("bash", "zsh", "tcsh")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the program that the first argument names."""
+    """Runs the program that the first argument names.
+
+    Modules of the working directory are found, as by `python -m`: a console script has its own
+    folder in that place.
+    """
+    if arguments is None and not sys.flags.safe_path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     given = sys.argv[1:] if arguments is None else list(arguments)
     if not given:
         _parser().print_help(sys.stderr)

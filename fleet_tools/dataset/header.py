@@ -29,7 +29,20 @@ SCHEMA_VERSION = 1
 
 
 class Header(CarriesModels, Document):
-    """The content of `dataset.json`."""
+    """The content of `dataset.json`.
+
+    Attributes:
+        schema_version: Version of the format; others are refused.
+        task: The task file's text, name and digest.
+        env_spec: `id` and `kwargs` for `gymnasium.make`.
+        policy: Who acted, as given to `collect --policy`.
+        seed: Seed of the dataset.
+        keep_failures: Whether failed episodes are stored.
+        action: Shape, dtype, unit, frame and names of an action, its `scale`, the meaning of 1, and
+            `rate_hz`, control steps per second.
+        observation: The same of each entry of an observation, by name.
+        packages: Versions of packages.
+    """
 
     error = DatasetError
 

@@ -59,7 +59,7 @@ def load_function(name: str, what: str = "function") -> Callable[..., Any]:
     """Imports a module and returns a function of it; the module's code is run.
 
     Args:
-        name: "module:function"; `python -m` also finds modules of the working directory.
+        name: "module:function"; programs also find modules of the working directory.
         what: Kind of function, for the error message.
 
     Raises:

@@ -52,6 +52,16 @@ def test_bad_usage_is_2(arguments, capsys):
     assert "PROGRAM" in capsys.readouterr().err
 
 
+def test_a_console_script_finds_modules_of_the_working_directory(tmp_path):
+    (tmp_path / "own.py").write_text("import no_such_library\n")
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "fleet-tools"  # whose folder Python puts on its path
+    script.write_text("import sys\nfrom fleet_tools.__main__ import main\nsys.exit(main())\n")
+    words = ["evaluate", "--policy", "own:make", "--tool", "hammer", "--output", "result"]
+    done = run_command(sys.executable, script, *words, cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert "no_such_library" in done.stderr
+
+
 HELP = """
 import contextlib, io, json, sys
 from fleet_tools.__main__ import main

@@ -6,6 +6,7 @@ The tests run where `FLEET_TOOLS_FLOWER_PYTHON` names the Python of an environme
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -28,7 +29,6 @@ from support.flower_network import (
     network,
     wait_for,
 )
-from support.pages import DOCS, blocks
 from support.processes import ROOT
 
 from fleet_tools.baselines.federated.config import FleetConfig
@@ -45,7 +45,6 @@ from fleet_tools.config.values import load_yaml
 pytestmark = needs_flower
 
 EXAMPLE = ROOT / "examples/flower"
-GUIDE = DOCS / "tutorials/flower.md"
 
 
 def node_config(number: int, data: Path) -> str:
@@ -121,14 +120,9 @@ def test_rounds_go_on_without_a_node_that_is_killed_and_with_it_again(tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_guides_app_of_ones_own_merges_by_a_method_of_ours(tmp_path: Path) -> None:
-    app, output = tmp_path / "app", tmp_path / "merged.pt"
-    app.mkdir()
-    for block in blocks(GUIDE):
-        if block.language == "python":
-            (app / "own.py").write_text(block.code)
-        if block.language == "toml" and "own:client" in block.code:
-            (app / "pyproject.toml").write_text(block.code)
+def test_the_guides_app_merges_by_a_method_of_ours(tmp_path: Path) -> None:
+    app = shutil.copytree(ROOT / "examples/flower_app", tmp_path / "app")
+    output = tmp_path / "merged.pt"
     with network(tmp_path / "network") as net:
         for number in range(2):
             net.add_node(f"node{number}", f"partition-id={number} num-partitions=2")
