@@ -1,4 +1,4 @@
-"""Augmentation of observations: other clouds and colours of the same scene, for every batch."""
+"""Augmentation of observations: other clouds, colours and sensors of a scene, for every batch."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,6 +6,9 @@ import torch
 from torch import nn
 
 from fleet_tools.baselines.training.config import CloudAugmentation, ImageAugmentation
+
+HIDDEN = 0.5
+"""Fraction of the items in which an optional entry is hidden."""
 
 
 def augmented(
@@ -27,6 +30,27 @@ def augmented(
         else:
             changed[name] = augmented_image(changed[name], change, generator)
     return changed
+
+
+def some_hidden(
+    observations: Mapping[str, torch.Tensor],
+    absent: Mapping[str, torch.Tensor],
+    generator: torch.Generator,
+) -> dict[str, torch.Tensor]:
+    """Returns observations of robots that lack some entries, each in about half of the items.
+
+    Args:
+        observations: (B, T, *shape) by name.
+        absent: What stands for each entry that a robot may lack, in the order of draws.
+        generator: Draws, on the CPU; the same draws whatever the device.
+    """
+    hidden = dict(observations)
+    for name, stand_in in absent.items():
+        given = observations[name]
+        lacks = torch.rand(len(given), generator=generator).to(given.device) < HIDDEN
+        lacks = lacks.reshape(-1, *(1,) * (given.dim() - 1))
+        hidden[name] = torch.where(lacks, stand_in.to(given.device), given)
+    return hidden
 
 
 def augmented_cloud(

@@ -18,7 +18,7 @@ from fleet_tools.baselines.policies.part_configs import (
     LinearHeadConfig,
     PointNetConfig,
 )
-from fleet_tools.baselines.training.augmentation import augmented
+from fleet_tools.baselines.training.augmentation import augmented, some_hidden
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.baselines.training.state import (
@@ -226,17 +226,19 @@ def _without_padding(batch: Batch, blueprint: Blueprint) -> Batch:
 def _augmented(
     batch: Batch, blueprint: Blueprint, config: TrainingConfig, state: TrainingState
 ) -> Batch:
-    """Returns the next batch with other clouds and images, drawn from the seed and its number."""
+    """Returns the next batch with other clouds, images and sensors, by the seed and its number."""
     changes = [
         *((name, config.clouds) for name in blueprint.names("cloud") if config.clouds.any),
         *((name, config.images) for name in blueprint.names("image") if config.images.any),
     ]
-    if not changes:
+    if not changes and not blueprint.optional:
         return batch
     entropy = np.random.SeedSequence([config.seed, state.epoch, state.batch])
     seed = int(entropy.generate_state(1, np.uint64)[0])
     generator = torch.Generator().manual_seed(seed)
-    return replace(batch, observations=augmented(batch.observations, changes, generator))
+    observations = augmented(batch.observations, changes, generator)
+    absent = {name: torch.from_numpy(blueprint.absent(name)) for name in blueprint.optional}
+    return replace(batch, observations=some_hidden(observations, absent, generator))
 
 
 def _average(
