@@ -58,7 +58,7 @@ class RobotGroup(Value):
             without the others, which have to be `optional` for the policy (`PolicyConfig`).
     """
 
-    robots: Count
+    robots: Count = 1
     robot: str = DEFAULT_ROBOT
     observations: tuple[str, ...] = ()
 

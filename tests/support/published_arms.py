@@ -145,7 +145,7 @@ IIWA14 = Published(  # KUKA, "LBR iiwa 7 R800, LBR iiwa 14 R820, Specification"
     torque=np.array([320, 320, 176, 176, 110, 40, 40]),
     rotor=np.array([0.1] * 7),
     masses=(6.404, 7.89, 2.54, 4.82, 1.76, 2.5, 0.42, 0.74),
-    ready=(0, 0.31, 0, -1.7, 0, 1.13, 0.8),
+    ready=(0, 0.53, 0, -1.37, 0, 1.24, 0.8),
 )
 
 # Documentation of Exp[licit]: centres of mass of links 1 to 7, of the arm that points straight up.
