@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fleet_cases import request, run_rounds, same
+from support.fleet_cases import answered, request, run_rounds, same
 from support.small_datasets import Drawn, a_header, hammer_header, write
 
 from fleet_tools.baselines.federated.config import FleetConfig
@@ -135,12 +135,12 @@ def test_a_robot_without_a_sensor_learns_from_its_mean_and_does_not_open_it(arms
         return open_samples(folders, names)
 
     asked, blind = request(plan, epochs=2), plan.assignments[2]
-    found = [FleetClient(each, opens).answer(asked) for each in plan.assignments]
+    found = [answered(FleetClient(each, opens).answer(asked)) for each in plan.assignments]
     assert opened == [tuple(SENSORS), tuple(SENSORS), ("object_keypoints",)]
     samples = _MeanWrench(plan.config.data)
     samples.wrench = np.array(plan.blueprint.scaling.mean["end_effector_wrench"], np.float32)
     trajectories = Trajectories(samples.subset(blind.episodes), plan.blueprint)
-    start = TrainingState.initial(asked.weights)
+    start = TrainingState.initial(plan.blueprint.create(3).state_dict())
     state = train(plan.blueprint, trajectories, blind.training, start, epochs=2)
     assert same(found[2].weights, state.policy_weights)
     (result, *_) = run_rounds(plan, count=1)

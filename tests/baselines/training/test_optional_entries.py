@@ -12,7 +12,7 @@ import torch
 from gymnasium.wrappers import FilterObservation
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.policy_cases import ACTION, BLUEPRINTS, observations, step
+from support.policy_cases import ACTION, BLUEPRINTS, observations, single_network, step
 from support.training_cases import same
 
 from fleet_tools.baselines.policies.blueprint import Blueprint
@@ -58,7 +58,7 @@ def test_a_mean_no_points_and_black_stand_for_what_a_robot_lacks(lacks):
 
 def test_the_mean_is_read_as_zero():
     observed = {"joint_position": torch.tensor(SPARSE.absent("joint_position"))[None, None]}
-    scaled = SPARSE.create().scaled_state(
+    scaled = single_network(SPARSE).scaled_state(
         {**observed, "object_keypoints": torch.full((1, 1, 2, 3), 0.8)}
     )
     np.testing.assert_array_equal(scaled[0, 0, :7], np.zeros(7))
