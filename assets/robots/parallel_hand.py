@@ -27,7 +27,7 @@ FINGER_MOUNT = 0.062
 FINGER_OPENING = 0.015
 
 TCP: tuple[str, str, Vector3] = ("hand_tcp", "hand", (0, 0, 0.1034))
-"""Frame between the finger tips: as far from the flange as that of the Panda's hand."""
+"""Frame between the finger tips, as far from the flange as on the Panda's hand."""
 
 LINKS = ("hand", "leftfinger", "rightfinger")
 FRICTION = {"leftfinger": 0.9, "rightfinger": 0.9}  # rubber pads

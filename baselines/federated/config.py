@@ -40,7 +40,7 @@ class PartitionConfig(Value):
             have the same mixture. None gives all episodes of a kind to one robot, and kinds to
             robots in turn.
         pooled: Whether all robots share the episodes of all arms in `groups`, as in references;
-            otherwise each has those of its own arm.
+            otherwise each has episodes of its own arm alone.
     """
 
     by: Literal["task", "tool", "object", "pair", "nothing"] = "tool"
@@ -53,7 +53,7 @@ class RobotGroup(Value):
 
     Attributes:
         robots: Number of robots.
-        robot: Name of their arm; their episodes are those of datasets that were collected with it.
+        robot: Name of their arm; their episodes are of datasets that were collected with it.
         observations: Names of the entries that their sensors give; empty for all. They train
             without the others, which have to be `optional` for the policy (`PolicyConfig`).
     """

@@ -1,13 +1,13 @@
 """The LBR iiwa 14 in SI units: published parameters, joints, geometry by link, and our hand.
 
-Frames follow the modified (Craig) Denavit-Hartenberg convention, as those of the Panda. At q = 0
-the arm points straight up; joints 2 and 6 turn about +y of the base, joint 4 about -y.
+Frames follow the modified (Craig) Denavit-Hartenberg convention, as the Panda's do. At q = 0 the
+arm points straight up; joints 2 and 6 turn about +y of the base, joint 4 about -y.
 
 Sources:
 
-[KUKA] KUKA Roboter GmbH, "LBR iiwa 7 R800, LBR iiwa 14 R820, Specification", and the
-    brochure "Sensitive robotics: LBR iiwa", axis data: distances between axes, ranges of motion,
-    speeds, torques and weight of the LBR iiwa 14 R820.
+[KUKA] KUKA Roboter GmbH, "LBR iiwa 7 R800, LBR iiwa 14 R820, Specification", and the brochure
+    "Sensitive robotics: LBR iiwa". Of the iiwa 14: distances between axes, ranges of motion,
+    speeds, torques and weight.
 [Exp] "Kuka LBR iiwa 14", documentation of Exp[licit] (J. Lachner, M. C. Nah, N. Hogan, 2023):
     masses, centres of mass in the base's frame at q = 0, and principal moments along its axes.
     https://explicit-robotics.github.io/exp_robot/kuka_LBR_iiwa14.html
