@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support.fleet_cases import answered, request, run_rounds, same
 from support.small_datasets import Drawn, a_header, hammer_header, write
 
+from fleet_tools.baselines.federated import central
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.references import reference
@@ -30,6 +31,7 @@ from fleet_tools.baselines.training.rollouts import count_successes
 from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.config.values import parse
 from fleet_tools.dataset.samples import Samples
+from fleet_tools.dataset.uploads import RawDataConfig
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 
 SENSORS = {"end_effector_wrench": ((6,), "float32"), "object_keypoints": ((2, 3), "float32")}
@@ -164,6 +166,11 @@ def test_a_robot_without_a_sensor_learns_from_its_mean_and_does_not_open_it(arms
 def test_what_cannot_work_is_refused(arms, groups, changes, error, message):
     with pytest.raises(error, match=message):
         FleetPlan.of(fleet(arms, groups, **changes))
+
+
+def test_raw_data_of_robots_without_a_sensor_are_refused(arms, tmp_path):
+    with pytest.raises(ConfigError, match="lack end_effector_wrench, and `raw_data` hold"):
+        central.learn(fleet(arms, [{}, BLIND]), RawDataConfig(), None, tmp_path)
 
 
 def test_an_arm_without_its_model_is_refused(arms, tmp_path):
