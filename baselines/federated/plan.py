@@ -24,6 +24,7 @@ from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.heads import largest_target
+from fleet_tools.baselines.policies.layout import entries_of_sight
 from fleet_tools.baselines.training.demonstrations import (
     Batch,
     Trajectories,
@@ -362,7 +363,7 @@ def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[
     """Returns the names of the entries that the policy reads and that each robot does not have."""
     lacks: list[tuple[str, ...]] = []
     for group in config.groups:
-        (offered, *_) = (
+        offered = next(
             each.header.observation for each in samples.episodes if each.header.robot == group.robot
         )
         has = group.observations or tuple(offered)
@@ -374,6 +375,11 @@ def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[
                 f"A group of robots with the arm {group.robot} lacks {', '.join(needed)}, which "
                 f"the policy reads; it has {', '.join(has)}. Name what robots may lack in `policy: "
                 "{optional: [...]}`, or what the policy reads in `policy: {reads: [...]}`."
+            )
+        if set(sights := entries_of_sight(blueprint.observation)) <= set(absent):
+            raise ConfigError(
+                f"A group of robots with the arm {group.robot} has none of {', '.join(sights)}, by "
+                f"which the policy sees the object; it has {', '.join(has)}. Give it one of them."
             )
         lacks += [absent] * group.robots
     return [()] * config.robots if config.split.pooled or not lacks else lacks

@@ -13,6 +13,7 @@ from fleet_tools.baselines.policies.layout import (
     Kind,
     LayoutError,
     Scaling,
+    entries_of_sight,
     entries_read,
     kind_of,
     require_offered,
@@ -172,8 +173,17 @@ class Blueprint(Value):
         return np.array(self.scaling.mean[name], array.dtype).reshape(array.shape)
 
     def completed(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Returns an observation with what stands for the optional entries that it lacks."""
+        """Returns an observation with what stands for the optional entries that it lacks.
+
+        Raises:
+            LayoutError: It has no entry that shows the object.
+        """
         lacks = [name for name in self.optional if name not in observation]
+        if lacks and set(sights := entries_of_sight(self.observation)) <= set(lacks):
+            raise LayoutError(
+                f"The observation has none of {', '.join(sights)}, by which the policy sees the "
+                f"object. Its entries: {', '.join(observation) or 'none'}."
+            )
         stand_ins = {
             name: np.broadcast_to(self.absent(name), self.observation[name].shape) for name in lacks
         }

@@ -82,7 +82,8 @@ class PolicyConfig(Value):
             only, and keeps from then on.
         optional: Names of the entries that a robot may lack. A constant then stands for them, see
             `Blueprint.absent`; training hides each of them in half of the episodes, or of the steps
-            of a policy without memory, so that the policy can do without.
+            of a policy without memory, so that the policy can do without. Every robot has at least
+            one entry that shows the object.
         head: Turns units into actions.
         chunk: Number of actions that the head gives in each step: the one of the step and of the
             steps that follow.

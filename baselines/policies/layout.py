@@ -64,7 +64,7 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
         UnknownNameError: The policy reads an entry that is not available; or it keeps one of the
             first step, or can do without one, that it does not read.
         LayoutError: The policy lacks an encoder for an entry, or has one without an entry; or a
-            robot may lack all entries that show the object.
+            robot may lack the only entry that shows the object.
     """
     for name in config.reads:
         if name not in offered:
@@ -102,15 +102,23 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
         raise LayoutError("There is nothing to read in an observation without entries.")
     for name in (*config.first_frame, *config.optional):
         require_name("entry that the policy reads", name, read)
-    shown = [name for name, array in read.items() if array.kind in _SHOWING and name != NAMES[0]]
-    if set(needed := shown or read) <= set(config.optional):
+    if len(sights := entries_of_sight(read)) == 1 and sights[0] in config.optional:
         raise LayoutError(
-            f"A robot that lacks {', '.join(needed)} would act without seeing the object, and all "
-            "of these are `optional`. Leave one of them out of it."
+            f"A robot that lacks {sights[0]!r} would act without seeing the object: the policy "
+            "reads nothing else that shows it. Leave it out of `optional`, or read more."
         )
     if config.conditioned_on_task:
         entries_with_masks(read)  # raises if there are none
     return read
+
+
+def entries_of_sight(read: Layout) -> list[str]:
+    """Returns the entries that show the object, of which a robot has at least one.
+
+    These are keypoints, clouds and images. Where a policy reads none, any entry may show it.
+    """
+    found = [name for name, array in read.items() if array.kind in _SHOWING and name != NAMES[0]]
+    return found or list(read)
 
 
 def entries_with_masks(read: Layout) -> list[str]:

@@ -13,6 +13,7 @@ from fleet_merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.encoders import PointNetEncoder
 from fleet_tools.baselines.policies.heads import regression
+from fleet_tools.baselines.policies.layout import entries_of_sight
 from fleet_tools.baselines.policies.part_configs import (
     HeadConfig,
     LinearHeadConfig,
@@ -238,7 +239,8 @@ def _augmented(
     generator = torch.Generator().manual_seed(seed)
     observations = augmented(batch.observations, changes, generator)
     absent = {name: torch.from_numpy(blueprint.absent(name)) for name in blueprint.optional}
-    return replace(batch, observations=some_hidden(observations, absent, generator))
+    sights = entries_of_sight(blueprint.observation)
+    return replace(batch, observations=some_hidden(observations, absent, sights, generator))
 
 
 def _average(

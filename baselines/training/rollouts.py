@@ -60,7 +60,7 @@ RolloutJob = tuple[str, int]
 """Name of a setting, and seed of a scene."""
 
 _WITHOUT = " without "
-"""Between the name of a setting, and of the entries that a policy is not shown there."""
+"""Between the name of a setting, and of the entry that a policy is not shown there."""
 
 
 def make_success_measure(
@@ -121,7 +121,7 @@ def count_successes(
 ) -> dict[str, TaskSuccesses]:
     """Runs a policy in scenes of `splits.VALIDATION`, which are the same each time.
 
-    A policy with optional entries runs once with all entries, and once without these.
+    A policy with optional entries runs once with all, and once without each of these.
 
     Args:
         headers: Headers of the datasets from which the policy learns, one environment for each task
@@ -134,7 +134,7 @@ def count_successes(
         first: Number of the first scene.
 
     Returns:
-        Successes by the name of the setting; without the optional entries, it is such as
+        Successes by the name of the setting; without an entry, it is such as
         "hammer@ur5e without end_effector_wrench".
 
     Raises:
@@ -144,8 +144,7 @@ def count_successes(
     scenes = VALIDATION[first : first + episodes]
     if tasks is not None:
         headers = [header for header in headers if header.setting in tasks]
-    optional = checkpoint.blueprint.optional
-    ways = ("", f"{_WITHOUT}{', '.join(optional)}") if optional else ("",)
+    ways = ("", *(f"{_WITHOUT}{name}" for name in checkpoint.blueprint.optional))
     outcomes: dict[str, dict[int, str]] = {
         header.setting + way: {} for header in headers for way in ways
     }
@@ -180,29 +179,28 @@ def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable
     from fleet_tools.baselines.policies.policy import NetworkPolicy
 
     policy, envs = NetworkPolicy(checkpoint), make_envs(headers, checkpoint.blueprint)
-    blind = _Blind(policy, checkpoint.blueprint.optional)
 
     def run(job: RolloutJob) -> str:
-        setting, without, _ = job[0].partition(_WITHOUT)
+        setting, _, lacks = job[0].partition(_WITHOUT)
         try:
-            return rollout(envs[setting], blind if without else policy, seed=job[1]).outcome
+            return rollout(envs[setting], _Without(policy, lacks), seed=job[1]).outcome
         except SimulationError:  # the scene cannot even begin
             return SIMULATION_ERROR
 
     return run
 
 
-class _Blind:
-    """A policy on a robot that lacks some entries of the observation."""
+class _Without:
+    """A policy on a robot that lacks an entry of the observation; none if its name is empty."""
 
-    def __init__(self, policy: Policy, lacks: Collection[str]) -> None:
+    def __init__(self, policy: Policy, lacks: str) -> None:
         self._policy, self._lacks = policy, lacks
 
     def reset(self) -> None:
         self._policy.reset()
 
     def act(self, observation: Mapping[str, Any]) -> Any:
-        seen = {name: each for name, each in observation.items() if name not in self._lacks}
+        seen = {name: each for name, each in observation.items() if name != self._lacks}
         return self._policy.act(seen)
 
 

@@ -24,6 +24,7 @@ from fleet_tools.baselines.federated.robot import FleetClient, open_samples
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import Checkpoint
 from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.baselines.policies.layout import LayoutError
 from fleet_tools.baselines.policies.part_configs import MLPConfig
 from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.baselines.training.loop import train
@@ -35,9 +36,16 @@ from fleet_tools.dataset.uploads import RawDataConfig
 from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError
 
 SENSORS = {"end_effector_wrench": ((6,), "float32"), "object_keypoints": ((2, 3), "float32")}
+UNREAD = {"gripper": ((1,), "float32")}
 EPISODES = {"panda": 24, "ur5e": 16}
 BLIND = {"robot": "ur5e", "observations": ["object_keypoints"]}
-CAN_DO_WITHOUT = {"body": {"type": "mlp", "layers": 1, "width": 6}, "optional": [*SENSORS][:1]}
+DEAF = {"robot": "ur5e", "observations": ["gripper"]}
+WRENCH = "end_effector_wrench"
+CAN_DO_WITHOUT = {
+    "body": {"type": "mlp", "layers": 1, "width": 6},
+    "reads": [*SENSORS],
+    "optional": [WRENCH],
+}
 
 
 @pytest.fixture(name="arms", scope="module")
@@ -45,7 +53,7 @@ def _arms(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Returns datasets of two arms; a folder is named as its arm."""
     folder = tmp_path_factory.mktemp("arms")
     for seed, (arm, episodes) in enumerate(EPISODES.items()):
-        header = a_header(SENSORS)
+        header = a_header(SENSORS | UNREAD)
         spec = header.env_spec
         kwargs = {**spec.kwargs, "robot": arm} if arm != "panda" else spec.kwargs
         header = header.model_copy(update={"env_spec": spec.model_copy(update={"kwargs": kwargs})})
@@ -139,7 +147,7 @@ def test_a_robot_without_a_sensor_learns_from_its_mean_and_does_not_open_it(arms
     asked, blind = request(plan, epochs=2), plan.assignments[2]
     found = [answered(FleetClient(each, opens).answer(asked)) for each in plan.assignments]
     assert opened == [tuple(SENSORS), tuple(SENSORS), ("object_keypoints",)]
-    samples = _MeanWrench(plan.config.data)
+    samples = _MeanWrench(plan.config.data, observations=[*SENSORS])
     samples.wrench = np.array(plan.blueprint.scaling.mean["end_effector_wrench"], np.float32)
     trajectories = Trajectories(samples.subset(blind.episodes), plan.blueprint)
     start = TrainingState.initial(plan.blueprint.create(3).state_dict())
@@ -156,10 +164,21 @@ def test_a_robot_without_a_sensor_learns_from_its_mean_and_does_not_open_it(arms
         ([{"robot": "no/arm.yaml"}], {}, UnknownNameError, "given by the path of its YAML file"),
         ([{"robot": "iiwa14"}], {}, ConfigError, "data are of panda, ur5e. .*--robot iiwa14"),
         ([{"observations": ["wrench"]}], {}, UnknownNameError, "observation of the robot panda"),
-        ([BLIND], {"policy": {}}, ConfigError, "ur5e lacks end_effector_wrench.*`policy: {opt"),
+        (
+            [BLIND],
+            {"policy": {"reads": [*SENSORS]}},
+            ConfigError,
+            "ur5e lacks end_effector_wrench.*`policy: {opt",
+        ),
         ([BLIND], {"robots": 2}, ConfigError, "have 1 robots together.*give `robots: 1`"),
         ([{"robot": "ur5e"}], {"episodes": 16}, ConfigError, "16 of an arm, are more than the 1"),
-        ([{}], {"policy": {"optional": [*SENSORS]}}, ValueError, "without seeing the object"),
+        (
+            [DEAF],
+            {"policy": {"reads": [*SENSORS], "optional": [*SENSORS]}},
+            ConfigError,
+            "has none of end_effector_wr",
+        ),
+        ([{}], {"policy": {"reads": [WRENCH], "optional": [WRENCH]}}, LayoutError, "nothing else"),
         ([{}], {"policy": {"optional": ["wrench"]}}, UnknownNameError, "that the policy reads"),
     ],
 )
@@ -188,7 +207,7 @@ def test_joints_of_six_and_seven_do_not_enter_one_network(tmp_path):
         folders.append(str(tmp_path / str(joints)))
         write(Path(folders[-1]), Drawn([3, 3], [True, True], joints), header)
     with pytest.raises(DatasetError, match=r"shape \(7,\), not \(6,\).*policy: {reads:"):
-        FleetPlan.of(fleet(folders, [{}]))
+        FleetPlan.of(fleet(folders, [{}], policy={"reads": ["joint_position", *SENSORS]}))
 
 
 def test_policies_are_judged_on_each_arm_with_and_without_optional_entries():

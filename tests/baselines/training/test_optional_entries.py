@@ -72,6 +72,16 @@ def test_without_an_entry_that_is_not_optional_nothing_acts():
         policy_of(SPARSE).act(seen)
 
 
+def test_without_any_entry_that_shows_the_object_nothing_acts():
+    config = CONFIG.model_copy(update={"optional": ("object_keypoints", *OPTIONAL, "table_rgb")})
+    seen = step(observations(FULL, 1, 1), 0, 0)
+    blind = {"joint_position": seen["joint_position"]}
+    policy = policy_of(FULL.model_copy(update={"config": config}))
+    with pytest.raises(LayoutError, match=r"none of .*, by which the policy sees the object"):
+        policy.act(blind)
+    assert policy.act(blind | {"table_rgb": seen["table_rgb"]}).shape == (6,)
+
+
 def test_a_policy_acts_where_a_wrapper_hides_what_it_can_do_without(hammer):
     reads, body = ("end_effector_wrench", "object_keypoints"), MLPConfig(layers=0)
     layout, action = describe_observation(hammer), describe_action(hammer)
@@ -83,29 +93,37 @@ def test_a_policy_acts_where_a_wrapper_hides_what_it_can_do_without(hammer):
     assert policy.act(observation).shape == (6,)
 
 
-@given(seed=st.integers(0, 99), items=st.integers(1, 40))
+@given(
+    seed=st.integers(0, 99),
+    items=st.integers(1, 40),
+    sights=st.sets(st.sampled_from([*FULL.observation]), min_size=1),
+)
 @settings(max_examples=20)
-def test_each_optional_entry_is_hidden_in_whole_items_or_not_at_all(seed, items):
+def test_entries_are_hidden_in_whole_items_and_no_item_is_left_blind(seed, items, sights):
     observed = observations(SPARSE, items, 2, seed)
     absent = {name: torch.from_numpy(SPARSE.absent(name)) for name in OPTIONAL}
 
     def hidden() -> dict[str, torch.Tensor]:
-        return some_hidden(observed, absent, torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        return some_hidden(observed, absent, [*sights], generator)
 
     found, again = hidden(), hidden()
+    seen = torch.zeros(items, dtype=torch.bool)
     for name, given_array in observed.items():
         kept = (found[name] == given_array).flatten(1).all(1)
+        seen |= kept & (name in sights)
         if name in OPTIONAL:
             assert torch.equal(found[name], again[name]) and found[name].dtype == given_array.dtype
             assert (found[name] == absent[name]).flatten(1).all(1)[~kept].all()
         else:
             assert kept.all()
+    assert seen.all()
 
 
 def test_about_half_of_the_items_lack_an_entry_one_entry_apart_from_the_other():
     observed = {name: torch.ones(4000, 1, 2) for name in ("one", "other")}
     absent = {name: torch.zeros(1) for name in observed}
-    found = some_hidden(observed, absent, torch.Generator().manual_seed(0))
+    found = some_hidden(observed, absent, ["third"], torch.Generator().manual_seed(0))
     lacks = [1 - found[name][:, 0, 0] for name in observed]
     for each in lacks:
         assert abs(each.mean() - 0.5) < 4 * (0.25 / 4000) ** 0.5
