@@ -98,7 +98,7 @@ class Header(CarriesModels, Document):
 
     @property
     def setting(self) -> str:
-        """Name of the task, with the robot's unless it is the default one: "hammer@ur5e"."""
+        """Name of the task; with another robot than the default one, "TASK@ROBOT"."""
         if self.env_spec.arena is not TOOL_USE or self.robot == DEFAULT_ROBOT:
             return self.task.name
         return f"{self.task.name}@{self.robot}"
