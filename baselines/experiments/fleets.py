@@ -297,8 +297,9 @@ def _best(robots: Sequence[Report]) -> list[Report]:
 
 
 def _episodes_of(task: str, robot: Report) -> int:
-    """Returns how many episodes of a task a robot has; kinds begin with their task."""
-    return sum(count for kind, count in robot["kinds"].items() if kind.split()[0] == task)
+    """Returns how many episodes of a task a robot has; kinds begin with their setting."""
+    setting = task.split()[0]
+    return sum(count for kind, count in robot["kinds"].items() if kind.split()[0] == setting)
 
 
 def by_task(rollouts: Mapping[str, Any] | None) -> SceneSuccesses:

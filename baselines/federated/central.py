@@ -23,6 +23,7 @@ from fleet_tools.baselines.training.state import TrainingState
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.uploads import Demonstrations, RawDataConfig, decode
+from fleet_tools.errors import ConfigError
 from fleet_tools.storage.atomic_files import write_file
 
 POLICY = "policy.safetensors"
@@ -47,12 +48,18 @@ def learn(
         first_scene: Number of the first scene of rollouts.
 
     Raises:
-        ConfigError, DatasetError: The server has nothing to learn from.
+        ConfigError, DatasetError: The server has nothing to learn from, or robots lack entries that
+            raw data hold.
         DivergedError: A loss, a gradient or weights are not finite.
         OSError: The disk is full or gone.
     """
     folder.mkdir(parents=True, exist_ok=True)
     plan = FleetPlan.of(config)
+    if raw is not None and (lacks := {name for each in plan.assignments for name in each.lacks}):
+        raise ConfigError(
+            f"Robots of `groups` lack {', '.join(sorted(lacks))}, and `raw_data` hold all that the "
+            "policy reads. Leave out `raw_data`, or the `observations` of the groups."
+        )
     uploads = [] if raw is None else send(plan, raw, budget, folder / _UPLOADS)
     folders, entries = [], list(plan.blueprint.observation)
     headers = [Dataset(each).header for each in config.data]

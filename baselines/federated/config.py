@@ -1,5 +1,6 @@
 """Configuration of a fleet; `python -m fleet_tools.baselines.fleet` reads it from YAML."""
 
+from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
@@ -25,6 +26,7 @@ from fleet_tools.config.values import (
     Value,
 )
 from fleet_tools.errors import ConfigError
+from fleet_tools.robot.arm import DEFAULT_ROBOT
 
 
 class PartitionConfig(Value):
@@ -37,10 +39,28 @@ class PartitionConfig(Value):
             (`dataset.partition`): towards 0, a robot has one kind; towards infinity, all robots
             have the same mixture. None gives all episodes of a kind to one robot, and kinds to
             robots in turn.
+        pooled: Whether all robots share the episodes of all arms in `groups`, as in references;
+            otherwise each has episodes of its own arm alone.
     """
 
     by: Literal["task", "tool", "object", "pair", "nothing"] = "tool"
     alpha: Positive | None = 0.3
+    pooled: Annotated[bool, STORED_IF_SET] = False
+
+
+class RobotGroup(Value):
+    """Robots of a fleet that have the same arm and the same sensors.
+
+    Attributes:
+        robots: Number of robots.
+        robot: Name of their arm; their episodes are of datasets that were collected with it.
+        observations: Names of the entries that their sensors give; empty for all. They train
+            without the others, which have to be `optional` for the policy (`PolicyConfig`).
+    """
+
+    robots: Count = 1
+    robot: str = DEFAULT_ROBOT
+    observations: tuple[str, ...] = ()
 
 
 class FineTuningConfig(Value):
@@ -95,6 +115,8 @@ class FleetConfig(Value):
         later_method: Merging method of all rounds but the first, with its default options; None
             for `method` in all of them.
         robots: Number of robots.
+        groups: Their arms and sensors, group by group; empty for robots that are alike. Of
+            `episodes`, each arm has a part in proportion to its robots.
         split: Partition of the episodes among the robots.
         held_out: Fraction of the episodes that no robot has, on which the loss of merged policies
             is measured.
@@ -148,6 +170,7 @@ class FleetConfig(Value):
     options: MethodOptions = {}
     later_method: Annotated[str | None, STORED_IF_SET] = None
     robots: Count = 5
+    groups: Annotated[tuple[RobotGroup, ...], STORED_IF_SET] = ()
     split: PartitionConfig = PartitionConfig()
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1
     server_blind: Annotated[bool, STORED_IF_SET] = False
@@ -169,6 +192,16 @@ class FleetConfig(Value):
     streaming: StreamingConfig | None = None
     closing: ClosingConfig = ClosingConfig()
     uploads: Annotated[UploadConfig | None, STORED_IF_SET] = None
+
+    @pydantic.model_validator(mode="after")
+    def _require_all_robots_in_groups(self) -> Self:
+        count = sum(self.arms.values())
+        if self.groups and not self.split.pooled and count != self.robots:
+            raise ConfigError(
+                f"`groups` have {count} robots together, and `robots: {self.robots}` are in the "
+                f"fleet; give `robots: {count}`, or other groups"
+            )
+        return self
 
     @pydantic.model_validator(mode="after")
     def _require_server_data(self) -> Self:
@@ -281,6 +314,14 @@ class FleetConfig(Value):
                 f"{self.merge_every}; give one of its divisors"
             )
         return self
+
+    @property
+    def arms(self) -> dict[str, int]:
+        """Number of robots by the name of their arm; empty without `groups`."""
+        counts: Counter[str] = Counter()
+        for group in self.groups:
+            counts[group.robot] += group.robots
+        return dict(counts)
 
     @property
     def epochs_per_round(self) -> int:

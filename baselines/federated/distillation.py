@@ -122,7 +122,7 @@ def simulate(
         FleetToolsError: The environments of the datasets cannot be made here.
         OSError: The disk is full or gone; the episodes so far are stored.
     """
-    headers = {header.task.name: header for header in (Dataset(f).header for f in plan.config.data)}
+    headers = {header.setting: header for header in (Dataset(f).header for f in plan.config.data)}
     # As untrusted task files, unlike those of whoever collects.
     for env in make_envs(headers.values(), plan.blueprint).values():
         env.close()

@@ -41,6 +41,7 @@ class Assignment(Value):
         training: Configuration of training, with the robot's own seed.
         initialization: Seed of the initial weights.
         moment_noise: Noise in answers about moments, see `LocalDataHolder`.
+        lacks: Names of entries that the policy reads and that the robot does not have.
         streaming: How the robot aligns its policy and sends it, in a streaming fleet.
         method, options: The merging method of a streaming fleet.
     """
@@ -53,6 +54,7 @@ class Assignment(Value):
     training: TrainingConfig
     initialization: int
     moment_noise: NonNegative = 0.0
+    lacks: tuple[str, ...] = ()
     streaming: StreamingConfig | None = None
     method: str = ""
     options: MethodOptions = {}

@@ -1,5 +1,6 @@
 """The plan of a fleet: the robots' data, and what all robots have in common."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.heads import largest_target
+from fleet_tools.baselines.policies.layout import entries_of_sight
 from fleet_tools.baselines.training.demonstrations import (
     Batch,
     Trajectories,
@@ -37,7 +39,8 @@ from fleet_tools.dataset.partition import dirichlet_partition
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.dataset.stored_episode import StoredEpisode
 from fleet_tools.envs.array_spec import LIMITS
-from fleet_tools.errors import ConfigError
+from fleet_tools.errors import ConfigError, require_name
+from fleet_tools.robot.arm import load_robot
 
 _ROBOT, _INITIALIZATION, _ROUND, _MERGE, _STATES, _SCENES, _EPISODES = range(7)
 """Purposes of seeds, see `derive_seed`."""
@@ -49,7 +52,7 @@ class ClientData:
 
     Attributes:
         assignment: The robot's assignment, which locates the data.
-        tasks: Names of the tasks of its episodes.
+        tasks: Settings of its episodes, see `Header.setting`.
         episode_counts: Number of episodes by kind, see `PartitionConfig.by`.
         data_bytes: Uncompressed size of the actions and of the observations that the policy reads.
     """
@@ -87,23 +90,27 @@ class FleetPlan:
         """Partitions the episodes. Of the robots' datasets, only the manifests are read.
 
         Raises:
-            ConfigError: There are too few episodes, or too few kinds of them.
+            ConfigError: There are too few episodes, or too few kinds of them; or a group's arm has
+                no model or no data, or its robots lack what the policy needs.
             DatasetError, LayoutError, UnknownNameError: The datasets cannot be read, or not by
-                this policy; or a part of them has no step to imitate.
+                this policy; or a part of them has no step to imitate; or a group's arm or
+                observation does not exist.
         """
         samples = Samples(config.data, observations=config.policy.reads or None)
+        _require_arms(config, samples)
         seed = config.training.seed
         learned, held_out = split(samples, config.held_out, seed)
         indices = {episode: index for index, episode in enumerate(samples.episodes)}
-        rest = _some([indices[episode] for episode in learned.episodes], config)
+        rest = _some([indices[episode] for episode in learned.episodes], samples, config)
         learned = samples.subset(rest)
         server = held_out if not config.public else server_samples(config, ())
         _require_every_task(config, samples, server)
         blueprint = blueprint_of(config.policy, server)
         kinds = [episode_kind(samples.episodes[index], config.split.by) for index in rest]
-        streaming = config.assigned_streaming()
+        streaming, lacks = config.assigned_streaming(), _lacks(config, samples, blueprint)
         clients = []
-        for robot, part in enumerate(partition(kinds, config.robots, config.split, seed)):
+        arms = [samples.episodes[index].header.robot for index in rest]
+        for robot, part in enumerate(_parts(kinds, arms, config)):
             episodes = tuple(rest[index] for index in part)
             own = samples.subset(episodes)
             require_steps(
@@ -126,10 +133,11 @@ class FleetPlan:
                 ),
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
                 moment_noise=config.moment_noise,
+                lacks=lacks[robot],
                 **streaming,
             )
             counts = dict(sorted(Counter(kinds[index] for index in part).items()))
-            tasks = tuple(sorted({episode.task for episode in own.episodes}))
+            tasks = tuple(sorted({episode.header.setting for episode in own.episodes}))
             clients.append(ClientData(assignment, tasks, counts, data_bytes(own, blueprint)))
         return cls(
             config,
@@ -296,18 +304,85 @@ def server_samples(config: FleetConfig, uploads: Sequence[str | Path]) -> Sample
     return every.subset(indices[episode] for episode in (*known, *others))
 
 
-def _some(episodes: list[int], config: FleetConfig) -> list[int]:
-    """Returns the episodes that robots have, ascending."""
-    if config.episodes is None:
-        return episodes
-    if config.episodes > len(episodes):
+def _require_arms(config: FleetConfig, samples: Samples) -> None:
+    """Checks that the arms of all groups exist and have data."""
+    collected = {episode.header.robot for episode in samples.episodes}
+    for arm in config.arms.keys() - collected:
+        load_robot(arm)  # raises if it does not exist, or has no model
         raise ConfigError(
-            f"`episodes: {config.episodes}` are more than the {len(episodes)} that are not held "
-            "out. Give fewer, or collect more."
+            f"A group of robots has the arm {arm}, and the fleet's data are of "
+            f"{', '.join(sorted(collected))}. Collect some by `fleet-tools collect --robot {arm}`, "
+            "and name their folder in `data`."
         )
+
+
+def _some(episodes: list[int], samples: Samples, config: FleetConfig) -> list[int]:
+    """Returns the episodes that robots have, ascending; of each arm in proportion to its robots."""
+    counts = list(config.arms.values()) or [config.robots]
+    pools = [
+        [index for index in episodes if samples.episodes[index].header.robot == arm]
+        for arm in config.arms
+    ] or [episodes]
+    if config.episodes is None:
+        return sorted(itertools.chain(*pools))
     generator = np.random.default_rng(derive_seed(config.training.seed, _EPISODES))
-    chosen = generator.choice(len(episodes), config.episodes, replace=False)
-    return [episodes[index] for index in sorted(chosen)]
+    ends = [round(config.episodes * part / sum(counts)) for part in itertools.accumulate(counts)]
+    chosen: list[int] = []
+    for pool, wanted in zip(pools, np.diff(ends, prepend=0).tolist(), strict=True):
+        if wanted > len(pool):
+            of_arm = f", {wanted} of an arm," if config.groups else ""
+            raise ConfigError(
+                f"`episodes: {config.episodes}`{of_arm} are more than the {len(pool)} that are not "
+                "held out. Give fewer, or collect more."
+            )
+        drawn = generator.choice(len(pool), wanted, replace=False)
+        chosen += [pool[index] for index in drawn]
+    return sorted(chosen)
+
+
+def _parts(kinds: Sequence[str], arms: Sequence[str], config: FleetConfig) -> list[list[int]]:
+    """Returns the numbers of each robot's episodes, see `partition`; of its own arm if it has one.
+
+    Args:
+        kinds: Kind of each episode.
+        arms: Arm of each episode.
+        config: Configuration of the fleet.
+    """
+    seed, split = config.training.seed, config.split
+    if not config.groups or split.pooled:
+        return partition(kinds, config.robots, split, seed)
+    of_arm = {}
+    for arm, robots in config.arms.items():
+        own = [number for number, each in enumerate(arms) if each == arm]
+        parts = partition([kinds[number] for number in own], robots, split, seed)
+        of_arm[arm] = iter([[own[k] for k in part] for part in parts])
+    return [next(of_arm[group.robot]) for group in config.groups for _ in range(group.robots)]
+
+
+def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[tuple[str, ...]]:
+    """Returns the names of the entries that the policy reads and that each robot does not have."""
+    lacks: list[tuple[str, ...]] = []
+    for group in config.groups:
+        offered = next(
+            each.header.observation for each in samples.episodes if each.header.robot == group.robot
+        )
+        has = group.observations or tuple(offered)
+        for name in has:
+            require_name(f"observation of the robot {group.robot}", name, offered)
+        absent = tuple(name for name in blueprint.observation if name not in has)
+        if needed := [name for name in absent if name not in blueprint.optional]:
+            raise ConfigError(
+                f"A group of robots with the arm {group.robot} lacks {', '.join(needed)}, which "
+                f"the policy reads; it has {', '.join(has)}. Name what robots may lack in `policy: "
+                "{optional: [...]}`, or what the policy reads in `policy: {reads: [...]}`."
+            )
+        if set(sights := entries_of_sight(blueprint.observation)) <= set(absent):
+            raise ConfigError(
+                f"A group of robots with the arm {group.robot} has none of {', '.join(sights)}, by "
+                f"which the policy sees the object; it has {', '.join(has)}. Give it one of them."
+            )
+        lacks += [absent] * group.robots
+    return [()] * config.robots if config.split.pooled or not lacks else lacks
 
 
 def _require_every_task(config: FleetConfig, samples: Samples, server: Samples) -> None:
@@ -381,7 +456,7 @@ def partition(
 
 
 def episode_kind(episode: StoredEpisode, by: str) -> str:
-    """Returns the kind of an episode, such as "hammer claw".
+    """Returns the kind of an episode, such as "hammer claw" or "hammer@ur5e claw".
 
     Args:
         episode: The episode.
@@ -395,7 +470,7 @@ def episode_kind(episode: StoredEpisode, by: str) -> str:
         "object": (record.object,),
         "pair": (record.tool, record.object),
     }
-    return " ".join(filter(None, (episode.task, *parts[by])))
+    return " ".join(filter(None, (episode.header.setting, *parts[by])))
 
 
 def derive_seed(seed: int, *purpose: int) -> int:

@@ -56,7 +56,8 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
 def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
     # Who has all data also scales inputs by them, whatever the fleet's server has.
     seen = {"public": (), "server_blind": False}
-    joint = {"robots": 1, "split": PartitionConfig(), **seen}
+    pooled = bool(config.groups)
+    joint = {"robots": 1, "split": PartitionConfig(pooled=pooled), **seen}
     unmerged = {"try_robots": True, "fine_tuning": None}
     headers = [Dataset(folder).header for folder in config.data]
     match name:
@@ -71,7 +72,7 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
         case "joint_ensemble":
             return {
                 **seen,
-                "split": PartitionConfig(by="nothing"),
+                "split": PartitionConfig(by="nothing", pooled=pooled),
                 "initialization": "own",
                 "last_method": "ensemble",
                 "last_options": {},
@@ -84,8 +85,8 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
     return {
         **unmerged,
         "try_robots": "own_tasks",
-        "robots": len({header.task.name for header in headers}),
-        "split": PartitionConfig(by="task", alpha=None),
+        "robots": len({header.setting for header in headers}),
+        "split": PartitionConfig(by="task", alpha=None, pooled=pooled),
         "equal_steps": name == "task_specific_equal_steps",
     }
 

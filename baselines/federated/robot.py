@@ -133,13 +133,14 @@ class FleetClient:
     @cached_property
     def _trajectories(self) -> Trajectories:
         assignment = self._assignment
-        samples = self._samples(assignment.data, tuple(assignment.blueprint.observation))
+        has = [name for name in assignment.blueprint.observation if name not in assignment.lacks]
+        samples = self._samples(assignment.data, tuple(has))
         if max(assignment.episodes) >= len(samples.episodes):
             raise DatasetError(f"There are only {len(samples.episodes)} episodes here; {_REMEDY}")
         own = samples.subset(assignment.episodes)
         if content_digest(own) != assignment.content_digest:
             raise DatasetError(f"The episodes here are not the assigned ones; {_REMEDY}")
-        return Trajectories(own, assignment.blueprint)
+        return Trajectories(own, assignment.blueprint, lacks=assignment.lacks)
 
     @cached_property
     def _data_holder(self) -> LocalDataHolder:

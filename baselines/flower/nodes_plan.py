@@ -31,7 +31,7 @@ def report_of(node: Node, question: DataQuestion) -> NodeReport:
     data = NodeData(
         episodes=len(samples.episodes),
         content_digest=content_digest(samples),
-        tasks=tuple(sorted({episode.task for episode in samples.episodes})),
+        tasks=tuple(sorted({episode.header.setting for episode in samples.episodes})),
         episode_counts=dict(sorted(Counter(kinds).items())),
         data_bytes=data_bytes(samples, question.blueprint),
     )

@@ -13,6 +13,7 @@ from fleet_tools.baselines.policies.layout import (
     Kind,
     LayoutError,
     Scaling,
+    entries_of_sight,
     entries_read,
     kind_of,
     require_offered,
@@ -159,6 +160,39 @@ class Blueprint(Value):
     def names(self, kind: Kind) -> list[str]:
         """Returns the names of the entries of a kind, in the order in which they are read."""
         return [name for name, array in self.observation.items() if kind_of(name, array) == kind]
+
+    def absent(self, name: str) -> np.ndarray:
+        """Returns what stands for an optional entry that a robot lacks, to be broadcast.
+
+        It is the mean of the entry in the data of the scaling, which the network reads as 0; a
+        cloud without points; or a black image.
+        """
+        array = self.observation[name]
+        if kind_of(name, array) != "state":
+            return np.zeros((1,) * len(array.shape), array.dtype)
+        return np.array(self.scaling.mean[name], array.dtype).reshape(array.shape)
+
+    def completed(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Returns an observation with what stands for the optional entries that it lacks.
+
+        Raises:
+            LayoutError: It has no entry that shows the object.
+        """
+        lacks = [name for name in self.optional if name not in observation]
+        if lacks and set(sights := entries_of_sight(self.observation)) <= set(lacks):
+            raise LayoutError(
+                f"The observation has none of {', '.join(sights)}, by which the policy sees the "
+                f"object. Its entries: {', '.join(observation) or 'none'}."
+            )
+        stand_ins = {
+            name: np.broadcast_to(self.absent(name), self.observation[name].shape) for name in lacks
+        }
+        return {**observation, **stand_ins} if lacks else observation
+
+    @property
+    def optional(self) -> list[str]:
+        """Names of the entries that a robot may lack."""
+        return [name for name in self.config.optional if name in self.observation]
 
     @property
     def numbers(self) -> int:
@@ -323,10 +357,13 @@ class Blueprint(Value):
         """Checks that the policy can act in an environment of this package.
 
         Raises:
-            LayoutError: The environment lacks an entry that is read, or has it in another shape,
+            LayoutError: The environment lacks an entry that is needed, or has one in another shape,
                 dtype, unit, frame or order, or its actions have another meaning.
         """
-        require_offered(self.observation, describe_observation(env))
+        offered = describe_observation(env)
+        lacks = set(self.optional) - set(offered)
+        read = {name: array for name, array in self.observation.items() if name not in lacks}
+        require_offered(read, offered)
         action = describe_action(env)
         if action != self.action:
             found = differences(dict(action), dict(self.action))

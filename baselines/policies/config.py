@@ -80,6 +80,10 @@ class PolicyConfig(Value):
             tasks differ, such as the form of a tool or the place of a goal.
         first_frame: Names of the entries that the policy reads in the first step of an episode
             only, and keeps from then on.
+        optional: Names of the entries that a robot may lack. A constant then stands for them, see
+            `Blueprint.absent`; training hides each of them in half of the episodes, or of the steps
+            of a policy without memory, so that the policy can do without. Every robot has at least
+            one entry that shows the object.
         head: Turns units into actions.
         chunk: Number of actions that the head gives in each step: the one of the step and of the
             steps that follow.
@@ -94,6 +98,7 @@ class PolicyConfig(Value):
     reads: tuple[str, ...] = ()
     task_hidden: Annotated[bool, STORED_IF_SET] = False
     first_frame: Annotated[tuple[str, ...], STORED_IF_SET] = ()
+    optional: Annotated[tuple[str, ...], STORED_IF_SET] = ()
     head: HeadConfig = LinearHeadConfig()
     chunk: Annotated[Count, pydantic.Field(le=1000)] = 1
     execution: ExecutionConfig = EnsembleConfig()

@@ -9,6 +9,7 @@ import numpy as np
 import pydantic
 
 from fleet_tools.baselines.policies.config import EncodedKind, PolicyConfig
+from fleet_tools.baselines.policies.reading import NAMES
 from fleet_tools.config.values import NonNegative, Number, Value
 from fleet_tools.envs.array_spec import ArraySpec, Layout, layout_differences, misfits
 from fleet_tools.errors import FleetToolsError, UnknownNameError, require_name
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["state"] | EncodedKind
 """How an entry is read: as it is (state), or by the encoder of its kind."""
+
+_SHOWING: tuple[str, ...] = ("keypoints", "masked_keypoints", "points", "rgb")
+"""Kinds of entries that show the world, and not the robot."""
 
 _ENCODER_KEYS: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 _PREFIXES: dict[EncodedKind, str] = {"cloud": "pointnet_", "image": "resnet_"}
@@ -57,9 +61,10 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
         offered: The available entries.
 
     Raises:
-        UnknownNameError: The policy reads an entry that is not available, or keeps one of the first
-            step that it does not read.
-        LayoutError: The policy lacks an encoder for an entry, or has one without an entry.
+        UnknownNameError: The policy reads an entry that is not available; or it keeps one of the
+            first step, or can do without one, that it does not read.
+        LayoutError: The policy lacks an encoder for an entry, or has one without an entry; or a
+            robot may lack the only entry that shows the object.
     """
     for name in config.reads:
         if name not in offered:
@@ -95,11 +100,25 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
             )
     if not read:
         raise LayoutError("There is nothing to read in an observation without entries.")
-    for name in config.first_frame:
+    for name in (*config.first_frame, *config.optional):
         require_name("entry that the policy reads", name, read)
+    if len(sights := entries_of_sight(read)) == 1 and sights[0] in config.optional:
+        raise LayoutError(
+            f"A robot that lacks {sights[0]!r} would act without seeing the object: the policy "
+            "reads nothing else that shows it. Leave it out of `optional`, or read more."
+        )
     if config.conditioned_on_task:
         entries_with_masks(read)  # raises if there are none
     return read
+
+
+def entries_of_sight(read: Layout) -> list[str]:
+    """Returns the entries that show the object, of which a robot has at least one.
+
+    These are keypoints, clouds and images. Where a policy reads none, any entry may show it.
+    """
+    found = [name for name, array in read.items() if array.kind in _SHOWING and name != NAMES[0]]
+    return found or list(read)
 
 
 def entries_with_masks(read: Layout) -> list[str]:

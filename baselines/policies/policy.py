@@ -106,7 +106,7 @@ class NetworkPolicy:
             )
         self._device, self._through_wrappers = torch.device(device), ThroughWrappers(env)
         if env is not None:
-            require_entries(env, self.blueprint.observation)
+            require_entries(env, set(self.blueprint.observation) - set(self.blueprint.optional))
         self._network = self.blueprint.create()
         self._network.load_state_dict(checkpoint.weights)
         self._network.to(self._device).eval()
@@ -133,6 +133,8 @@ class NetworkPolicy:
                 is.
             PolicyError: The policy remembers an episode of another environment.
         """
+        if isinstance(observation, Mapping):
+            observation = self.blueprint.completed(observation)
         require_observed(self.blueprint.observation, observation)
         self._require_one_environment(observation)
         for name in self.blueprint.config.first_frame:

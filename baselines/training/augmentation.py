@@ -1,11 +1,14 @@
-"""Augmentation of observations: other clouds and colours of the same scene, for every batch."""
+"""Augmentation of observations: other clouds, colours and sensors of a scene, for every batch."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import torch
 from torch import nn
 
 from fleet_tools.baselines.training.config import CloudAugmentation, ImageAugmentation
+
+HIDDEN = 0.5
+"""Fraction of the items in which an optional entry is hidden."""
 
 
 def augmented(
@@ -27,6 +30,32 @@ def augmented(
         else:
             changed[name] = augmented_image(changed[name], change, generator)
     return changed
+
+
+def some_hidden(
+    observations: Mapping[str, torch.Tensor],
+    absent: Mapping[str, torch.Tensor],
+    sights: Collection[str],
+    generator: torch.Generator,
+) -> dict[str, torch.Tensor]:
+    """Returns observations of robots that lack some entries, each in about half of the items.
+
+    Args:
+        observations: (B, T, *shape) by name.
+        absent: What stands for each entry that a robot may lack, in the order of draws.
+        sights: Entries that are not hidden where all of them would be.
+        generator: Draws, on the CPU; the same draws whatever the device.
+    """
+    hidden, items = dict(observations), len(next(iter(observations.values())))
+    lacks = {name: torch.rand(items, generator=generator) < HIDDEN for name in absent}
+    if set(sights) <= set(lacks):
+        blind = torch.stack([lacks[name] for name in sights]).all(0)
+        lacks |= {name: lacks[name] & ~blind for name in sights}
+    for name, stand_in in absent.items():
+        given = observations[name]
+        where = lacks[name].to(given.device).reshape(-1, *(1,) * (given.dim() - 1))
+        hidden[name] = torch.where(where, stand_in.to(given.device), given)
+    return hidden
 
 
 def augmented_cloud(

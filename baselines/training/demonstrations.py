@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,6 +166,7 @@ class Trajectories:
         taught: Actions to imitate instead of those in the samples, (steps, 6); see
             `distillation.teacher_actions`.
         every_step: Whether these are to be imitated in all steps.
+        lacks: Names of entries that the robot lacks: they are not read, see `Blueprint.absent`.
 
     Attributes:
         device: As given.
@@ -186,6 +187,7 @@ class Trajectories:
         device: str | torch.device = "cpu",
         taught: np.ndarray | None = None,
         every_step: bool = False,
+        lacks: Collection[str] = (),
     ) -> None:
         self.device = torch.device(device)
         self.with_memory = blueprint.with_memory
@@ -203,6 +205,8 @@ class Trajectories:
             raise DatasetError("There is nothing to learn from episodes without steps.")
         self._taught = taught
         self._samples, self._names = samples, list(blueprint.observation)
+        self._absent = {name: self._on_device(blueprint.absent(name)[None]) for name in lacks}
+        self._shapes = {name: blueprint.observation[name].shape for name in lacks}
         self._kept = blueprint.config.first_frame
         self._first = np.repeat(self._starts, self.lengths)  # step of a row's episode
         self._in_memory: tuple[dict[str, torch.Tensor], torch.Tensor] | None = None
@@ -294,8 +298,14 @@ class Trajectories:
         if self._kept:
             firsts, which = np.unique(self._first[rows], return_inverse=True)
             first = self._samples.read(firsts)["observation"]
-            observation = {**observation, **{name: first[name][which] for name in self._kept}}
-        observed = {name: self._on_device(observation[name]) for name in self._names}
+            kept = [name for name in self._kept if name not in self._absent]
+            observation = {**observation, **{name: first[name][which] for name in kept}}
+        observed = {
+            name: self._absent[name].expand(len(rows), *self._shapes[name])
+            if name in self._absent
+            else self._on_device(observation[name])
+            for name in self._names
+        }
         actions = read["action"] if self._taught is None else self._taught[rows]
         return observed, self._on_device(actions)
 

@@ -13,12 +13,13 @@ from fleet_merging.moments.measurement import LabelledBatch
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.encoders import PointNetEncoder
 from fleet_tools.baselines.policies.heads import regression
+from fleet_tools.baselines.policies.layout import entries_of_sight
 from fleet_tools.baselines.policies.part_configs import (
     HeadConfig,
     LinearHeadConfig,
     PointNetConfig,
 )
-from fleet_tools.baselines.training.augmentation import augmented
+from fleet_tools.baselines.training.augmentation import augmented, some_hidden
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.baselines.training.state import (
@@ -226,17 +227,20 @@ def _without_padding(batch: Batch, blueprint: Blueprint) -> Batch:
 def _augmented(
     batch: Batch, blueprint: Blueprint, config: TrainingConfig, state: TrainingState
 ) -> Batch:
-    """Returns the next batch with other clouds and images, drawn from the seed and its number."""
+    """Returns the next batch with other clouds, images and sensors, by the seed and its number."""
     changes = [
         *((name, config.clouds) for name in blueprint.names("cloud") if config.clouds.any),
         *((name, config.images) for name in blueprint.names("image") if config.images.any),
     ]
-    if not changes:
+    if not changes and not blueprint.optional:
         return batch
     entropy = np.random.SeedSequence([config.seed, state.epoch, state.batch])
     seed = int(entropy.generate_state(1, np.uint64)[0])
     generator = torch.Generator().manual_seed(seed)
-    return replace(batch, observations=augmented(batch.observations, changes, generator))
+    observations = augmented(batch.observations, changes, generator)
+    absent = {name: torch.from_numpy(blueprint.absent(name)) for name in blueprint.optional}
+    sights = entries_of_sight(blueprint.observation)
+    return replace(batch, observations=some_hidden(observations, absent, sights, generator))
 
 
 def _average(

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +16,7 @@ from fleet_tools.dataset.header import Header
 from fleet_tools.envs.outcomes import SIMULATION_ERROR, SUCCESS, WORKER_ERROR
 from fleet_tools.errors import SimulationError
 from fleet_tools.parallel import workers
+from fleet_tools.policies.policy import Policy
 from fleet_tools.rollouts.rollout import rollout
 from fleet_tools.sim.splits import VALIDATION
 
@@ -46,17 +47,20 @@ class SuccessMeasure(Protocol):
     def __call__(
         self, checkpoint: Checkpoint, /, tasks: Collection[str] | None = None
     ) -> dict[str, TaskSuccesses] | None:
-        """Returns successes by task; None if policies are not to be run.
+        """Returns successes by setting; None if policies are not to be run.
 
         Args:
             checkpoint: The policy.
-            tasks: Names of the tasks; None for all.
+            tasks: Names of the settings, see `Header.setting`; None for all.
         """
         ...
 
 
 RolloutJob = tuple[str, int]
-"""Name of a task, and seed of a scene."""
+"""Name of a setting, and seed of a scene."""
+
+_WITHOUT = " without "
+"""Between the name of a setting, and of the entry that a policy is not shown there."""
 
 
 def make_success_measure(
@@ -117,17 +121,21 @@ def count_successes(
 ) -> dict[str, TaskSuccesses]:
     """Runs a policy in scenes of `splits.VALIDATION`, which are the same each time.
 
+    A policy with optional entries runs once with all, and once without each of these.
+
     Args:
-        headers: Headers of the datasets from which the policy learns, one environment each.
+        headers: Headers of the datasets from which the policy learns, one environment for each task
+            and robot.
         episodes: Number of episodes in each environment.
         checkpoint: The policy.
-        tasks: Names of the tasks in which it runs; None for all.
+        tasks: Names of the settings in which it runs, see `Header.setting`; None for all.
         worker_count: Number of worker processes, see `workers.run`; 0 runs it in this one.
         timeout_s: Time limit of an episode.
         first: Number of the first scene.
 
     Returns:
-        Successes by the name of the task.
+        Successes by the name of the setting; without an entry, it is such as
+        "hammer@ur5e without end_effector_wrench".
 
     Raises:
         LayoutError: The policy cannot act in these environments.
@@ -135,8 +143,11 @@ def count_successes(
     """
     scenes = VALIDATION[first : first + episodes]
     if tasks is not None:
-        headers = [header for header in headers if header.task.name in tasks]
-    outcomes: dict[str, dict[int, str]] = {header.task.name: {} for header in headers}
+        headers = [header for header in headers if header.setting in tasks]
+    ways = ("", *(f"{_WITHOUT}{name}" for name in checkpoint.blueprint.optional))
+    outcomes: dict[str, dict[int, str]] = {
+        header.setting + way: {} for header in headers for way in ways
+    }
     jobs = ((task, seed) for task in outcomes for seed in scenes)
     make_work = partial(make_rollouts, tuple(headers), checkpoint)
     results = workers.run(
@@ -170,17 +181,31 @@ def make_rollouts(headers: Sequence[Header], checkpoint: Checkpoint) -> Callable
     policy, envs = NetworkPolicy(checkpoint), make_envs(headers, checkpoint.blueprint)
 
     def run(job: RolloutJob) -> str:
-        task, seed = job
+        setting, _, lacks = job[0].partition(_WITHOUT)
         try:
-            return rollout(envs[task], policy, seed=seed).outcome
+            return rollout(envs[setting], _Without(policy, lacks), seed=job[1]).outcome
         except SimulationError:  # the scene cannot even begin
             return SIMULATION_ERROR
 
     return run
 
 
+class _Without:
+    """A policy on a robot that lacks an entry of the observation; none if its name is empty."""
+
+    def __init__(self, policy: Policy, lacks: str) -> None:
+        self._policy, self._lacks = policy, lacks
+
+    def reset(self) -> None:
+        self._policy.reset()
+
+    def act(self, observation: Mapping[str, Any]) -> Any:
+        seen = {name: each for name, each in observation.items() if name != self._lacks}
+        return self._policy.act(seen)
+
+
 def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "RecordedEnv"]:
-    """Makes the environments of datasets, one for each task, by the task's name.
+    """Makes the environments of datasets, one for each task and robot, by `Header.setting`.
 
     They give what the datasets have, or to a policy with a keypoint detector what the detector has
     learned from.
@@ -192,8 +217,8 @@ def make_envs(headers: Iterable[Header], blueprint: Blueprint) -> dict[str, "Rec
     envs: dict[str, RecordedEnv] = {}
     others: dict[str, Any] = {} if blueprint.detector is None else blueprint.env_kwargs
     for header in headers:
-        if header.task.name not in envs:
-            envs[header.task.name] = env = header.make_env(**others)
+        if header.setting not in envs:
+            envs[header.setting] = env = header.make_env(**others)
             blueprint.require_environment(env)
     return envs
 
@@ -247,7 +272,7 @@ def collect_round(
     headers: dict[str, Header] = {}
     for dataset in datasets:
         header = Dataset(dataset).header
-        headers.setdefault(header.task.name, header)
+        headers.setdefault(header.setting, header)
     for name, header in headers.items():
         of_round = header.model_copy(
             update={

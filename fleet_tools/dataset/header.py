@@ -110,6 +110,13 @@ class Header(CarriesModels, Document):
         return str(self.env_spec.kwargs.get("robot", DEFAULT_ROBOT)).partition("@")[0]
 
     @property
+    def setting(self) -> str:
+        """Name of the task; with another robot than the default one, "TASK@ROBOT"."""
+        if self.env_spec.arena is not TOOL_USE or self.robot == DEFAULT_ROBOT:
+            return self.task.name
+        return f"{self.task.name}@{self.robot}"
+
+    @property
     def images(self) -> tuple[str, ...]:
         """Names of the entries of an observation that are images."""
         return tuple(name for name, spec in self.observation.items() if spec.is_image)
@@ -211,7 +218,7 @@ def common_layout(
                 f"{other} does not fit {folder}: "
                 f"{'; '.join(f'{name}: {what}' for name, what in found.items() if what)}. "
                 f"What fits: {', '.join(fitting) or 'nothing'}. Give what you need of it as "
-                "`observations=[...]`; the action must fit."
+                "`observations=[...]` (`policy: {reads: [...]}` of a fleet); the action must fit."
             )
     observation = first.observation
     chosen = observation if requested is None else {name: observation[name] for name in requested}

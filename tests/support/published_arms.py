@@ -123,3 +123,33 @@ UR5E_CENTRES = [
     *((0, -0.02561, 0.00193), (0.2125, 0, 0.11336), (0.15, 0, 0.0265)),
     *((0, -0.0018, 0.01634), (0, 0.0018, 0.01634), (0, 0, -0.001159)),
 ]
+
+IIWA14 = Published(  # KUKA, "LBR iiwa 7 R800, LBR iiwa 14 R820, Specification"
+    name="iiwa14",
+    base="iiwa14_link0",
+    urdfs=("iiwa14.urdf",),
+    X_WB=np.eye(4),
+    dh=np.array(
+        [
+            *((0, 0.36, 0), (0, 0, -QUARTER), (0, 0.42, QUARTER), (0, 0, QUARTER)),
+            *((0, 0.4, -QUARTER), (0, 0, -QUARTER), (0, 0, QUARTER), (0, 0.126, 0)),
+        ]
+    ),
+    transform=craig,
+    flange="iiwa14_link8",
+    hand_yaw=1.5 * QUARTER,
+    finger=0.062,
+    lower=-np.radians([170, 120, 170, 120, 170, 120, 175]),
+    upper=np.radians([170, 120, 170, 120, 170, 120, 175]),
+    speed=np.radians([85, 85, 100, 75, 130, 135, 135]),
+    torque=np.array([320, 320, 176, 176, 110, 40, 40]),
+    rotor=np.array([0.1] * 7),
+    masses=(6.404, 7.89, 2.54, 4.82, 1.76, 2.5, 0.42, 0.74),
+    ready=(0, 0.53, 0, -1.37, 0, 1.24, 0.8),
+)
+
+# Documentation of Exp[licit]: centres of mass of links 1 to 7, of the arm that points straight up.
+IIWA14_CENTRES = [
+    *((0, -0.014, 0.2545), (0, 0.003, 0.424), (0, 0.019, 0.6905), (0, -0.009, 0.866)),
+    *((0, -0.013, 1.0585), (0, -0.002, 1.196), (0, 0, 1.2706)),
+]

@@ -9,15 +9,12 @@ import sys
 
 import numpy as np
 
+from fleet_tools.assets.robots import parallel_hand
 from fleet_tools.assets.robots.arm_files import build_program, urdf_text
 from fleet_tools.assets.robots.skins import Mesh, X, Y, Z, dome, join, lathe, loft, rounded_box
 from fleet_tools.assets.robots.ur5e.description import (
-    FINGER_BOX,
-    FINGER_CENTRE,
     FOREARM,
     FOREARM_OFFSET,
-    HAND_BOX,
-    HAND_CENTRE,
     SHOULDER,
     STAND_HEIGHT,
     STAND_RADIUS,
@@ -91,16 +88,6 @@ def shells() -> dict[str, Mesh]:
                    _drum(0.0435, 0, 0.0495, (0, 0, WRIST_2), Y))  # fmt: skip
     flange = lathe([(0.0515, 0.0375), (0.09, 0.0375), (0.094, 0.0345), (0.094, 0.0345),
                     (0.0996, 0.0315)], n=28)  # fmt: skip
-    x, y, z = (size / 2 for size in HAND_BOX)
-    palm = rounded_box((x, y, z), HAND_CENTRE, rounding=0.006, exponent=6)
-    rail = rounded_box((0.012, y - 0.012, 0.002), (0, 0, 2 * z), rounding=0.0008)
-    collar = lathe([(0, 0.0315), (0.006, 0.0335), (0.006, 0.0335), (0.012, 0.0315)], n=24)
-    finger_half = tuple(size / 2 for size in FINGER_BOX)
-    fx, fy, fz = FINGER_CENTRE
-    fingers = {
-        name: rounded_box(finger_half, (fx, sign * fy, fz), rounding=0.003)
-        for name, sign in (("leftfinger", 1), ("rightfinger", -1))
-    }
     return {
         "stand_trim": stand,
         "link0_trim": base,
@@ -117,9 +104,7 @@ def shells() -> dict[str, Mesh]:
         "link5_shell": wrist_2,
         "link5_trim": _cap(0.041, WRIST_2 + 0.042, 0.012, (0, 0, 0), Z),
         "link6_trim": flange,
-        "hand_shell": palm,
-        "hand_trim": join(rail, collar),
-        **{f"{name}_trim": mesh for name, mesh in fingers.items()},
+        **parallel_hand.shells(),
     }  # fmt: skip
 
 

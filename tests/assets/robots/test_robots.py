@@ -25,6 +25,8 @@ from pydrake.multibody.tree import JointActuatorIndex
 from pydrake.systems.framework import Context, DiagramBuilder
 from pydrake.systems.sensors import CameraInfo
 from support.published_arms import (
+    IIWA14,
+    IIWA14_CENTRES,
     PANDA,
     QUARTER,
     ROBOTS,
@@ -37,7 +39,7 @@ from support.published_arms import (
 
 from fleet_tools.assets.robots.arm_files import box_inertial, quarter_turn
 
-EACH = pytest.mark.parametrize("robot", [PANDA, UR5E], ids=lambda robot: robot.name)
+EACH = pytest.mark.parametrize("robot", [PANDA, UR5E, IIWA14], ids=lambda robot: robot.name)
 quick = settings(max_examples=50, deadline=None)
 
 
@@ -145,7 +147,7 @@ def test_gravity_is_the_gradient_of_potential_energy(robot: Published, data: st.
 def test_motors_hold_the_arm_against_gravity_with_two_kilograms_to_spare(
     robot: Published, data: st.DataObject
 ) -> None:
-    # The payloads are 3 kg and 5 kg; of them the hand takes .76 kg and .74 kg.
+    # The payloads are 3, 5 and 14 kg; of them the hand takes .76, .74 and .74 kg.
     plant, context = welded(robot)
     plant.SetPositions(context, data.draw(positions(robot)))
     E, W = plant.GetFrameByName(f"{robot.name}_hand_tcp"), plant.world_frame()
@@ -167,7 +169,7 @@ def test_both_files_of_the_panda_differ_only_in_visual_geometry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("robot", "file"), [(robot, file) for robot in (PANDA, UR5E) for file in robot.urdfs]
+    ("robot", "file"), [(robot, file) for robot in (PANDA, UR5E, IIWA14) for file in robot.urdfs]
 )
 def test_limits_and_masses_are_the_published_ones(robot: Published, file: str) -> None:
     plant, context = welded(robot, file)
@@ -212,6 +214,25 @@ def test_the_ur5es_centres_of_mass_and_tensors_are_in_the_published_frames() -> 
                 [0.00399632, 0.07879254, 0.07848510, 0.00137272],
                 atol=1e-12,
             )
+
+
+def test_the_straight_iiwa_has_its_published_centres_of_mass_moments_and_weight() -> None:
+    plant, context = welded(IIWA14)
+    plant.SetPositions(context, np.zeros(7))
+    for i, p_WC in enumerate(IIWA14_CENTRES, start=1):
+        link = plant.GetBodyByName(f"iiwa14_link{i}")
+        M_L = link.CalcSpatialInertiaInBodyFrame(context)
+        X_WL = link.EvalPoseInWorld(context)
+        np.testing.assert_allclose(X_WL @ M_L.get_com(), p_WC, atol=1e-9)
+        central = M_L.Shift(M_L.get_com()).CalcRotationalInertia().ReExpress(X_WL.rotation())
+        moments = central.CopyToFullMatrix3()
+        np.testing.assert_allclose(moments, np.diag(np.diag(moments)), atol=1e-12)
+        if i == 1:
+            np.testing.assert_allclose(np.diag(moments), [0.069, 0.071, 0.02], atol=1e-12)
+        if i == 6:
+            np.testing.assert_allclose(np.diag(moments), [0.007, 0.006, 0.005], atol=1e-12)
+    arm = [plant.GetBodyByName(f"iiwa14_link{i}").get_mass(context) for i in range(8)]
+    assert sum(arm) == pytest.approx(29.9)
 
 
 @EACH
