@@ -67,6 +67,7 @@ class FleetOptions(cli.Options):
 def _fleet(options: FleetOptions) -> int:
     import torch
 
+    from fleet_tools.baselines.federated.life import EventError
     from fleet_tools.baselines.federated.plan import FleetPlan
     from fleet_tools.baselines.federated.progress import FleetProgress, round_point
     from fleet_tools.baselines.federated.record import FleetWriter, restart
@@ -80,7 +81,10 @@ def _fleet(options: FleetOptions) -> int:
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
     with contextlib.redirect_stdout(sys.stderr):  # a merging method's module may print
         config = _config(options)
-        plan = FleetPlan.of(config)
+        try:
+            plan = FleetPlan.of(config)
+        except EventError as error:
+            raise error.in_file(options.config) from None
         if not options.quiet and (note := precision_note(plan.blueprint, config.training, "cpu")):
             print(note.strip(), file=sys.stderr)
         measure_success = make_success_measure(

@@ -15,10 +15,11 @@ from fleet_merging.errors import UnsoundMergeError
 from fleet_tools.baselines.experiments.arena import may_fail
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
+from fleet_tools.baselines.experiments.life import life_measures
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
 from fleet_tools.baselines.federated import REFERENCES, central
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.plan import FleetPlan, require_life
 from fleet_tools.baselines.federated.record import REPORT, FleetWriter
 from fleet_tools.baselines.federated.references import reference
 from fleet_tools.baselines.federated.run import complete
@@ -154,6 +155,7 @@ class Fleets:
                     f"{run.title} out, or give fleet_merge."
                 )
             config = run.parsed(FleetConfig, **seeded, method="naive_average", options={})
+        require_life(config)
         scenes = config.rollouts if lines is None else lines.rollouts
         first = run.seed * scenes if self._experiment.own_scenes else 0
         if self._experiment.validation:
@@ -236,8 +238,13 @@ def measured(report: Report, arm: str) -> dict[str, Any]:
         arm: Name of the arm or the reference.
     """
     tuned, loss = report.get("fine_tuned") or {}, _loss(report, arm)
+    success, of_life = scene_successes(report, arm), {}
+    if (life := report.get("life")) is not None:
+        success = {task: success[task] for task in life["kept_tasks"] if task in success}
+        of_life = life_measures(report)
     return {
-        "success": scene_successes(report, arm),
+        "success": success,
+        **of_life,
         "fine_tuned": by_task(tuned.get("rollouts")),
         **({} if loss is None else {"loss": loss}),
         "bytes": _transferred(report),

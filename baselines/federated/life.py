@@ -128,7 +128,7 @@ class Life(Value):
                     f"the last of {self.months}; give events in the order of months",
                 )
             if isinstance(event, Arrival) == (name in here):
-                known = f"here are {', '.join(sorted(here)) or 'none'}"
+                known = f"here are {', '.join(sorted(here))}" if here else "nobody is here"
                 problem = "arrives, and is here already" if name in here else "is not here yet"
                 raise MisfitError(
                     f"{place}.robot", f"in month {event.month}, {name!r} {problem}; {known}"
@@ -178,6 +178,11 @@ class Life(Value):
             for month in stay.rounds[:1]:
                 begun[month] = begun.get(month, ()) + stay.arrivals
         return tuple(Stay(f"month {k}", every, (k,)) for k, every in sorted(begun.items()))
+
+    def kept_tasks(self) -> list[str]:
+        """Returns the tasks of robots that are not to be forgotten, whatever the control."""
+        kept = (e.task for n, e in self.arrivals() if self._stay(n, e).forgotten is None)
+        return sorted(set(kept))
 
     def _stay(self, number: int, arrival: Arrival) -> Stay:
         months, forgotten = set(range(arrival.month, self.months + 1)), None
@@ -264,6 +269,6 @@ def _lacking(arrival: Arrival, samples: Samples, count: int) -> str:
     if arrival.arm not in (None, *arms):
         return str(UnknownNameError(f"arm in the data of {arrival.task}", arrival.arm, arms))
     return (
-        f"{arrival.robot!r} has {arrival.episodes} episodes of {arrival.task}, and {count} that fit "
-        "are left, without those held out and of robots before it; give fewer, or collect more"
+        f"{arrival.robot!r} has {arrival.episodes} episodes of {arrival.task}, and {count} that "
+        "fit are left, without those held out and of robots before it; give fewer, or collect more"
     )

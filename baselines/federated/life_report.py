@@ -23,7 +23,8 @@ def life_report(
     """Returns what a report says of a life.
 
     Returns:
-        "stays": for each robot its name, tasks and months. "uploaded_in_a_month": the most bytes
+        "kept_tasks": tasks of robots that are not forgotten. "stays": for each robot its name,
+        tasks and months. "uploaded_in_a_month": the most bytes
         of a robot. "kept_bytes": what the server holds at the end, besides the policy. "forgotten":
         of each robot that is, the month, and by "before", "after" and at the "end" how well its
         episodes are told from held-out ones of its tasks by the policy's loss (`auc`). With the
@@ -31,11 +32,13 @@ def life_report(
         that is there at the end, the rollouts of its policy at home; empty for ensembles.
     """
     plan, last = writer.plan, len(progress.rounds)
+    assert plan.config.life is not None
     policies = [
         load_checkpoint(writer.folder / MONTHS / f"{k}.safetensors") for k in range(1, last + 1)
     ]
     exchanged = [each for month in progress.rounds for each in month.robots]
     report: dict[str, Any] = {
+        "kept_tasks": plan.config.life.kept_tasks(),
         "stays": [
             {"robot": stay.robot, "tasks": client.tasks, "months": stay.rounds}
             for client in plan.clients

@@ -97,12 +97,8 @@ class FleetPlan:
             DatasetError, LayoutError, UnknownNameError: The datasets cannot be read, or not by
                 this policy; or a part of them has no step to imitate.
         """
-        samples = Samples(config.data, observations=config.policy.reads or None)
-        seed = config.training.seed
-        learned, held_out = split(samples, config.held_out, seed)
-        indices = {episode: index for index, episode in enumerate(samples.episodes)}
-        rest = _some([indices[episode] for episode in learned.episodes], config)
-        learned = samples.subset(rest)
+        samples, held_out, rest = _pool(config)
+        seed, learned = config.training.seed, samples.subset(rest)
         server = held_out if not config.public else server_samples(config, ())
         _require_every_task(config, samples, server)
         blueprint = blueprint_of(config.policy, server)
@@ -339,6 +335,25 @@ def server_samples(config: FleetConfig, uploads: Sequence[str | Path]) -> Sample
     known = () if config.server_blind else held_out.episodes
     others = (episode for episode in indices if episode.folder not in private)
     return every.subset(indices[episode] for episode in (*known, *others))
+
+
+def _pool(config: FleetConfig) -> tuple[Samples, Samples, list[int]]:
+    """Returns all episodes, those held out, and the indices of those that robots may have."""
+    samples = Samples(config.data, observations=config.policy.reads or None)
+    learned, held_out = split(samples, config.held_out, config.training.seed)
+    indices = {episode: index for index, episode in enumerate(samples.episodes)}
+    return samples, held_out, _some([indices[episode] for episode in learned.episodes], config)
+
+
+def require_life(config: FleetConfig) -> None:
+    """Checks that there are the episodes of all robots that arrive; only manifests are read.
+
+    Raises:
+        EventError: There are too few of one.
+    """
+    if config.life is not None:
+        samples, _, rest = _pool(config)
+        config.life.parts(samples, rest, derive_seed(config.training.seed, _EPISODES))
 
 
 def _some(episodes: list[int], config: FleetConfig) -> list[int]:
