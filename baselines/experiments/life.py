@@ -26,10 +26,10 @@ Rates = Mapping[str, float]
 def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
     """Returns the measures of a life, without those that it does not have.
 
-    Backward and forward transfer are means of Lopez-Paz and Ranzato, "Gradient Episodic Memory for
-    Continual Learning", 2017: over tasks that are not to be forgotten, R[last] - R[first], where a
-    task's first month is the one in which a robot first trained on it; and over robots that came
-    after the first month and their tasks, R[first - 1], where an untrained policy has 0.
+    With the matrix R[month][task] of success rates, transfers are means as in Lopez-Paz and
+    Ranzato, "Gradient Episodic Memory for Continual Learning", 2017. Backward: R[last] - R[first]
+    over tasks that are not to be forgotten; in the first month a robot first trained on the task.
+    Forward: R[first - 1] over the tasks of robots that came after the first month.
 
     Args:
         report: Report of a fleet with a life, see `life_report.life_report`.
