@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fleet_merging.queries import wire
 from fleet_merging.queries.data_holder import DataHolder
@@ -115,39 +116,34 @@ class KeepingGroup(RobotGroup):
         Raises:
             DataHolderError: A robot is lost, or not here and was never asked.
         """
-        asked, answers, traffic = [], dict[int, DataAnswer](), Traffic()
-        for place, (holder, query) in enumerate(queries):
-            robot: int = holder.robot
-            paths = sorted(self.folder.glob(f"{robot}-*-{key_of(query, self.first)}.safetensors"))
+        pairs: list[tuple[Any, DataQuery]] = list(queries)
+        asked, answers, traffic = dict[int, Path](), dict[int, DataAnswer](), Traffic()
+        for place, (holder, query) in enumerate(pairs):
+            robot, key = holder.robot, key_of(query, self.first)
+            paths = sorted(self.folder.glob(f"{robot}-*-{key}.safetensors"))
             kept = read_reply(paths[0]) if paths else None
             if kept is not None:
                 answers[place] = kept
                 if paths[0].name.split("-")[1] == str(self.month):  # before the program was killed
                     self.messages.record(robot, query, kept)
             elif robot in self.here:
-                asked.append(place)
+                asked[place] = self.folder / f"{robot}-{self.month}-{key}.safetensors"
             else:
-                raise DataHolderError(
-                    holder, "it is not here, and what it is asked now is not kept"
-                )
+                raise DataHolderError(holder, "it is not here, and its answer is not kept")
         if asked:
-            found, traffic = super().answer_all([queries[place] for place in asked])
+            found, traffic = super().answer_all([pairs[place] for place in asked])
             self.folder.mkdir(exist_ok=True)
-            for place, answer in zip(asked, found, strict=True):
-                robot, key = (
-                    queries[place][0].robot,
-                    key_of(queries[place][1], self.first),
-                )
-                store_reply(self.folder / f"{robot}-{self.month}-{key}.safetensors", answer)
+            for (place, path), answer in zip(asked.items(), found, strict=True):
+                store_reply(path, answer)
                 answers[place] = answer
-        return [answers[place] for place in range(len(queries))], traffic
+        return [answers[place] for place in range(len(pairs))], traffic
 
 
 def key_of(query: DataQuery, first: str) -> str:
     """Returns a hash of all on which the answer to a query depends.
 
     States are the same whatever model reads them, where it has no encoders (as `FleetConfig.life`
-    demands). Gaussians of states are found by a seed, and those of the first one serve all.
+    demands). Gaussians of states depend on the seed of a query; the first answer serves later ones.
 
     Args:
         query: The query.
