@@ -12,6 +12,7 @@ MEASURES = {
     "told_before": ("Membership of forgotten robots, before they leave (AUC of the loss)", ".3f"),
     "told_after": ("Membership of forgotten robots, after they left", ".3f"),
     "told_end": ("Membership of forgotten robots, at the end", ".3f"),
+    "told_width": ("Half width of the 95% interval of the last, for a seed", ".3f"),
     "shared_own": ("Success of the shared policy in a robot's own tasks", ".1%"),
     "shared_others": ("Success of the shared policy in all other tasks", ".1%"),
     "personal_own": ("Success of a robot's own policy in its own tasks", ".1%"),
@@ -39,6 +40,10 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
     found = {"month_kb": life["uploaded_in_a_month"] / 1e3, "kept_kb": life["kept_bytes"] / 1e3}
     for name in ("before", "after", "end") if life["forgotten"] else ():
         found[f"told_{name}"] = fmean(each[name][0] for each in life["forgotten"])
+    if life["forgotten"]:
+        found["told_width"] = fmean(
+            (each["end"][2] - each["end"][1]) / 2 for each in life["forgotten"]
+        )
     if not all(matrix):
         return found
     transfers: dict[str, list[float]] = {"backward": [], "forward": []}

@@ -7,7 +7,7 @@ from fleet_merging.methods import registry
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import KEPT, MONTHS, FleetWriter
-from fleet_tools.baselines.federated.robot import FleetClient
+from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
 from fleet_tools.baselines.policies.merged_checkpoints import checkpoint_problem
 from fleet_tools.baselines.training.demonstrations import Trajectories
@@ -83,11 +83,12 @@ def personalize(plan: FleetPlan, robot: int, policy: Checkpoint) -> Checkpoint:
         robot: Number of the robot.
         policy: One network.
     """
-    home = FleetClient(plan.assignments[robot])
-    problem = checkpoint_problem(policy.blueprint, [policy.weights], [home], base=policy.weights)
+    blueprint, size = policy.blueprint, plan.config.training.batch_size
+    home = local_data_holder(blueprint, Trajectories(episodes_of(plan, robot), blueprint), size)
+    problem = checkpoint_problem(blueprint, [policy.weights], [home], base=policy.weights)
     ridge = plan.config.personal_ridge
     merged = registry.merge("head_refit", problem, of="base", ridge=ridge)
-    return Checkpoint(policy.blueprint, merged.state)
+    return Checkpoint(blueprint, merged.state)
 
 
 def told_apart(plan: FleetPlan, robot: int, policy: Checkpoint) -> tuple[float, float, float]:
@@ -98,15 +99,18 @@ def told_apart(plan: FleetPlan, robot: int, policy: Checkpoint) -> tuple[float, 
     Returns:
         The area under the ROC curve and its 95% interval, see `auc`.
     """
-    every = Samples(plan.config.data, observations=list(plan.blueprint.observation))
-    own = every.subset(plan.assignments[robot].episodes)
+    own = episodes_of(plan, robot)
     kinds = {(each.task, each.record.tool) for each in own.episodes}
-    numbers = range(len(plan.held_out.episodes))
-    like = [plan.held_out.episodes[k] for k in numbers]
-    others = plan.held_out.subset(
-        [k for k in numbers if (like[k].task, like[k].record.tool) in kinds]
-    )
-    return auc(*([-loss for loss in episode_losses(plan, policy, each)] for each in (own, others)))
+    held_out = enumerate(plan.held_out.episodes)
+    like = [number for number, each in held_out if (each.task, each.record.tool) in kinds]
+    others = episode_losses(plan, policy, plan.held_out.subset(like)) if like else []
+    return auc([-each for each in episode_losses(plan, policy, own)], [-each for each in others])
+
+
+def episodes_of(plan: FleetPlan, robot: int) -> Samples:
+    """Returns the episodes of a robot."""
+    every = Samples(plan.config.data, observations=list(plan.blueprint.observation))
+    return every.subset(plan.assignments[robot].episodes)
 
 
 def episode_losses(plan: FleetPlan, policy: Checkpoint, samples: Samples) -> Sequence[float]:

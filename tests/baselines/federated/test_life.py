@@ -343,10 +343,11 @@ def test_bad_events_are_one_error_with_their_line(
 
 
 def test_what_a_life_cannot_have_is_said(data: Path) -> None:
-    for changes, reason in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"merge_every": 1}, "leave out merge_every"),
         ({"frozen": True}, "give one, and `initialization: common`"),
-    ):
+    ]
+    for changes, reason in cases:
         with pytest.raises(ConfigError, match=reason):
             alive(data, **changes)
     with pytest.raises(ConfigError, match="are of a `life`"):
