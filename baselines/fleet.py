@@ -57,7 +57,7 @@ class FleetOptions(cli.Options):
     """Train a reference instead: joint (one robot with all data), joint_wide (with as many
     parameters as all robots), or joint_ensemble (as many robots, each with all data). Or
     robots that never merge: single, task_specific (one for each task), or task_specific_equal_steps
-    (with as many gradient steps as joint)."""
+    (with as many gradient steps as joint). Or of a life, last_month or sequential."""
     restart: bool = False
     """Begin anew; a former fleet in the folder is kept beside it, as OUTPUT-former-1."""
     workers: RobotWorkerOptions = RobotWorkerOptions()

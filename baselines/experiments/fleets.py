@@ -19,7 +19,7 @@ from fleet_tools.baselines.experiments.life import life_measures
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
 from fleet_tools.baselines.federated import REFERENCES, central
 from fleet_tools.baselines.federated.config import FleetConfig
-from fleet_tools.baselines.federated.plan import FleetPlan, require_life
+from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import REPORT, FleetWriter
 from fleet_tools.baselines.federated.references import reference
 from fleet_tools.baselines.federated.run import complete
@@ -155,7 +155,6 @@ class Fleets:
                     f"{run.title} out, or give fleet_merge."
                 )
             config = run.parsed(FleetConfig, **seeded, method="naive_average", options={})
-        require_life(config)
         scenes = config.rollouts if lines is None else lines.rollouts
         first = run.seed * scenes if self._experiment.own_scenes else 0
         if self._experiment.validation:

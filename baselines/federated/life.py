@@ -82,6 +82,7 @@ class Stay:
         rounds: Rounds in which it takes part.
         forgotten: Month from which on its contribution is removed; None if it is not.
         times: Factor of its epochs in a round.
+        bytes: Largest number of bytes that it uploads in a round; None for any.
     """
 
     robot: str
@@ -89,6 +90,7 @@ class Stay:
     rounds: tuple[int, ...]
     forgotten: int | None = None
     times: int = 1
+    bytes: int | None = None
 
 
 Control = Literal["joint", "last_month", "alone", "sequential", "without"]
@@ -197,7 +199,8 @@ class Life(Value):
                 here = False
                 if event.forget and forgotten is None:  # also what it left at an earlier departure
                     forgotten = event.month
-        return Stay(arrival.robot, (number,), tuple(sorted(months)), forgotten)
+        rounds = tuple(sorted(months))
+        return Stay(arrival.robot, (number,), rounds, forgotten, bytes=arrival.bytes)
 
     def parts(self, samples: Samples, free: Sequence[int], seed: int) -> list[list[int]]:
         """Returns the episodes of each stay, ascending.

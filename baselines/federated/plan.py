@@ -97,8 +97,12 @@ class FleetPlan:
             DatasetError, LayoutError, UnknownNameError: The datasets cannot be read, or not by
                 this policy; or a part of them has no step to imitate.
         """
-        samples, held_out, rest = _pool(config)
-        seed, learned = config.training.seed, samples.subset(rest)
+        samples = Samples(config.data, observations=config.policy.reads or None)
+        seed = config.training.seed
+        learned, held_out = split(samples, config.held_out, seed)
+        indices = {episode: index for index, episode in enumerate(samples.episodes)}
+        rest = _some([indices[episode] for episode in learned.episodes], config)
+        learned = samples.subset(rest)
         server = held_out if not config.public else server_samples(config, ())
         _require_every_task(config, samples, server)
         blueprint = blueprint_of(config.policy, server)
@@ -282,11 +286,8 @@ class FleetPlan:
 
     def most_bytes(self, robot: int) -> float:
         """Returns how many bytes a robot may upload in a round."""
-        stay, life = self.clients[robot].stay, self.config.life
-        if stay is None or life is None:
-            return math.inf
-        allowed = [each.bytes for number, each in life.arrivals() if number in stay.arrivals]
-        return min((each for each in allowed if each is not None), default=math.inf)
+        stay = self.clients[robot].stay
+        return math.inf if stay is None or stay.bytes is None else stay.bytes
 
     def forgotten(self, round_number: int) -> set[int]:
         """Returns the robots whose contributions are removed before a round is merged."""
@@ -335,25 +336,6 @@ def server_samples(config: FleetConfig, uploads: Sequence[str | Path]) -> Sample
     known = () if config.server_blind else held_out.episodes
     others = (episode for episode in indices if episode.folder not in private)
     return every.subset(indices[episode] for episode in (*known, *others))
-
-
-def _pool(config: FleetConfig) -> tuple[Samples, Samples, list[int]]:
-    """Returns all episodes, those held out, and the indices of those that robots may have."""
-    samples = Samples(config.data, observations=config.policy.reads or None)
-    learned, held_out = split(samples, config.held_out, config.training.seed)
-    indices = {episode: index for index, episode in enumerate(samples.episodes)}
-    return samples, held_out, _some([indices[episode] for episode in learned.episodes], config)
-
-
-def require_life(config: FleetConfig) -> None:
-    """Checks that there are the episodes of all robots that arrive; only manifests are read.
-
-    Raises:
-        EventError: There are too few of one.
-    """
-    if config.life is not None:
-        samples, _, rest = _pool(config)
-        config.life.parts(samples, rest, derive_seed(config.training.seed, _EPISODES))
 
 
 def _some(episodes: list[int], config: FleetConfig) -> list[int]:
