@@ -3,9 +3,9 @@
 It keeps each robot's last network (of `frozen` robots, the common initial one) and its answers to
 queries, in float32 as they came. Each month's policy is made anew of all that is kept, by the last
 method: sums over robots are in float64, and none is stored. So to forget a robot is to delete its
-network and its answers. Nothing else depends on its data where robots train from their own weights
-or not at all, and where the server's own data are none of theirs (`server_blind`): then the policy
-is bit for bit the one that was merged without it.
+network and its answers. The policy then has the bits of one that was merged without the robot. For
+robots train from their own weights or not at all, and a server with `server_blind` has none of
+their data.
 """
 
 import hashlib

@@ -74,7 +74,9 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
             "try_robots": name == "single",
         }
     if config.life is not None or name in ("last_month", "sequential"):
-        raise ConfigError(f"a life is compared with {', '.join(controls)}; leave {name} out")
+        kind = "without a life is not" if config.life is None else "with a life is only"
+        known = name if config.life is None else ", ".join(controls)
+        raise ConfigError(f"A fleet {kind} compared with {known}. Leave {name} out.")
     headers = [Dataset(folder).header for folder in config.data]
     match name:
         case "joint":

@@ -44,7 +44,7 @@ def auc(members: Sequence[float], others: Sequence[float]) -> tuple[float, float
     """Returns the probability that a member scores higher than another, and its 95% interval.
 
     It is the area under the receiver operating characteristic, .5 where scores tell nothing; equal
-    scores count half. The interval is that of Hanley and McNeil (1982). Without members or others,
+    scores count half. The interval is by Hanley and McNeil (1982). Without members or others,
     nothing is known: .5, between 0 and 1.
     """
     n, m = len(members), len(others)

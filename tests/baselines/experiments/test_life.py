@@ -136,6 +136,7 @@ def test_an_experiment_runs_its_lives_and_resumes(data: Path, tmp_path: Path) ->
         "told_before",
         "told_after",
         "told_end",
+        "told_width",
     }
     assert [len(cells[name]["curve"]) for name in ("gate", "sequential", "joint")] == [3, 3, 1]
     assert cells["average"]["month_kb"] > 0 and cells["gate"]["kept_kb"] > 0
