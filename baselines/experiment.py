@@ -58,6 +58,7 @@ def _experiment(options: ExperimentOptions) -> int:
     from fleet_tools.baselines.experiments.form import load_experiment
     from fleet_tools.baselines.experiments.page import markdown_page
     from fleet_tools.baselines.experiments.running import render, run_experiment
+    from fleet_tools.baselines.federated.life import EventError
 
     results, pages = {}, []
     for path in options.files:
@@ -69,6 +70,8 @@ def _experiment(options: ExperimentOptions) -> int:
                 result = run_experiment(
                     experiment, path.stem, options.output, options.workers, options.quiet
                 )
+        except EventError as error:
+            raise error.in_file(path) from None
         except (OSError, KeyboardInterrupt) as reason:
             return cli.stopped(reason)
         results[path.stem] = {name: result[name] for name in ("rows", "failed")}

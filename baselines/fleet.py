@@ -57,7 +57,7 @@ class FleetOptions(cli.Options):
     """Train a reference instead: joint (one robot with all data), joint_wide (with as many
     parameters as all robots), or joint_ensemble (as many robots, each with all data). Or
     robots that never merge: single, task_specific (one for each task), or task_specific_equal_steps
-    (with as many gradient steps as joint)."""
+    (with as many gradient steps as joint). Or of a life, last_month or sequential."""
     restart: bool = False
     """Begin anew; a former fleet in the folder is kept beside it, as OUTPUT-former-1."""
     workers: RobotWorkerOptions = RobotWorkerOptions()
@@ -67,6 +67,7 @@ class FleetOptions(cli.Options):
 def _fleet(options: FleetOptions) -> int:
     import torch
 
+    from fleet_tools.baselines.federated.life import EventError
     from fleet_tools.baselines.federated.plan import FleetPlan
     from fleet_tools.baselines.federated.progress import FleetProgress, round_point
     from fleet_tools.baselines.federated.record import FleetWriter, restart
@@ -80,7 +81,10 @@ def _fleet(options: FleetOptions) -> int:
     torch.set_num_threads(1)  # as robots do, so that bits do not depend on the machine
     with contextlib.redirect_stdout(sys.stderr):  # a merging method's module may print
         config = _config(options)
-        plan = FleetPlan.of(config)
+        try:
+            plan = FleetPlan.of(config)
+        except EventError as error:
+            raise error.in_file(options.config) from None
         if not options.quiet and (note := precision_note(plan.blueprint, config.training, "cpu")):
             print(note.strip(), file=sys.stderr)
         measure_success = make_success_measure(

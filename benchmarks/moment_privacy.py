@@ -7,14 +7,13 @@ the weights that the robot sends anyway, by the loss of its network.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 from scaffold import main_of, report_rows
-from scipy.stats import rankdata
 from tyro.conf import Positional, arg
 
 from fleet_tools.baselines.federated.plan import FleetPlan
@@ -24,6 +23,7 @@ from fleet_tools.baselines.training.demonstrations import Trajectories
 from fleet_tools.config.values import Count
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.utils import cli
+from fleet_tools.utils.statistics import auc
 
 NOISES = (0.0, 1e-3, 1e-2, 1e-1)
 COLUMNS = ("episodes", "noise", "membership by moments", "by weights", "error of a step")
@@ -107,10 +107,12 @@ def _attack(
         x = _with_ones(episode["x"])
         return float(np.einsum("ti,ij,tj->t", x, inverse, x).mean())
 
-    membership = _auc([-leverage(each) for each in chosen], [-leverage(each) for each in others])
+    def membership(score: Callable[[dict[str, Any]], float]) -> float:
+        return auc([-score(each) for each in chosen], [-score(each) for each in others])[0]
+
     return {
-        "by_moments": membership,
-        "by_weights": _auc([-each["loss"] for each in chosen], [-each["loss"] for each in others]),
+        "by_moments": membership(leverage),
+        "by_weights": membership(lambda episode: episode["loss"]),
         "error": _reconstruction_error(X, noisy),
     }
 
@@ -136,13 +138,6 @@ def _with_ones(x: np.ndarray) -> np.ndarray:
 def _symmetric(generator: np.random.Generator, size: int) -> np.ndarray:
     upper = np.triu(generator.standard_normal((size, size)))
     return upper + np.triu(upper, 1).T
-
-
-def _auc(members: Sequence[float], others: Sequence[float]) -> float:
-    """Returns the probability that a member scores higher than another one."""
-    ranks = rankdata([*members, *others])[: len(members)]
-    above = ranks.sum() - len(members) * (len(members) + 1) / 2
-    return float(above / (len(members) * len(others)))
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

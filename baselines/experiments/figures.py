@@ -17,6 +17,7 @@ from matplotlib.ticker import (
 )
 
 from fleet_tools.baselines.experiments.form import Experiment
+from fleet_tools.baselines.experiments.life import MEASURES
 from fleet_tools.baselines.experiments.result import Row
 from fleet_tools.storage.atomic_files import atomic_write
 
@@ -36,7 +37,7 @@ _OFFSET = 0.04
 _MARKERS = "osD^"
 """Markers of the first ten arms, of the next ten, and so on."""
 
-_NOT_DRAWN = ("bytes", "uploaded", "moved", "barrier", "seconds", "single", "against")
+_NOT_DRAWN = ("bytes", "uploaded", "moved", "barrier", "seconds", "single", "against", *MEASURES)
 
 _LETTERS = 45
 """Number of letters of all labels that fit side by side below a panel."""

@@ -15,6 +15,7 @@ from fleet_merging.errors import UnsoundMergeError
 from fleet_tools.baselines.experiments.arena import may_fail
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
+from fleet_tools.baselines.experiments.life import life_measures
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
 from fleet_tools.baselines.federated import REFERENCES, central
 from fleet_tools.baselines.federated.config import FleetConfig
@@ -236,8 +237,13 @@ def measured(report: Report, arm: str) -> dict[str, Any]:
         arm: Name of the arm or the reference.
     """
     tuned, loss = report.get("fine_tuned") or {}, _loss(report, arm)
+    success, of_life = scene_successes(report, arm), {}
+    if (life := report.get("life")) is not None:
+        success = {task: success[task] for task in life["kept_tasks"] if task in success}
+        of_life = life_measures(report)
     return {
-        "success": scene_successes(report, arm),
+        "success": success,
+        **of_life,
         "fine_tuned": by_task(tuned.get("rollouts")),
         **({} if loss is None else {"loss": loss}),
         "bytes": _transferred(report),

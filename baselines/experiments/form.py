@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 
 import pydantic
 
+from fleet_tools.baselines.federated.life import Life
 from fleet_tools.config.commands import DataCommands
 from fleet_tools.config.extends import load_layers
 from fleet_tools.config.values import Count, CountOrZero, OddCount, Value, parse, validate
@@ -61,6 +62,8 @@ class Experiment(Value):
         seeds: Number of runs of each arm and value, of the seeds 0, 1, ...; see `validation`.
         lines: Lines between policies on which barriers are measured; arms are then methods that
             align. None measures merged policies instead.
+        life: Who takes part in the fleets when, see `FleetConfig.life`; arms may vary its
+            `control`. None for fleets without one.
         measures: What pages show, in this order (default: all that was measured).
         against: Arms and references with whose success rates all others' are compared on
             the page, each with the margin within which rates are equivalent, such as 0.1 for 10
@@ -85,6 +88,7 @@ class Experiment(Value):
     references: tuple[str, ...] = ()
     seeds: Annotated[Count, pydantic.Field(le=MAX_SEEDS)] = 3
     lines: LineConfig | None = None
+    life: Life | None = None
     measures: tuple[str, ...] | None = None
     against: dict[str, Margin | None] = {}
     about: str = ""
@@ -186,7 +190,8 @@ def planned_runs(experiment: Experiment) -> list[Run]:
 
 
 def _with_data(experiment: Experiment, keys: Keys) -> Keys:
-    base = merged({"data": list(experiment.data), **experiment.base}, keys)
+    life = {} if experiment.life is None else {"life": experiment.life.model_dump(mode="json")}
+    base = merged({"data": list(experiment.data), **life, **experiment.base}, keys)
     data: pydantic.JsonValue = expanded(_as_list(base["data"]))
     return base | {"data": data}
 

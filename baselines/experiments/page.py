@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from fleet_tools.baselines.experiments.figures import save_figures
 from fleet_tools.baselines.experiments.form import Experiment
+from fleet_tools.baselines.experiments.life import MEASURES
 from fleet_tools.baselines.experiments.result import Row
 from fleet_tools.baselines.experiments.success import with_comparisons
 from fleet_tools.storage.atomic_files import write_file
@@ -65,6 +66,8 @@ def markdown_page(
     for other in experiment.against:
         lines += _comparison(experiment, rows, other)
     lines += _task_table(experiment, rows)
+    if experiment.life is not None:
+        lines += _months(experiment, result["cells"])
     lines += _failures(result)
     for name in figures:
         lines += ["", f"![Results of {stem}]({quote(name)})"]
@@ -179,6 +182,24 @@ def _task_table(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def _months(experiment: Experiment, cells: Sequence[Row]) -> list[str]:
+    """Returns for each arm a table of success rates by month and task, the means of its seeds."""
+    lines: list[str] = []
+    for arm in experiment.compared:
+        curves = [cell["curve"] for cell in cells if cell["arm"] == arm and cell.get("curve")]
+        months = [[point["success"] for point in each] for each in zip(*curves, strict=True)]
+        if len(months) < 2 or not all(all(each) for each in months):
+            continue
+        tasks = sorted(months[0][0])
+        lines += ["", f"## Success by month: {arm}", "", _table_row(["month", *tasks])]
+        lines.append(_table_row(["---"] * (1 + len(tasks))))
+        for number, seeds in enumerate(months, 1):
+            means = (sum(sum(s[task][0]) / len(s[task][0]) for s in seeds) for task in tasks)
+            shown = [f"{mean / len(seeds):.0%}" for mean in means]
+            lines.append(_table_row([str(number), *shown]))
+    return lines
+
+
 def _failures(result: Mapping[str, Any]) -> list[str]:
     if not result["failed"]:
         return []
@@ -265,6 +286,10 @@ TABLES: dict[str, Table] = {
         "Norm of parameters' difference, relative (over pairs and parameters)",
         _numbers("of_difference", ".1%"),
     ),
+    **{
+        name: Table(f"{title}{_OVER_SEEDS}", _numbers(name, form))
+        for name, (title, form) in MEASURES.items()
+    },
 }
 """Tables by measure; others have tables of plain numbers."""
 

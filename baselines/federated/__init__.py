@@ -17,6 +17,9 @@
     aggregation       updates that are kept, changes that are summed
     rounds            one round
     partial           what is kept of a round in progress
+    life              who takes part in a fleet when, with which episodes
+    keeping           a month of a life in which the server keeps what robots sent before
+    life_report       what a life was, and policies that robots fit at home
     server_optimizer  the server's step after a merge
     progress          progress of a fleet, and summaries of its rounds
     record            the output folder
@@ -45,6 +48,8 @@ ReferenceName = Literal[
     "single",
     "task_specific",
     "task_specific_equal_steps",
+    "last_month",
+    "sequential",
 ]
 """Names of the fleets with which another one is compared, see `references.reference`."""
 

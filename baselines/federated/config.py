@@ -8,6 +8,7 @@ import pydantic
 from fleet_merging.methods import registry
 from fleet_merging.methods.options import MethodOptions, keyword_arguments
 from fleet_tools.baselines.federated.compact import UploadConfig
+from fleet_tools.baselines.federated.life import Life
 from fleet_tools.baselines.federated.round_config import (
     ClosingConfig,
     ServerConfig,
@@ -160,6 +161,14 @@ class FleetConfig(Value):
             fleet_merge can stream.
         closing: When a round closes.
         uploads: How robots make their answers small; None sends them as they are.
+        life: Who takes part when, with which episodes; `robots`, `split` and `participation` are
+            then its. With a `last_method`, the server keeps what each robot sent last, and the
+            policy of each month is what the method makes of this; robots train from their own
+            weights. None for robots that are all there from the first round to the last.
+        frozen: Whether robots of a life train nothing: they answer what the `last_method` asks of
+            the common initial weights.
+        personal_ridge: Weight of the last layer of a life's final policy when each robot fits it
+            to its own episodes at home (`personal.personalize`); 0 for no such fit.
     """
 
     data: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
@@ -192,6 +201,9 @@ class FleetConfig(Value):
     streaming: StreamingConfig | None = None
     closing: ClosingConfig = ClosingConfig()
     uploads: Annotated[UploadConfig | None, STORED_IF_SET] = None
+    life: Annotated[Life | None, STORED_IF_SET] = None
+    frozen: Annotated[bool, STORED_IF_SET] = False
+    personal_ridge: Annotated[NonNegative, STORED_IF_SET] = 0.0
 
     @pydantic.model_validator(mode="after")
     def _require_all_robots_in_groups(self) -> Self:
@@ -253,6 +265,29 @@ class FleetConfig(Value):
                     "`streaming` keeps no robot's weights, of which `last_method` and `try_robots` "
                     "make policies; give one or the other"
                 )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _require_possible_life(self) -> Self:
+        if self.life is None:
+            if self.frozen or self.personal_ridge:
+                raise ConfigError("`frozen` and `personal_ridge` are of a `life`; give one")
+            return self
+        refused = ("merge_every", "equal_steps", "streaming", "distillation", "fine_tuning", "groups")
+        if given := [name for name in refused if getattr(self, name)]:
+            raise ConfigError(
+                f"a `life` has a round each month, of `training.epochs`; leave out {given[0]}"
+            )
+        if self.frozen and (self.last_method is None or self.initialization != "common"):
+            raise ConfigError(
+                "`frozen` robots answer what a `last_method` asks of weights that all have; give "
+                "one, and `initialization: common`"
+            )
+        if self.keeps and self.policy.encoders:
+            raise ConfigError(
+                "the server of a `life` keeps answers about states, and those of encoders' "
+                "features change with the encoders; leave out `last_method`"
+            )
         return self
 
     @pydantic.model_validator(mode="after")
@@ -331,14 +366,21 @@ class FleetConfig(Value):
     @property
     def rounds(self) -> int:
         """Number of rounds, at least 1."""
+        if self.life is not None:
+            return self.life.rounds
         return self.training.epochs // self.epochs_per_round
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the server keeps what robots sent in former months, see `life`."""
+        return self.life is not None and self.last_method is not None
 
     def evaluates(self, round_number: int) -> bool:
         """Returns whether the merged policy of a round is evaluated in rollouts."""
         if self.rollouts == 0:
             return False
         if round_number == self.rounds:
-            return self.last_method is None
+            return self.last_method is None or self.keeps
         return round_number % self.rollout_every == 0
 
     def method_options(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from fleet_merging.queries.query import LossAnswer, LossQuery
 from fleet_merging.queries.validity import Limits, Sizes
 from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
+from fleet_tools.baselines.federated.life import Stay
 from fleet_tools.baselines.federated.messages import Assignment
 from fleet_tools.baselines.federated.robot import local_data_holder
 from fleet_tools.baselines.policies.blueprint import Blueprint
@@ -55,12 +56,16 @@ class ClientData:
         tasks: Settings of its episodes, see `Header.setting`.
         episode_counts: Number of episodes by kind, see `PartitionConfig.by`.
         data_bytes: Uncompressed size of the actions and of the observations that the policy reads.
+        steps: Number of steps to imitate.
+        stay: When it takes part in the life of its fleet; None without one.
     """
 
     assignment: Assignment
     tasks: tuple[str, ...]
     episode_counts: dict[str, int]
     data_bytes: int
+    steps: int = 0
+    stay: Stay | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +97,7 @@ class FleetPlan:
         Raises:
             ConfigError: There are too few episodes, or too few kinds of them; or a group's arm has
                 no model or no data, or its robots lack what the policy needs.
+            EventError: There are too few episodes of a robot that arrives.
             DatasetError, LayoutError, UnknownNameError: The datasets cannot be read, or not by
                 this policy; or a part of them has no step to imitate; or a group's arm or
                 observation does not exist.
@@ -108,9 +114,18 @@ class FleetPlan:
         blueprint = blueprint_of(config.policy, server)
         kinds = [episode_kind(samples.episodes[index], config.split.by) for index in rest]
         streaming, lacks = config.assigned_streaming(), _lacks(config, samples, blueprint)
+        if config.life is None:
+            arms = [samples.episodes[index].header.robot for index in rest]
+            stays, parts, rounds = (), _parts(kinds, arms, config), config.rounds
+        else:
+            stays, rounds = config.life.stays(), 1  # each month has a schedule of its own
+            found = config.life.parts(samples, rest, derive_seed(seed, _EPISODES))
+            place = {index: number for number, index in enumerate(rest)}
+            parts = [[place[index] for index in part] for part in found]
         clients = []
-        arms = [samples.episodes[index].header.robot for index in rest]
-        for robot, part in enumerate(_parts(kinds, arms, config)):
+        for robot, part in enumerate(parts):
+            stay = stays[robot] if stays else None
+            times = rounds * (1 if stay is None else stay.times)
             episodes = tuple(rest[index] for index in part)
             own = samples.subset(episodes)
             require_steps(
@@ -128,17 +143,18 @@ class FleetPlan:
                 training=config.training.model_copy(
                     update={
                         "seed": derive_seed(seed, _ROBOT, robot),
-                        "epochs": config.rounds * local_epochs(config, own, learned),
+                        "epochs": times * local_epochs(config, own, learned),
                     }
                 ),
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
                 moment_noise=config.moment_noise,
-                lacks=lacks[robot],
+                lacks=lacks[robot] if lacks else (),
                 **streaming,
             )
             counts = dict(sorted(Counter(kinds[index] for index in part).items()))
             tasks = tuple(sorted({episode.header.setting for episode in own.episodes}))
-            clients.append(ClientData(assignment, tasks, counts, data_bytes(own, blueprint)))
+            size, steps = data_bytes(own, blueprint), int(own.imitate.sum())
+            clients.append(ClientData(assignment, tasks, counts, size, steps, stay))
         return cls(
             config,
             content_digest(samples),
@@ -250,15 +266,40 @@ class FleetPlan:
 
     def participants(self, round_number: int) -> list[int]:
         """Returns the numbers of the robots that take part in a round, ascending."""
-        count = math.ceil(self.config.closing.over_sampling * self.wanted)
+        if self.config.life is not None:
+            stays = enumerate(client.stay for client in self.clients)
+            return [k for k, stay in stays if stay is not None and round_number in stay.rounds]
+        count = math.ceil(self.config.closing.over_sampling * self.wanted(round_number))
         generator = np.random.default_rng(derive_seed(self.seed, _ROUND, round_number))
         robots = len(self.clients)
         return sorted(generator.choice(robots, min(robots, count), replace=False).tolist())
 
-    @property
-    def wanted(self) -> int:
-        """Number of robots whose answers a round waits for, at least one."""
+    def wanted(self, round_number: int) -> int:
+        """Returns the number of robots whose answers a round waits for, at least one."""
+        if self.config.life is not None:
+            return max(1, len(self.participants(round_number)))
         return max(1, round(self.config.participation * len(self.clients)))
+
+    def epochs(self, robot: int, round_number: int) -> tuple[int, int]:
+        """Returns how many epochs a robot has trained before a round, and how many it then does.
+
+        With `equal_steps`, these are its own. In a life, each month begins anew.
+        """
+        every = self.clients[robot].assignment.training.epochs
+        if self.config.life is not None:
+            return 0, every
+        epochs = every // self.config.rounds
+        return (round_number - 1) * epochs, epochs
+
+    def most_bytes(self, robot: int) -> float:
+        """Returns how many bytes a robot may upload in a round."""
+        stay = self.clients[robot].stay
+        return math.inf if stay is None or stay.bytes is None else stay.bytes
+
+    def forgotten(self, round_number: int) -> set[int]:
+        """Returns the robots whose contributions are removed before a round is merged."""
+        leavers = ((k, each.stay.forgotten) for k, each in enumerate(self.clients) if each.stay)
+        return {robot for robot, month in leavers if month is not None and month <= round_number}
 
     def merge_seed(self, round_number: int) -> int:
         """Returns the seed from which a round's merge draws."""
@@ -360,7 +401,7 @@ def _parts(kinds: Sequence[str], arms: Sequence[str], config: FleetConfig) -> li
 
 
 def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[tuple[str, ...]]:
-    """Returns the names of the entries that the policy reads and that each robot does not have."""
+    """Returns, of each robot, names of entries that it lacks of the policy's; empty if none does."""
     lacks: list[tuple[str, ...]] = []
     for group in config.groups:
         offered = next(
@@ -382,7 +423,7 @@ def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[
                 f"which the policy sees the object; it has {', '.join(has)}. Give it one of them."
             )
         lacks += [absent] * group.robots
-    return [()] * config.robots if config.split.pooled or not lacks else lacks
+    return [] if config.split.pooled else lacks
 
 
 def _require_every_task(config: FleetConfig, samples: Samples, server: Samples) -> None:

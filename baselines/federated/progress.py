@@ -201,6 +201,9 @@ def _are_participants(plan: FleetPlan, number: int, summary: RoundSummary) -> bo
         tally = summary.tally
         return not summary.robots and tally is not None and _adds_up(tally, len(participants))
     robots = summary.robots
+    if plan.config.life is not None:  # those of `frozen` robots have no losses
+        numbers = {robot.robot for robot in robots}
+        return summary.tally is None and numbers <= set(range(len(plan.clients)))
     return (
         summary.tally is None
         and [robot.robot for robot in robots] == participants
@@ -243,6 +246,8 @@ def _of_tensors(plan: FleetPlan, progress: FleetProgress) -> Iterator[str]:
     if progress.rounds:
         last = progress.rounds[-1].robots
         merged = sorted(robot.robot for robot in last if robot.left_out is None)  # not streaming
+        if plan.config.life is not None:  # others may be kept
+            merged = sorted({*merged, *progress.robot_weights})
         if list(progress.robot_weights) != merged:
             yield f"it holds weights of the robots {list(progress.robot_weights)}, not {merged}"
 

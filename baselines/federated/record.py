@@ -5,6 +5,8 @@
     replies/N.safetensors   reply of robot N in the present round
     exchange.safetensors    the present exchange of a streaming round (`partial`)
     answers/N.jsonl         a `round_messages.ClientSummary` for each robot in streaming round N
+    kept/N-M-KEY.safetensors  what robot N answered in month M of a life (`keeping`)
+    months/M.safetensors    the policy after month M of a life
     rounds.jsonl            a line for each round (`progress.RoundSummary`)
     merged.safetensors      the policy after the last round (`policies.checkpoint`)
     robots/N.safetensors    the policy of robot N before the last merge; stored at the end
@@ -61,6 +63,7 @@ ROUNDS = "rounds.jsonl"
 MERGED, COMBINED = "merged.safetensors", "combined.safetensors"
 FINE_TUNED, REPORT = "fine_tuned.safetensors", "report.json"
 DISTILLED = "distilled.safetensors"
+MONTHS, KEPT = "months", "kept"
 REPLIES, ROBOTS, SCENES, SERVER = "replies", "robots", "scenes", "server"
 EXCHANGE, ANSWERS = "exchange.safetensors", "answers"
 

@@ -6,9 +6,11 @@ import pydantic
 
 from fleet_tools.baselines.federated import REFERENCES
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
+from fleet_tools.baselines.federated.life import Life
 from fleet_tools.baselines.federated.round_config import ClosingConfig
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.config import PolicyConfig
+from fleet_tools.config.values import parse
 from fleet_tools.dataset import Dataset
 from fleet_tools.envs.array_spec import ArraySpec, Layout
 from fleet_tools.errors import ConfigError, UnknownNameError
@@ -29,12 +31,13 @@ def reference(config: FleetConfig, name: str) -> FleetConfig:
             result. "task_specific": likewise, and each robot has all episodes of a task.
             "task_specific_equal_steps": likewise, and each trains for no fewer gradient steps than
             joint training, in as many more epochs, along which the schedule of its learning rate
-            is stretched (`FleetConfig.equal_steps`).
+            is stretched (`FleetConfig.equal_steps`). Of a fleet with a life there are "joint",
+            "single", "last_month" and "sequential", see `Life.control`.
 
     Raises:
         UnknownNameError: There is no such reference.
         DatasetError: A dataset cannot be read.
-        ConfigError: The policy has no width, see `widened`.
+        ConfigError: The policy has no width, see `widened`; or only other fleets have it.
     """
     if name not in REFERENCES:
         raise UnknownNameError("reference", name, REFERENCES)
@@ -59,6 +62,22 @@ def _changes(config: FleetConfig, name: str) -> dict[str, Any]:
     pooled = bool(config.groups)
     joint = {"robots": 1, "split": PartitionConfig(pooled=pooled), **seen}
     unmerged = {"try_robots": True, "fine_tuning": None}
+    controls = {"joint": "joint", "single": "alone"} | {k: k for k in ("last_month", "sequential")}
+    if config.life is not None and name in controls:
+        life = config.life.model_dump() | {"control": controls[name]}
+        return {
+            **(seen if name == "joint" else {}),
+            "life": parse(Life, life, f"The reference {name}"),
+            "last_method": None,
+            "last_options": {},
+            "frozen": False,
+            "personal_ridge": 0.0,
+            "try_robots": name == "single",
+        }
+    if config.life is not None or name in ("last_month", "sequential"):
+        kind = "without a life is not" if config.life is None else "with a life is only"
+        known = name if config.life is None else ", ".join(controls)
+        raise ConfigError(f"A fleet {kind} compared with {known}. Leave {name} out.")
     headers = [Dataset(folder).header for folder in config.data]
     match name:
         case "joint":

@@ -6,6 +6,7 @@ counts its bytes; between processes of a simulation they travel as they are.
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -61,6 +62,8 @@ class RoundMessages:
         transport: Transport to the robots.
         robots: What was exchanged in the round before it was interrupted.
         uploads: How answers are made small; None sends them as they are.
+        most_bytes: most_bytes(robot): bytes that a robot may upload in the round; it does not
+            send an answer that has more.
 
     Attributes:
         transport: As given.
@@ -72,8 +75,10 @@ class RoundMessages:
         transport: Transport,
         robots: Mapping[int, ClientSummary] | None = None,
         uploads: UploadConfig | None = None,
+        most_bytes: Callable[[int], float] = lambda robot: math.inf,
     ) -> None:
         self.transport, self.robots, self._uploads = transport, dict(robots or {}), uploads
+        self._most_bytes = most_bytes
         self._size: tuple[object, int] = (None, 0)
 
     def ask(
@@ -106,6 +111,11 @@ class RoundMessages:
                     continue
                 silent.discard(robot)
                 answer, size = self._arrived(answer)
+                sent = self.robots[robot].uploaded_bytes if robot in self.robots else 0
+                if sent + size > (most := self._most_bytes(robot)):
+                    needed = f"{size} bytes after {sent}" if sent else f"{size} bytes"
+                    answer = LostClient(f"it may upload {most:g} bytes, and would send {needed}")
+                    size = 0
                 reason = self._add(aggregator, robot, answer)
                 self.record(robot, messages[robot], answer, reason, size)
                 if reason is None:

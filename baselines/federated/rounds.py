@@ -13,6 +13,7 @@ from typing import Any
 
 from fleet_merging.errors import UnsoundMergeError
 from fleet_merging.methods import registry
+from fleet_merging.methods.options import keyword_arguments
 from fleet_merging.modules import recompute
 from fleet_merging.problem import MergeProblem, MergeResult
 from fleet_merging.queries.data_holder import DataHolder
@@ -39,6 +40,7 @@ from fleet_tools.baselines.federated.round_messages import (
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes
+from fleet_tools.baselines.policies.merged_checkpoints import checkpoint_problem
 from fleet_tools.baselines.training.state import DivergedError, Tensors, TrainingError
 
 STORE_EVERY_S = 20.0
@@ -79,6 +81,7 @@ def run_round(
     weights: Tensors | None,
     store: RoundStore | None = None,
     server_state: ServerState | None = None,
+    own: Mapping[int, Tensors] | None = None,
 ) -> RoundResult:
     """Runs one round.
 
@@ -89,6 +92,7 @@ def run_round(
         weights: Merged weights of the round before; None in the first.
         store: Keeps answers in case that the round is interrupted; None for nothing.
         server_state: State of the server's optimizer after the round before; None in the first.
+        own: Weights with which single robots begin instead, by robot number.
 
     Raises:
         TrainingError: All robots are lost, or too few answered.
@@ -103,8 +107,8 @@ def run_round(
         messages, merged = _summed(plan, transport, request, base, store)
         moved, robot_weights = None, {}
     else:
-        messages = RoundMessages(transport, uploads=plan.config.uploads)
-        updates = _updates(plan, messages, request, store)
+        messages = messages_of(plan, transport)
+        updates = _updates(plan, messages, request, store, own or {})
         merge = _merge(plan, messages, number, updates, base)
         merged = merge.state
         moved = plan.symmetry.group(merged).moved_fraction(merge.permutations)
@@ -114,8 +118,19 @@ def run_round(
     return RoundResult(number, state, after, loss, moved, robots, robot_weights, came_late)
 
 
+def messages_of(
+    plan: FleetPlan, transport: Transport, robots: Mapping[int, ClientSummary] | None = None
+) -> RoundMessages:
+    """Returns the messages of a round, see `RoundMessages`."""
+    return RoundMessages(transport, robots, plan.config.uploads, plan.most_bytes)
+
+
 def _updates(
-    plan: FleetPlan, messages: RoundMessages, request: TrainRequest, store: RoundStore
+    plan: FleetPlan,
+    messages: RoundMessages,
+    request: TrainRequest,
+    store: RoundStore,
+    own: Mapping[int, Tensors],
 ) -> dict[int, LocalUpdate]:
     """Lets the participants train, and returns their updates."""
     closing, participants = plan.config.closing, plan.participants(request.round)
@@ -124,16 +139,17 @@ def _updates(
         for robot, reply in store.replies(request.round).items()
         if robot in participants
     }
+    requests = {robot: _localized(plan, request, robot, own) for robot in participants}
     for robot, reply in stored.items():
-        messages.record(robot, request, reply)
+        messages.record(robot, requests[robot], reply)
     updates = Updates(request.round, plan.form, store.save_reply, plan.limits)
-    missing = plan.wanted - len(stored)
+    missing = plan.wanted(request.round) - len(stored)
     waiting = [robot for robot in participants if robot not in stored] if missing > 0 else []
     limit = closing.deadline
-    requests = {robot: _localized(plan, request, robot) for robot in waiting}
-    messages.ask(requests, updates, wanted=missing, deadline_s=limit)
+    asked = {robot: requests[robot] for robot in waiting}
+    messages.ask(asked, updates, wanted=missing, deadline_s=limit)
     for robot in set(participants).difference(stored, waiting):  # enough had answered before
-        messages.record(robot, request, None, LATE)
+        messages.record(robot, requests[robot], None, LATE)
     found = updates.by_robot | stored
     sizes = {robot: plan.sizes_of(found[robot].weights) for robot in messages.merged()}
     while (other := outlier(list(sizes.values()))) is not None:
@@ -143,10 +159,13 @@ def _updates(
     return found
 
 
-def _localized(plan: FleetPlan, request: TrainRequest, robot: int) -> TrainRequest:
-    """Returns the request to a robot, which trains for epochs of its own with `equal_steps`."""
-    epochs = plan.clients[robot].assignment.training.epochs // plan.config.rounds
-    return replace(request, epoch=(request.round - 1) * epochs, epochs=epochs)
+def _localized(
+    plan: FleetPlan, request: TrainRequest, robot: int, own: Mapping[int, Tensors]
+) -> TrainRequest:
+    """Returns the request to a robot, with epochs and perhaps first weights of its own."""
+    epoch, epochs = plan.epochs(robot, request.round)
+    weights = own.get(robot, request.weights)
+    return replace(request, epoch=epoch, epochs=epochs, weights=weights)
 
 
 def _merge(
@@ -168,12 +187,54 @@ def _merge(
     return merge_remaining(plan, messages, number, messages.merged(), merge)
 
 
+def combine(
+    plan: FleetPlan,
+    messages: RoundMessages,
+    number: int,
+    networks: Mapping[int, Tensors],
+    steps: Mapping[int, int],
+    group: RobotGroup | None = None,
+) -> MergeResult:
+    """Returns what the last method makes of the robots that are not left out meanwhile.
+
+    Args:
+        plan: The fleet.
+        messages: The messages to its robots.
+        number: Number of the round.
+        networks: The robots' weights, by robot number.
+        steps: Numbers of steps that they learned from.
+        group: See `merge_remaining`.
+
+    Raises:
+        FleetToolsError: See `merge_remaining`.
+    """
+    method = plan.config.last_method
+    assert method is not None
+
+    def merge(robots: Sequence[int], holders: Sequence[DataHolder]) -> MergeResult:
+        problem = checkpoint_problem(
+            plan.blueprint,
+            [networks[robot] for robot in robots],
+            holders,
+            plan.shared_data_holder,
+            averaging_weights=[steps[robot] for robot in robots],
+            base=None if plan.config.life is None else plan.first_base(),
+            seed=plan.merge_seed(number),
+            method=method,
+        )
+        options = keyword_arguments(method, plan.config.last_options)
+        return registry.merge(method, problem, **options)
+
+    return merge_remaining(plan, messages, number, list(networks), merge, group)
+
+
 def merge_remaining(
     plan: FleetPlan,
     messages: RoundMessages,
     number: int,
     robots: Sequence[int],
     merge: Callable[[Sequence[int], Sequence[DataHolder]], MergeResult],
+    group: RobotGroup | None = None,
 ) -> MergeResult:
     """Merges robots; if one is left out meanwhile, merges the others from the beginning.
 
@@ -183,6 +244,7 @@ def merge_remaining(
         number: Number of the round.
         robots: Numbers of the robots.
         merge: merge(robots, data_holders): merges some of them.
+        group: How robots are asked; None for by messages alone.
 
     Raises:
         TrainingError: No robot is left, or fewer than the quorum.
@@ -191,9 +253,10 @@ def merge_remaining(
         FleetToolsError: An error of the merging method.
     """
     while robots := [robot for robot in robots if messages.left_out(robot) is None]:
-        plan.config.closing.require_quorum(number, len(robots), plan.wanted, _reasons(messages))
+        wanted, reasons = plan.wanted(number), _reasons(messages)
+        plan.config.closing.require_quorum(number, len(robots), wanted, reasons)
         try:
-            return merge(robots, robot_data_holders(plan, messages, robots))
+            return merge(robots, robot_data_holders(plan, group or RobotGroup(messages), robots))
         except DataHolderError as error:
             _leave_out(plan, messages, error)
     reasons = "; ".join(f"robot {robot}: {why}" for robot, why in _reasons(messages).items())
@@ -219,10 +282,9 @@ def _leave_out(plan: FleetPlan, messages: RoundMessages, error: DataHolderError)
 
 
 def robot_data_holders(
-    plan: FleetPlan, messages: RoundMessages, robots: Sequence[int]
+    plan: FleetPlan, group: RobotGroup, robots: Sequence[int]
 ) -> list[RobotDataHolder]:
     """Returns robots as data holders of a merge, which are asked at the same time."""
-    group = RobotGroup(messages)
     return [RobotDataHolder(robot, group, plan.limits(robot)) for robot in robots]
 
 
@@ -270,7 +332,7 @@ def _summed(
     """Lets robots train and align at home, and returns the reference with their mean change."""
     config, number = plan.config.streaming, training.round
     assert config is not None
-    robots, wanted = plan.participants(number), plan.wanted
+    robots, wanted = plan.participants(number), plan.wanted(number)
     partial = store.partial()
     if partial is not None and partial.session // EXCHANGES == number:
         begin, reference = partial.session, partial.reference
@@ -287,7 +349,8 @@ def _summed(
         changes = _changes(plan, messages, request, begun, wanted, store)
         partial = None
         left_out = {robot: each.left_out for robot, each in messages.robots.items()}
-        plan.config.closing.require_quorum(number, changes.total.count, plan.wanted, left_out)
+        wished = plan.wanted(number)
+        plan.config.closing.require_quorum(number, changes.total.count, wished, left_out)
         reference = displaced(reference, changes.mean())
         robots = messages.merged()
         wanted = len(robots)

@@ -2,34 +2,29 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from fleet_merging.methods import registry
-from fleet_merging.methods.options import keyword_arguments
-from fleet_merging.problem import MergeResult
-from fleet_merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.federated import progress as fleet_progress
 from fleet_tools.baselines.federated.distillation import distill, train_further
+from fleet_tools.baselines.federated.keeping import run_month
+from fleet_tools.baselines.federated.life_report import life_report
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import (
     COMBINED,
     DISTILLED,
     FINE_TUNED,
+    MONTHS,
     REPORT,
     FleetWriter,
 )
-from fleet_tools.baselines.federated.round_messages import RoundMessages
-from fleet_tools.baselines.federated.rounds import merge_remaining, run_round
+from fleet_tools.baselines.federated.rounds import RoundResult, combine, messages_of, run_round
 from fleet_tools.baselines.federated.summary import summarize
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
-from fleet_tools.baselines.policies.merged_checkpoints import (
-    checkpoint_problem,
-    merged_checkpoint,
-)
+from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
 from fleet_tools.baselines.training.loop import validate
 from fleet_tools.baselines.training.rollouts import SuccessMeasure
 from fleet_tools.storage.atomic_files import write_file
@@ -65,7 +60,9 @@ def complete(
                 tasks = plan.clients[each["robot"]].tasks if tried == "own_tasks" else None
                 robot = Checkpoint(plan.blueprint, weights)
                 each["rollouts"] = measure_success(robot, tasks=tasks)
-    if plan.config.last_method is not None:
+    if plan.config.life is not None:
+        report["life"] = life_report(writer, progress, measure_success)
+    elif plan.config.last_method is not None:
         report |= _last_merge(writer, transport, progress, measure_success, worker_count)
     tuned = fine_tune(writer, progress)
     if tuned is not None:
@@ -100,23 +97,40 @@ def run(
     plan, config, progress = writer.plan, writer.plan.config, writer.load()
     while progress is None or len(progress.rounds) < config.rounds:
         started = time.monotonic()
-        number, weights = (
-            (1, None) if progress is None else (len(progress.rounds) + 1, progress.weights)
-        )
-        state = None if progress is None else progress.server_state
-        result = run_round(plan, transport, number, weights, writer, state)
+        number = 1 if progress is None else len(progress.rounds) + 1
+        result, policy = _round(writer, transport, number, progress)
         if config.streaming is not None:
             writer.save_answers(number, result.robots.values())
             if number == config.rounds:
                 transport.close()  # so that its processes and those of rollouts need not coexist
-        merged = Checkpoint(plan.blueprint, result.weights)
-        rollouts = measure_success(merged) if config.evaluates(number) else None
+        if config.life is not None:
+            (writer.folder / MONTHS).mkdir(exist_ok=True)
+            save_checkpoint(writer.folder / MONTHS / f"{number}.safetensors", policy)
+        rollouts = measure_success(policy) if config.evaluates(number) else None
         seconds = time.monotonic() - started
         progress = fleet_progress.after_round(progress, plan, result, rollouts, seconds)
         writer.save(progress)
         after_round(progress)
     writer.finish(progress)
     return progress
+
+
+def _round(
+    writer: FleetWriter, transport: Transport, number: int, progress: FleetProgress | None
+) -> tuple[RoundResult, Checkpoint]:
+    """Runs a round, and returns its result and its policy."""
+    plan = writer.plan
+    if plan.config.keeps:
+        return run_month(writer, transport, number, progress)
+    if progress is None:
+        result = run_round(plan, transport, number, None, writer)
+    elif plan.config.life is not None and not plan.participants(number):
+        loss = progress.rounds[-1].loss
+        result = RoundResult(number, progress.weights, progress.server_state, loss, None, {})
+    else:
+        state = progress.server_state
+        result = run_round(plan, transport, number, progress.weights, writer, state)
+    return result, Checkpoint(plan.blueprint, result.weights)
 
 
 def _last_merge(
@@ -128,8 +142,8 @@ def _last_merge(
 ) -> dict[str, Any]:
     """Stores the result of the last method, and the policy that imitates it; returns a report."""
     plan, config = writer.plan, writer.plan.config
-    messages = RoundMessages(transport, uploads=config.uploads)
-    result = combine(plan, messages, progress)
+    messages, number = messages_of(plan, transport), len(progress.rounds)
+    result = combine(plan, messages, number, progress.robot_weights, progress.robot_steps)
     combined = merged_checkpoint(plan.blueprint, result)
     save_checkpoint(writer.folder / COMBINED, combined)
     distills = config.distillation is not None
@@ -158,36 +172,6 @@ def _last_merge(
             "rollouts": measure_success(distilled),
         }
     return report
-
-
-def combine(plan: FleetPlan, messages: RoundMessages, progress: FleetProgress) -> MergeResult:
-    """Returns what the last method makes of the robots that are not left out meanwhile.
-
-    Args:
-        plan: The fleet.
-        messages: The messages to its robots.
-        progress: The progress after the last round.
-
-    Raises:
-        FleetToolsError: See `rounds.merge_remaining`.
-    """
-    method, number = plan.config.last_method, len(progress.rounds)
-    assert method is not None
-
-    def merge(robots: Sequence[int], holders: Sequence[DataHolder]) -> MergeResult:
-        problem = checkpoint_problem(
-            plan.blueprint,
-            [progress.robot_weights[robot] for robot in robots],
-            holders,
-            plan.shared_data_holder,
-            averaging_weights=[progress.robot_steps[robot] for robot in robots],
-            seed=plan.merge_seed(number),
-            method=method,
-        )
-        options = keyword_arguments(method, plan.config.last_options)
-        return registry.merge(method, problem, **options)
-
-    return merge_remaining(plan, messages, number, list(progress.robot_weights), merge)
 
 
 def _held_out_loss(plan: FleetPlan, policy: Checkpoint) -> float:

@@ -284,7 +284,7 @@ _KIND = "kind"
 """Key of the kind of a stored reply."""
 
 
-def store_reply(path: Path, reply: LocalUpdate) -> None:
+def store_reply(path: Path, reply: Answer) -> None:
     """Stores a reply with a digest, completely or not at all."""
     kind, tensors = contents(reply, CODECS)
     write_checked(path, _KIND, tensors, kind)

@@ -109,10 +109,10 @@ def _require_possible(plan: FleetPlan, roster: Roster, protection: str) -> None:
             f"`protection={protection}` protects nodes, and there are {roster.partitions} for "
             f"{config.robots} robots. Give `robots: {roster.partitions}`."
         )
-    if plan.wanted < FEWEST:
+    if plan.wanted(1) < FEWEST:
         raise ConfigError(
-            f"{plan.wanted} robots take part in a round; with fewer than {FEWEST}, each would know "
-            "what the others sent. Give more robots, or a larger `participation`."
+            f"{plan.wanted(1)} robots take part in a round; with fewer than {FEWEST}, each would "
+            "know what the others sent. Give more robots, or a larger `participation`."
         )
 
 
@@ -229,7 +229,7 @@ def _noisy_mean(
         Tasks(weighted_by_key="num_examples", fraction_evaluate=0.0, **names),
         noise_multiplier=noise,
         clipping_norm=clip,
-        num_sampled_clients=plan.wanted,
+        num_sampled_clients=plan.wanted(1),
         accountant=accountant,
     )
 

@@ -8,6 +8,7 @@ interval excludes 0. How often the intervals contain the truth is measured by
 strata changes nothing.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from math import erfc, fsum, sqrt
 from statistics import NormalDist, median
@@ -37,6 +38,25 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     low = center - width if successes else 0.0
     high = center + width if failures else 1.0
     return round(low, 6), round(high, 6)
+
+
+def auc(members: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
+    """Returns the probability that a member scores higher than another, and its 95% interval.
+
+    It is the area under the receiver operating characteristic, .5 where scores tell nothing; equal
+    scores count half. The interval is by Hanley and McNeil (1982). Without members or others,
+    nothing is known: .5, between 0 and 1.
+    """
+    n, m = len(members), len(others)
+    if n * m == 0:
+        return 0.5, 0.0, 1.0
+    below = sorted(others)
+    pairs = ((bisect_left(below, each), bisect_right(below, each)) for each in members)
+    area = sum(left + right for left, right in pairs) / (2 * n * m)
+    one, other = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = area * (1 - area) + (n - 1) * (one - area**2) + (m - 1) * (other - area**2)
+    width = CRITICAL * sqrt(max(variance, 0.0) / (n * m))
+    return round(area, 6), round(max(0.0, area - width), 6), round(min(1.0, area + width), 6)
 
 
 def stratified_rate(strata: Sequence[Counts]) -> float | None:

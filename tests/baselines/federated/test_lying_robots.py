@@ -28,7 +28,8 @@ from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.progress import FleetProgress
 from fleet_tools.baselines.federated.record import COMBINED, FleetWriter
 from fleet_tools.baselines.federated.round_messages import RoundMessages
-from fleet_tools.baselines.federated.run import combine, complete
+from fleet_tools.baselines.federated.rounds import combine
+from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.summary import as_text
 from fleet_tools.baselines.federated.transport import Answers, LostClient
 from fleet_tools.baselines.policies.checkpoint import load_checkpoint
@@ -133,14 +134,19 @@ class Fleet:
         """Returns the merge, and why robots were left out."""
         self.transport.lie = lie
         exchanges = RoundMessages(self.transport)
-        result = combine(self.plan, exchanges, self.trained)
+        result = self.combined(exchanges, self.trained)
         return result, {k: why for k in range(5) if (why := exchanges.left_out(k))}
 
     def without(self) -> MergeResult:
         """Returns the merge of the other four, which never had a fifth."""
         weights = {k: each for k, each in self.trained.robot_weights.items() if k != LIAR}
         others = replace(self.trained, robot_weights=weights)
-        return combine(self.plan, RoundMessages(self.transport), others)
+        return self.combined(RoundMessages(self.transport), others)
+
+    def combined(self, messages: RoundMessages, trained: FleetProgress) -> MergeResult:
+        """Returns what the last method makes of trained robots."""
+        networks, number = trained.robot_weights, len(trained.rounds)
+        return combine(self.plan, messages, number, networks, trained.robot_steps)
 
 
 def same_merges(one: MergeResult, other: MergeResult) -> bool:

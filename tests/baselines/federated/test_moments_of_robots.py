@@ -17,7 +17,7 @@ from support.shares import crossed
 from fleet_merging.errors import MergeError
 from fleet_merging.methods.registry import merge
 from fleet_tools.baselines.federated.messages import Message
-from fleet_tools.baselines.federated.round_messages import RoundMessages
+from fleet_tools.baselines.federated.round_messages import RobotGroup, RoundMessages
 from fleet_tools.baselines.federated.rounds import merge_problem, robot_data_holders
 from fleet_tools.baselines.federated.transport import Answers, Transport
 from fleet_tools.baselines.training.demonstrations import Trajectories
@@ -108,7 +108,7 @@ def test_all_robots_are_asked_in_one_exchange_and_their_order_does_not_matter(
     merged = []
     for counting in (_Counting(local(plan)), _Counting(local(plan))):
         transport: Any = counting if merged else local(plan)
-        holders = robot_data_holders(plan, RoundMessages(transport), [0, 1, 2])
+        holders = robot_data_holders(plan, RobotGroup(RoundMessages(transport)), [0, 1, 2])
         merged.append(merge(method, merge_problem(plan, 1, models, [1, 2, 3], holders)))
     assert counting.sizes == [3] * (2 if method == "gated_refit" else 1)
     for one, other in zip(merged[0].members, merged[1].members, strict=True):

@@ -1,0 +1,84 @@
+"""What is measured of a life: how much old skills lose, what new robots gain, and who is known."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+MEASURES = {
+    "backward": ("Backward transfer: success at the end less that after the first month", ".1%"),
+    "forward": ("Forward transfer: success of a new robot's tasks before it trains", ".1%"),
+    "month_kb": ("kB that a robot uploads in a month, at most", ".1f"),
+    "kept_kb": ("kB that the server keeps of robots at the end", ".1f"),
+    "told_before": ("Membership of forgotten robots, before they leave (AUC of the loss)", ".3f"),
+    "told_after": ("Membership of forgotten robots, after they left", ".3f"),
+    "told_end": ("Membership of forgotten robots, at the end", ".3f"),
+    "told_width": ("Half width of the 95% interval of the last, for a seed", ".3f"),
+    "shared_own": ("Success of the shared policy in a robot's own tasks", ".1%"),
+    "shared_others": ("Success of the shared policy in all other tasks", ".1%"),
+    "personal_own": ("Success of a robot's own policy in its own tasks", ".1%"),
+    "personal_others": ("Success of a robot's own policy in all other tasks", ".1%"),
+}
+"""Titles and formats of what is measured of a life, by name."""
+
+Rates = Mapping[str, float]
+"""Success rates by task."""
+
+
+def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the measures of a life, without those that it does not have.
+
+    With the matrix R[month][task] of success rates, transfers are means as in Lopez-Paz and
+    Ranzato, "Gradient Episodic Memory for Continual Learning", 2017. Backward: R[last] - R[first]
+    over tasks that are not to be forgotten; in the first month a robot first trained on the task.
+    Forward: R[first - 1] over the tasks of robots that came after the first month.
+
+    Args:
+        report: Report of a fleet with a life, see `life_report.life_report`.
+    """
+    life, stays = report["life"], report["life"]["stays"]
+    matrix = [rates(point["rollouts"]) for point in report["curve"]]
+    found = {"month_kb": life["uploaded_in_a_month"] / 1e3, "kept_kb": life["kept_bytes"] / 1e3}
+    for name in ("before", "after", "end") if life["forgotten"] else ():
+        found[f"told_{name}"] = fmean(each[name][0] for each in life["forgotten"])
+    if life["forgotten"]:
+        found["told_width"] = fmean(
+            (each["end"][2] - each["end"][1]) / 2 for each in life["forgotten"]
+        )
+    if not all(matrix):
+        return found
+    transfers: dict[str, list[float]] = {"backward": [], "forward": []}
+    first: dict[str, int] = {}
+    for stay in (stay for stay in stays if stay["months"]):
+        for task in stay["tasks"]:
+            month = stay["months"][0]
+            first[task] = min(month, first.get(task, month))
+            if month > 1:
+                transfers["forward"].append(matrix[month - 2][task])
+    for task in life["kept_tasks"]:
+        if first.get(task, len(matrix)) < len(matrix):
+            transfers["backward"].append(matrix[-1][task] - matrix[first[task] - 1][task])
+    found |= {name: fmean(each) for name, each in transfers.items() if each}
+    own = life["personal"] or [
+        {"tasks": stays[each["robot"]]["tasks"], "rollouts": each["rollouts"]}
+        for each in report["robots"]
+        if each.get("rollouts")
+    ]
+    if own:
+        found |= _own_and_others("personal", own, [rates(each["rollouts"]) for each in own])
+        found |= _own_and_others("shared", own, [matrix[-1]] * len(own))
+    return found
+
+
+def rates(rollouts: Mapping[str, Any] | None) -> dict[str, float]:
+    """Returns success rates by task; none without rollouts."""
+    return {task: each["successes"] / each["episodes"] for task, each in (rollouts or {}).items()}
+
+
+def _own_and_others(
+    name: str, robots: Sequence[Mapping[str, Any]], solved: Sequence[Rates]
+) -> dict[str, float]:
+    found: dict[str, list[float]] = {"own": [], "others": []}
+    for robot, each in zip(robots, solved, strict=True):
+        for task, rate in each.items():
+            found["own" if task in robot["tasks"] else "others"].append(rate)
+    return {f"{name}_{which}": fmean(each) for which, each in found.items() if each}

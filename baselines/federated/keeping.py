@@ -1,0 +1,156 @@
+"""A month of a life in which the server keeps what robots sent in former months.
+
+It keeps each robot's last network (of `frozen` robots, the common initial one) and its answers to
+queries, in float32 as they came. Each month's policy is made anew of all that is kept, by the last
+method: sums over robots are in float64, and none is stored. So to forget a robot is to delete its
+network and its answers. The policy then has the bits of one that was merged without the robot. For
+robots train from their own weights or not at all, and a server with `server_blind` has none of
+their data.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fleet_merging.queries import wire
+from fleet_merging.queries.data_holder import DataHolder
+from fleet_merging.queries.query import DataAnswer, DataQuery, MixtureQuery, MomentQuery
+from fleet_merging.queries.traffic import DataHolderError, Traffic
+from fleet_tools.baselines.federated.progress import FleetProgress
+from fleet_tools.baselines.federated.record import KEPT, FleetWriter
+from fleet_tools.baselines.federated.round_messages import RobotGroup
+from fleet_tools.baselines.federated.rounds import RoundResult, combine, messages_of, run_round
+from fleet_tools.baselines.federated.transport import Transport, read_reply, store_reply
+from fleet_tools.baselines.policies.checkpoint import Checkpoint
+from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
+from fleet_tools.baselines.training.loop import validate
+from fleet_tools.baselines.training.state import Tensors
+
+
+def run_month(
+    writer: FleetWriter, transport: Transport, number: int, before: FleetProgress | None
+) -> tuple[RoundResult, Checkpoint]:
+    """Lets robots train, asks them, and makes the policy of all that is then kept.
+
+    Args:
+        writer: Writer of the fleet, in whose folder answers are kept.
+        transport: Transport to its robots.
+        number: Number of the month.
+        before: Progress after the month before; None in the first.
+
+    Returns:
+        What the month was, with all kept networks as `robot_weights`, and its policy.
+
+    Raises:
+        TrainingError: See `run_round`; or nothing is kept.
+        FleetToolsError: An error of the last method.
+    """
+    plan, forgotten = writer.plan, writer.plan.forgotten(number)
+    for robot in forgotten:
+        for path in (writer.folder / KEPT).glob(f"{robot}-*"):
+            path.unlink()
+    kept = {} if before is None else dict(before.robot_weights)
+    kept = {robot: each for robot, each in kept.items() if robot not in forgotten}
+    here = plan.participants(number)
+    result = _trained(writer, transport, number, here, kept, before)
+    networks = dict(sorted((kept | dict(result.robot_weights)).items()))
+    # A robot that sent no new network in time still counts by the one before, and is asked.
+    summaries = {k: each.model_copy(update={"left_out": None}) for k, each in result.robots.items()}
+    messages, first = messages_of(plan, transport, summaries), plan.affine_maps[0].name
+    group = KeepingGroup(messages, writer.folder / KEPT, number, frozenset(here), first)
+    steps = {robot: plan.clients[robot].steps for robot in networks}
+    policy = merged_checkpoint(
+        plan.blueprint, combine(plan, messages, number, networks, steps, group)
+    )
+    robots = {
+        robot: each.model_copy(update={"left_out": each.left_out or late})
+        for robot, each in sorted(messages.robots.items())
+        for late in [result.robots[robot].left_out if robot in result.robots else None]
+    }
+    training = plan.config.training
+    loss = validate(policy.blueprint, plan.held_out_trajectories, training, policy.weights)
+    return replace(result, robots=robots, robot_weights=networks, loss=loss), policy
+
+
+def _trained(
+    writer: FleetWriter,
+    transport: Transport,
+    number: int,
+    here: Sequence[int],
+    kept: dict[int, Tensors],
+    before: FleetProgress | None,
+) -> RoundResult:
+    """Returns the networks that robots send this month, if any does."""
+    plan = writer.plan
+    if plan.config.frozen or not here:
+        base = plan.first_base() if before is None else before.weights
+        assert base is not None  # since `frozen` robots have common weights
+        networks = dict.fromkeys(here, base) if plan.config.frozen else {}
+        return RoundResult(number, base, {}, 0.0, None, {}, networks)
+    return run_round(plan, transport, number, None, writer, own=kept)
+
+
+@dataclass(frozen=True, eq=False)
+class KeepingGroup(RobotGroup):
+    """Robots whose answers to former queries are kept, also of those that have left.
+
+    Attributes:
+        folder: Folder of the answers.
+        month: Number of the present month. Answers of former ones are not asked for again.
+        here: Robots that can be asked.
+        first: Name of the affine map that reads states.
+    """
+
+    folder: Path
+    month: int
+    here: frozenset[int]
+    first: str
+
+    def answer_all(
+        self, queries: Sequence[tuple[DataHolder, DataQuery]]
+    ) -> tuple[list[DataAnswer], Traffic]:
+        """Returns answers that are kept, asks for the others, and keeps these.
+
+        Raises:
+            DataHolderError: A robot is lost, or not here and was never asked.
+        """
+        pairs: list[tuple[Any, DataQuery]] = list(queries)
+        asked, answers, traffic = dict[int, Path](), dict[int, DataAnswer](), Traffic()
+        for place, (holder, query) in enumerate(pairs):
+            robot, key = holder.robot, key_of(query, self.first)
+            paths = sorted(self.folder.glob(f"{robot}-*-{key}.safetensors"))
+            kept = read_reply(paths[0]) if paths else None
+            if kept is not None:
+                answers[place] = kept
+                if paths[0].name.split("-")[1] == str(self.month):  # before the program was killed
+                    self.messages.record(robot, query, kept)
+            elif robot in self.here:
+                asked[place] = self.folder / f"{robot}-{self.month}-{key}.safetensors"
+            else:
+                raise DataHolderError(holder, "it is not here, and its answer is not kept")
+        if asked:
+            found, traffic = super().answer_all([pairs[place] for place in asked])
+            self.folder.mkdir(exist_ok=True)
+            for (place, path), answer in zip(asked.items(), found, strict=True):
+                store_reply(path, answer)
+                answers[place] = answer
+        return [answers[place] for place in range(len(pairs))], traffic
+
+
+def key_of(query: DataQuery, first: str) -> str:
+    """Returns a hash of all on which the answer to a query depends.
+
+    States are the same whatever model reads them, where it has no encoders (as `FleetConfig.life`
+    demands). Gaussians of states depend on the seed of a query; the first answer serves later ones.
+
+    Args:
+        query: The query.
+        first: Name of the affine map that reads states.
+    """
+    if isinstance(query, MixtureQuery) and query.model is None:
+        query = replace(query, seed=0)
+    if isinstance(query, MomentQuery) and (query.maps, query.target) == ((first,), "none"):
+        query = replace(query, model={})
+    return hashlib.blake2b(wire.encode(query), digest_size=8).hexdigest()

@@ -1,0 +1,171 @@
+"""Experiments with lives: transfers, controls, and the page by month."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.experiment_cases import content_of, result_in
+from support.fleet_cases import write_data
+
+from fleet_tools.baselines import experiment as program
+from fleet_tools.baselines.experiments.fleets import ToolUse
+from fleet_tools.baselines.experiments.form import Experiment, planned_runs
+from fleet_tools.baselines.experiments.life import life_measures
+from fleet_tools.baselines.experiments.page import markdown_page
+from fleet_tools.config.values import parse
+from fleet_tools.utils.statistics import auc
+
+MLP = {"body": {"type": "mlp", "layers": 2, "width": 6}}
+EVENTS = [
+    {"month": 1, "robot": "eve", "type": "arrives", "task": "hammer", "episodes": 4},
+    {"month": 1, "robot": "ann", "type": "arrives", "task": "hammer", "episodes": 6},
+    {"month": 2, "robot": "bob", "type": "arrives", "task": "hammer", "episodes": 6},
+    {"month": 3, "robot": "ann", "type": "leaves", "forget": True},
+]
+
+
+@pytest.fixture(scope="module", name="data")
+def _data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("life") / "data", [3, 5, 2, 4] * 6)
+
+
+def content(data: Path, **changes: Any) -> dict[str, Any]:
+    """Returns the content of a small experiment with a life."""
+    base = {"policy": MLP, "held_out": 0.2, "training": {"epochs": 1, "batch_size": 8}}
+    arms = {
+        "average": {"method": "naive_average", "initialization": "common"},
+        "without": {
+            "method": "naive_average",
+            "initialization": "common",
+            "life.control": "without",
+        },
+        "gate": {"method": "naive_average", "last_method": "density_gated_ensemble"},
+    }
+    own = {"life": {"months": 3, "events": EVENTS}, "base": base, "arms": arms, "seeds": 1}
+    names = ["joint", "single", "last_month", "sequential"]
+    kept = {k: v for k, v in content_of(data).items() if k not in ("vary", "values")}
+    return kept | own | {"references": names} | changes
+
+
+def run(folder: Path, content: dict[str, Any]) -> int:
+    """Runs the program, whose results are in `folder/out/small.*`."""
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return program.main([str(path), "--output", str(folder / "out"), "--workers", "0", "--quiet"])
+
+
+@given(
+    matrix=st.lists(st.lists(st.integers(0, 10), min_size=3, max_size=3), min_size=2, max_size=5),
+    first=st.lists(st.integers(1, 5), min_size=3, max_size=3),
+    kept=st.lists(st.booleans(), min_size=3, max_size=3),
+)
+def test_transfers_are_differences_within_the_matrix(
+    matrix: list[list[int]], first: list[int], kept: list[bool]
+) -> None:
+    months, tasks = len(matrix), ["a", "b", "c"]
+    first = [min(month, months) for month in first]
+
+    def rollouts(row: list[int]) -> dict[str, Any]:
+        return {t: {"successes": k, "episodes": 10} for t, k in zip(tasks, row, strict=True)}
+
+    stays = [
+        {"robot": t, "tasks": [t], "months": list(range(m, months + 1))}
+        for t, m in zip(tasks, first, strict=True)
+    ]
+    life = {
+        "stays": stays,
+        "kept_tasks": [task for task, stays in zip(tasks, kept, strict=True) if stays],
+        "uploaded_in_a_month": 2000,
+        "kept_bytes": 0,
+        "forgotten": [],
+        "personal": [],
+    }
+    report = {"life": life, "robots": [], "curve": [{"rollouts": rollouts(r)} for r in matrix]}
+    found, R = life_measures(report), np.array(matrix) / 10
+    old = [k for k in range(3) if kept[k] and first[k] < months]
+    late = [k for k in range(3) if first[k] > 1]
+    assert ("backward" in found) == bool(old) and ("forward" in found) == bool(late)
+    if old:
+        expected = np.mean([R[-1, k] - R[first[k] - 1, k] for k in old])
+        assert found["backward"] == pytest.approx(expected)
+    if late:
+        assert found["forward"] == pytest.approx(np.mean([R[first[k] - 2, k] for k in late]))
+    assert found["month_kb"] == 2
+
+
+scores = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=8)
+
+
+@given(scores, scores)
+def test_the_area_is_the_share_of_pairs_in_order(one: list[float], other: list[float]) -> None:
+    pairs = [(a > b) + (a == b) / 2 for a in one for b in other]
+    area, low, high = auc(one, other)
+    assert area == pytest.approx(np.mean(pairs), abs=1e-6)
+    assert 0 <= low <= area <= high <= 1
+    assert auc(other, one)[0] == pytest.approx(1 - area, abs=2e-6)
+
+
+def test_arms_and_references_are_lives_of_the_same_robots(data: Path) -> None:
+    experiment = parse(Experiment, content(data), "The test")
+    arena = ToolUse(experiment)
+    configs = {each.arm: arena.plan(each).config for each in planned_runs(experiment)}
+    lives = {name: config.life for name, config in configs.items()}
+    controls = {name: life.control for name, life in lives.items() if life is not None}
+    assert controls == {
+        **{"average": None, "without": "without", "gate": None, "joint": "joint"},
+        **{"single": "alone", "last_month": "last_month", "sequential": "sequential"},
+    }
+    assert len({life.events for life in lives.values() if life is not None}) == 1
+    assert [configs[name].rounds for name in ("average", "joint", "sequential")] == [3, 1, 3]
+
+
+def test_an_experiment_runs_its_lives_and_resumes(data: Path, tmp_path: Path) -> None:
+    assert run(tmp_path, content(data)) == 0
+    result = result_in(tmp_path)
+    assert not result["failed"]
+    cells = {cell["arm"]: cell for cell in result["cells"]}
+    assert {name for name in cells["average"] if name.startswith("told_")} == {
+        "told_before",
+        "told_after",
+        "told_end",
+        "told_width",
+    }
+    assert [len(cells[name]["curve"]) for name in ("gate", "sequential", "joint")] == [3, 3, 1]
+    assert cells["average"]["month_kb"] > 0 and cells["gate"]["kept_kb"] > 0
+    page = (tmp_path / "out" / "small.md").read_text()
+    assert "kB that a robot uploads in a month" in page and "Membership" in page
+    assert run(tmp_path, content(data)) == 0
+    assert result_in(tmp_path) == result
+
+
+def test_the_page_has_the_matrix_of_success(data: Path) -> None:
+    experiment = parse(Experiment, content(data, references=[]), "The test")
+    curve = [
+        {"success": {"a": [[1, 0]], "b": [[0, 0]]}},
+        {"success": {"a": [[1, 1]], "b": [[1, 0]]}},
+    ]
+    cells = [{"arm": "gate", "value": "", "seed": 0, "curve": curve}]
+    page = markdown_page(experiment, {"rows": [], "cells": cells, "failed": []}, "x", ())
+    table = page[page.index("## Success by month: gate") :].splitlines()
+    assert table[2:6] == [
+        "| month | a | b |",
+        "| --- | --- | --- |",
+        "| 1 | 50% | 0% |",
+        "| 2 | 100% | 50% |",
+    ]
+
+
+def test_a_missing_task_is_an_error_with_its_line(data: Path, tmp_path: Path, capsys: Any) -> None:
+    events = [*EVENTS[:2], EVENTS[2] | {"task": "wrensh"}]
+    assert run(tmp_path, content(data, life={"months": 3, "events": events})) == 2
+    lines = (tmp_path / "small.yaml").read_text().splitlines()
+    line = 1 + [k for k, text in enumerate(lines) if text.startswith("  - ")][2]
+    assert f"small.yaml, line {line}: life.events.2" in capsys.readouterr().err
