@@ -273,7 +273,14 @@ class FleetConfig(Value):
             if self.frozen or self.personal_ridge:
                 raise ConfigError("`frozen` and `personal_ridge` are of a `life`; give one")
             return self
-        refused = ("merge_every", "equal_steps", "streaming", "distillation", "fine_tuning", "groups")
+        refused = (
+            "merge_every",
+            "equal_steps",
+            "streaming",
+            "distillation",
+            "fine_tuning",
+            "groups",
+        )
         if given := [name for name in refused if getattr(self, name)]:
             raise ConfigError(
                 f"a `life` has a round each month, of `training.epochs`; leave out {given[0]}"

@@ -401,7 +401,7 @@ def _parts(kinds: Sequence[str], arms: Sequence[str], config: FleetConfig) -> li
 
 
 def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[tuple[str, ...]]:
-    """Returns, of each robot, names of entries that it lacks of the policy's; empty if none does."""
+    """Returns the entries of the policy that each robot lacks; nothing if no robot lacks one."""
     lacks: list[tuple[str, ...]] = []
     for group in config.groups:
         offered = next(
