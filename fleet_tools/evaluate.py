@@ -38,7 +38,7 @@ NOT_ALONE = (
 
 def _html(path: Path) -> Path:
     if path.suffix != ".html":
-        raise ValueError(f"{path} is no .html file")
+        raise ValueError(f"{path} does not end with .html, as a page must")
     return path
 
 
@@ -80,7 +80,7 @@ class EvaluateOptions(cli.Options):
     @pydantic.model_validator(mode="after")
     def _stops_by_a_comparison(self) -> Self:
         if self.stop and self.against is None:
-            raise ValueError("--stop is for a comparison; give --against a result")
+            raise ValueError("--stop ends a comparison early; give the other result with --against")
         return self
 
 

@@ -130,7 +130,9 @@ def _subject(options: LabelOptions) -> "Subject":
         if output is None and task.assets is not None:
             output = Path(task.assets)
     if family is None or output is None:
-        raise ConfigError("A mesh of a task without `assets` of its own needs --output.")
+        raise ConfigError(
+            "Give --output for a mesh: the task has no `assets` folder in which to store its model."
+        )
     return MeshSubject(
         options.path, options.kind, family, output, options.name, options.size, keypoints
     )

@@ -80,7 +80,7 @@ def _served(options: ServeOptions) -> "Served":
     ):
         if given is not None and not fits:
             raise ConfigError(
-                f"{options.policy} says itself what it observes. Leave {name} out, which is for "
+                f"{options.policy} declares its own observations. Leave out {name}, which is for "
                 f"{use}."
             )
     if folder:
@@ -93,7 +93,7 @@ def _served(options: ServeOptions) -> "Served":
         from fleet_tools.policies.confined import served_source
 
         if options.tool is None:
-            raise ConfigError(f"{options.policy} acts in any task. Name one by --tool.")
+            raise ConfigError(f"{options.policy} can act in any task. Choose one with --tool.")
         source = find_policy(options.policy)
         with contextlib.closing(EnvSpec.of(task=options.tool, **source.env_kwargs).make()) as env:
             return served_source(source, interface_of(env))

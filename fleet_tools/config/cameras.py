@@ -32,7 +32,7 @@ class Camera(Value):
     def _ordered(cls, given: tuple[float, float]) -> tuple[float, float]:
         near, far = given
         if not CLIPPING_M[0] <= near < far <= CLIPPING_M[1]:
-            raise ValueError(f"the nearer limit comes first, and both lie in {CLIPPING_M}")
+            raise ValueError(f"expected the nearer limit first, and both within {CLIPPING_M}")
         return given
 
 
@@ -50,7 +50,7 @@ IDEAL = SENSORS[0]
 
 def _not_negative(given: Distribution) -> Distribution:
     if bounds(given)[0] < 0:
-        raise ValueError("it must not be negative")
+        raise ValueError("expected a number of at least 0")
     return given
 
 

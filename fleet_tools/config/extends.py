@@ -122,7 +122,7 @@ def load_layers(path: Path, find: Callable[[str, Path], Path]) -> LayeredFile:
         content = _merge({key: below[key] for key in below if key not in _OWN}, content)
     file = LayeredFile(tuple(layers), content)
     if bases and (reason := excess(file.text)) is not None:
-        raise ConfigError(f"{path} is too large, with what it takes from others: {reason}")
+        raise ConfigError(f"{path} is too large together with the files that it extends: {reason}")
     return file
 
 
@@ -131,9 +131,7 @@ def _base_of(layers: list[Layer], base: Any, find: Callable[[str, Path], Path]) 
     layer = layers[-1]
     place = layer.cite((EXTENDS,))
     if not isinstance(base, str):
-        raise ConfigError(
-            f"{place}: a name or the path of a file is expected (given: {shown(base)})"
-        )
+        raise ConfigError(f"{place}: expected a name or the path of a file (given: {shown(base)})")
     try:
         path = find(base, layer.path.parent)
     except FleetToolsError as error:

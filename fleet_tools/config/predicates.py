@@ -16,7 +16,7 @@ def _body_of_the_object(name: str) -> str:
 
 def _link_of_the_object(name: str) -> str:
     if not name.removeprefix("object/") or not name.startswith("object/"):
-        raise ValueError("a link of the object is named object/<link>")
+        raise ValueError("expected object/<link>, the name of a link of the object")
     return name
 
 
@@ -209,7 +209,7 @@ class OnBody(Value):
     @pydantic.model_validator(mode="after")
     def _two_links(self):
         if self.body == self.on:
-            raise ValueError(f"{self.body!r} cannot lie on itself")
+            raise ValueError(f"{self.body!r} cannot lie on itself; give two links")
         return self
 
 

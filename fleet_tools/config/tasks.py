@@ -238,7 +238,8 @@ class TaskConfig(Value):
             if pose == MOUNT and self.cameras[name].frame != "end_effector":
                 raise MisfitError(
                     f"randomization.cameras.{name}",
-                    "the robot's mount is on its hand, and this camera is fixed to the world",
+                    "this camera is fixed to the world, but the robot's camera of this name is on "
+                    "its hand; leave it out here",
                 )
         return self
 
@@ -264,13 +265,13 @@ class TaskConfig(Value):
         if self.randomization.place is not None and PLACE in self.keypoints.object:
             raise MisfitError(
                 "keypoints.object",
-                f"{PLACE!r} is the marked place of the task, and no keypoint; rename the keypoint",
+                f"{PLACE!r} is the name of the task's marked place; rename the keypoint",
             )
         for location, user in self._users():
             if self.randomization.place is None and isinstance(user, KeypointOverPlace | OverPlace):
                 raise MisfitError(
                     f"{location}.type",
-                    f"{user.type} needs a marked place, and the task draws none; give one, such as "
+                    f"{user.type} needs a marked place, but the task has none; add one, such as "
                     "`randomization: {place: {distance_m: {uniform: [0, 0.08]}}}`",
                 )
         return self

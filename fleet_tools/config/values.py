@@ -23,7 +23,7 @@ def _odd(count: int) -> int:
 
 def _no_boolean(given: Any) -> Any:
     if isinstance(given, bool):
-        raise ValueError("a number is expected, not a boolean")
+        raise ValueError("expected a number, not a boolean")
     return given
 
 

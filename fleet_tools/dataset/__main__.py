@@ -31,7 +31,10 @@ class InfoOptions(cli.Options):
     @pydantic.model_validator(mode="after")
     def _require_output(self) -> Self:
         if self.output is None and (self.episodes, self.seed) != (None, None):
-            raise ValueError("--episodes and --seed select what the image shows; give --output")
+            raise ValueError(
+                "--episodes and --seed select the episodes of an image; give --output, the image "
+                "file"
+            )
         return self
 
 

@@ -47,7 +47,7 @@ class Header(CarriesModels, Document):
     @classmethod
     def _rate_is_known(cls, action: ArraySpec) -> ArraySpec:
         if action.rate_hz is None:
-            raise ValueError("its rate_hz is missing")
+            raise ValueError("rate_hz is missing")
         return action
 
     @property
@@ -83,8 +83,8 @@ class Header(CarriesModels, Document):
             present = None
         if present is None or present.content_digest != self.task.content_digest:
             raise DatasetError(
-                f"The task of the dataset is another one here. It was:\n{self.task.text}"
-                f"Here: {'missing' if present is None else present.text.strip()}\n"
+                "The task of the dataset differs from the task of this name here. In the dataset:\n"
+                f"{self.task.text}Here: {'missing' if present is None else present.text.strip()}\n"
                 f"The dataset was made with {self.packages}."
             )
         return self.env_spec.make(**others)
@@ -121,8 +121,8 @@ class Header(CarriesModels, Document):
         arena = self.env_spec.arena
         if arena is not TOOL_USE:
             raise ConfigError(
-                f"Pictures are of environments of tool use; this dataset is of {self.task.name!r}, "
-                f"a task of {arena.name}."
+                "Images can only be made of tool-use environments; this dataset has "
+                f"{self.task.name!r}, a task of {arena.name}."
             )
 
     def essence(self) -> dict[str, object]:
@@ -196,9 +196,9 @@ def common_layout(
             fitting = [name for name, differences in found.items() if not differences]
             raise DatasetError(
                 f"{other} does not fit {folder}: "
-                f"{'; '.join(f'{name}: {what}' for name, what in found.items() if what)}. "
-                f"What fits: {', '.join(fitting) or 'nothing'}. Give what you need of it as "
-                "`observations=[...]`; the action must fit."
+                f"{'; '.join((f'{name}: {what}' for name, what in found.items() if what))}. "
+                f"Entries that fit: {', '.join(fitting) or 'none'}. Choose among them with "
+                "`observations=[...]`; the action must fit, too."
             )
     observation = first.observation
     chosen = observation if requested is None else {name: observation[name] for name in requested}

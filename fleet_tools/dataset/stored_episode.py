@@ -85,7 +85,7 @@ class AttemptRecord(Value):
     @pydantic.model_validator(mode="after")
     def _digest_of_file(self) -> Self:
         if (self.file is None) != (self.file_digest is None):
-            raise ValueError("a stored episode has a file and its digest, another one neither")
+            raise ValueError("give both `file` and its digest, or neither")
         return self
 
 
@@ -238,8 +238,8 @@ class StoredEpisode:
         real, folder = Path(os.path.realpath(path)), os.path.realpath(self.folder)
         if not real.is_relative_to(folder):
             raise DatasetError(
-                f"{path} leads out of the dataset, to {real}, which is not read. If it belongs to "
-                "the dataset, put a copy in its place."
+                f"{path} leads out of the dataset, to {real}, and is not read. If it belongs to "
+                "the dataset, replace it by a copy."
             )
         if not path.is_file():
             raise DatasetError(f"{path} is missing.")
@@ -252,7 +252,7 @@ class StoredEpisode:
         if found != self.record.file_digest:
             raise DatasetError(
                 f"{path} is damaged, or not the episode that {MANIFEST} lists: its digest is "
-                f"{found}, not {self.record.file_digest}."
+                f"{found}, expected {self.record.file_digest}."
             )
 
     def _kind(self, name: str) -> Kind | None:

@@ -245,14 +245,14 @@ def decode(
     own = [header.model_copy(update={"observation": layout}) for header in headers]
     try:
         if upload[:_DIGEST] != _digest(upload[_DIGEST:]):
-            raise ValueError("its digest is not that of its content")
+            raise ValueError("its digest does not match its content")
         decoded = list(_decoded(upload[_DIGEST:], own, _Entries.of(layout, config), config))
         if len({(number, record.attempt) for number, record, _ in decoded}) < len(decoded):
             raise ValueError("it holds an episode twice")
     except (ValueError, IndexError, OverflowError) as error:
         raise DatasetError(
-            f"An upload of {len(upload)} bytes cannot be decoded: {error}. Let the robot send it "
-            "again, made with the same datasets, entries and configuration."
+            f"An upload of {len(upload)} bytes cannot be decoded: {error}. Make it again from the "
+            "same datasets, entries and configuration, and send it."
         ) from None
     found: dict[int, list[tuple[AttemptRecord, Episode]]] = {}
     for number, record, episode in decoded:
@@ -326,15 +326,15 @@ class _Entries:
                 "uint8" if spec.kind == "rgb" else "float32"
             ):
                 raise ConfigError(
-                    f"{name!r} is {spec.kind} of {spec.dtype}, and an upload holds float32 "
-                    "numbers, point clouds and colour images. Name others as `observations`."
+                    f"{name!r} is {spec.kind} of {spec.dtype}, but an upload holds only float32 "
+                    "numbers, point clouds and colour images. Name other entries as `observations`."
                 )
             kinds[spec.kind if spec.kind in kinds else "numbers"][name] = spec
         numbers, clouds, images = kinds.values()
         if clouds and config.cloud_every > 1 and HAND not in numbers:
             raise ConfigError(
-                f"`cloud_every: {config.cloud_every}` moves clouds by {HAND}, which is not sent. "
-                "Let the policy read it, or give 1."
+                f"`cloud_every: {config.cloud_every}` needs {HAND} to move clouds, but {HAND} is "
+                "not sent. Let the policy read it, or set `cloud_every: 1`."
             )
         return cls(numbers, clouds, images)
 
@@ -402,7 +402,7 @@ def _decoded(
         except StopIteration:
             raise ValueError("it lacks columns") from None
         if length is not None and len(found) != length:
-            raise ValueError("its columns have other lengths")
+            raise ValueError("its columns differ in length")
         return found
 
     facts, labels = take(3), take(1)[:, 0]
@@ -412,9 +412,9 @@ def _decoded(
         width != sum(map(_size, entries.layout.values()))
         or np.abs(units).max(initial=0) > _EXPONENTS
     ):
-        raise ValueError("its units are of other entries")
+        raise ValueError("its units belong to other entries")
     if not (steps > 0).all() or steps.sum() != len(labels) or facts.min() < 0:
-        raise ValueError("its steps are those of no episodes")
+        raise ValueError("its numbers of steps match no episodes")
     numbers = take(width + _size(action), len(labels))
     exponents = np.concatenate([units, np.full(_size(action), _ACTION)])
     values = np.ldexp(numbers.astype(float), exponents)

@@ -203,18 +203,20 @@ def check_action(action: ArrayLike, size: int = 6) -> tuple[np.ndarray, bool]:
         array = np.asarray(action)
     except Exception as error:  # of any class, by whoever made the action
         raise InvalidActionError(
-            f"An action is an array of shape ({size},); given: {shown(action)}, which cannot be "
-            f"made one: {error}"
+            f"Expected an action of shape ({size},); given: {shown(action)}, which is not an "
+            f"array: {error}"
         ) from None
     if np.ma.is_masked(action):
-        raise InvalidActionError(f"An action has no masked entries; given: {shown(action)}.")
+        raise InvalidActionError(
+            f"Expected an action without masked entries; given: {shown(action)}."
+        )
     if array.shape != (size,) or array.dtype.kind not in "fiu":
         raise InvalidActionError(
-            f"An action has shape ({size},) and numbers, floating-point or integer; given: shape "
-            f"{array.shape}, dtype {array.dtype}."
+            f"Expected an action of shape ({size},) with floating-point or integer numbers; given: "
+            f"shape {array.shape}, dtype {array.dtype}."
         )
     if not np.isfinite(array).all():
-        raise InvalidActionError(f"An action must be finite; given: {array.tolist()}.")
+        raise InvalidActionError(f"Expected an action of finite numbers; given: {array.tolist()}.")
     clipped = np.clip(array, -1.0, 1.0)
     # In float32, so that stored actions replay bit for bit.
     rounded = np.round(clipped * np.float64(ACTION_STEPS)) / ACTION_STEPS

@@ -138,8 +138,8 @@ def padded_keypoints(
         count = len(own.spec.entries)
         if count > number:
             raise ConfigError(
-                f'obs_mode="multitask_state" has {number} rows, and the task observes {count} '
-                f"{name}. Give keypoint_rows={count}, or more, to all tasks that share a policy."
+                f'obs_mode="multitask_state" has {number} rows, but the task has {count} {name}. '
+                f"Set keypoint_rows={count}, or more, in all tasks that share a policy."
             )
 
         def read(measurement: Measurement) -> np.ndarray:

@@ -94,8 +94,8 @@ def load_bound_task(task: str | TaskFile) -> TaskConfig:
         complaint = _refusal(function, named.kwargs)
         if complaint is not None:
             raise ConfigError(
-                f"{place((*location, 'kwargs'))}: {named.function}(initial, now, "
-                f"**kwargs) does not take {named.kwargs}: {complaint}."
+                f"{place((*location, 'kwargs'))}: {named.function}(initial, now, **kwargs) does "
+                f"not accept {named.kwargs}: {complaint}."
             )
         return BoundFunction.of(named, function, place(location))
 

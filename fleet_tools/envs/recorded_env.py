@@ -232,7 +232,7 @@ def recorded(env: gymnasium.Env) -> RecordedEnv:
         raise ConfigError(refusal("the environment itself"))
     if not isinstance(inner, RecordedEnv):
         raise ConfigError(
-            f"A Fleet-Tools environment is needed, such as gymnasium.make('FleetTools/Hammer-v0'); "
+            "Expected a Fleet-Tools environment, such as gymnasium.make('FleetTools/Hammer-v0'); "
             f"given: {type(inner).__name__}."
         )
     return inner

@@ -42,7 +42,10 @@ def read_scene(facts: Any) -> "StartScene":
         UnknownNameError, ConfigError: There is no such arena, or it is no scene of it.
     """
     if facts is None:
-        raise ConfigError("it has no scene, as it came in an upload. Learn from it; do not run it")
+        raise ConfigError(
+            "it came in an upload, without a scene. It can be used for training only, not for "
+            "simulation"
+        )
     name = facts.get("arena", TOOL_USE.name) if isinstance(facts, Mapping) else TOOL_USE.name
     cls: Any = load_function(find_arena(str(name)).scene)
     return parse(cls, facts, "its scene")
@@ -135,7 +138,7 @@ class EnvSpec(Value):
             ConfigError: It is an environment of another arena.
         """
         if self.arena is not TOOL_USE:
-            raise ConfigError(f"An environment of tool use is needed; given: {self.id}.")
+            raise ConfigError(f"Expected a tool-use environment; given: {self.id}.")
         return cast("ToolUseEnv", self.make(**others))
 
     def make_stored(

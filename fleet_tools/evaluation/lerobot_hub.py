@@ -53,7 +53,7 @@ def make_env(
         ConfigError: See `ProtocolScenes`; or the number is not positive.
     """
     if n_envs < 1:
-        raise ConfigError(f"n_envs is at least 1; given: {n_envs}.")
+        raise ConfigError(f"Expected n_envs of at least 1; given: {n_envs}.")
     tasks = load_protocol(protocol, level).tasks
     if (only := getattr(cfg, "task", None)) is not None:
         require_name(f"task of the protocol {protocol!r}", only, tasks, OWN_TASK)

@@ -54,7 +54,7 @@ class SecondObject(Value):
         allowed = RANGES["object_pose"]["translation_m"]
         low, high = bounds(given)
         if low < allowed.low or high > allowed.high:
-            raise MisfitError("", f"it must lie between {allowed.low:g} and {allowed.high:g} m")
+            raise MisfitError("", f"expected a number from {allowed.low:g} to {allowed.high:g} m")
         return given
 
     def add_to(
@@ -85,9 +85,8 @@ class SecondObject(Value):
             if _distance_m(scene, second) >= self.least_distance_m:
                 return scene.model_copy(update={"next_objects": (second,)})
         raise ConfigError(
-            f"In {DRAWS} draws, no place for the second object of a scene of the task "
-            f"{task.name!r} is {self.least_distance_m:g} m from the first. Widen y_m, or lessen "
-            "the distance."
+            f"In {DRAWS} draws for the task {task.name!r}, the second object was always closer "
+            f"than {self.least_distance_m:g} m to the first. Widen y_m, or reduce the distance."
         )
 
 
@@ -113,7 +112,11 @@ class Changes(Value):
     @pydantic.model_validator(mode="after")
     def _one_object_is_pushed(self) -> Self:
         if self.second_object is not None and self.object_pushes:
-            raise MisfitError("second_object", "a scene of several objects has no push on one")
+            raise MisfitError(
+                "second_object",
+                "a scene with several objects cannot have a push on the object; remove one of the "
+                "two",
+            )
         return self
 
     @property

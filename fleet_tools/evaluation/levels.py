@@ -35,7 +35,11 @@ class LevelsFile(ProtocolFile):
     @pydantic.model_validator(mode="after")
     def _levels_fit(self) -> Self:
         if self.level or {NOMINAL, ""} & {*self.levels}:
-            raise MisfitError("levels", f"{NOMINAL!r} is the file itself, and no name is empty")
+            raise MisfitError(
+                "levels",
+                f"{NOMINAL!r} is reserved for the file itself, and a name must not be empty; "
+                "choose another name",
+            )
         fewest = min(split.scenes for split in self.splits.values())
         for name, level in self.levels.items():
             if level.scenes > fewest:

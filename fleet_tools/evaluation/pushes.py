@@ -17,7 +17,7 @@ def _up_to(most: float) -> Callable[[Distribution], Distribution]:
     def check(given: Distribution) -> Distribution:
         low, high = bounds(given)
         if low < 0 or high > most:
-            raise MisfitError("", f"it must lie between 0 and {most:g}; given: {given}")
+            raise MisfitError("", f"expected a number from 0 to {most:g}; given: {given}")
         return given
 
     return check

@@ -249,8 +249,8 @@ def require_same_versions(result: Result) -> None:
     ]
     if differing:
         raise ResultError(
-            f"The result was made with {'; '.join(differing)}, which may give other bits. Use the "
-            "same versions."
+            f"The result was made with {'; '.join(differing)}, which may change bits of the "
+            "results. Install the same versions."
         )
 
 

@@ -110,8 +110,8 @@ class ToolUseBenchmark:
         name, number = task["name"], int(task.get("episode_idx", 0))
         if number >= len(scenes := self._trials[name]):
             raise ConfigError(
-                f"{name} has {len(scenes)} scenes, and episode {number} is asked for. The same "
-                f"scene again says nothing: episodes_per_task is at most {len(scenes)}."
+                f"{name} has {len(scenes)} scenes, but episode {number} was requested. Set "
+                f"episodes_per_task to at most {len(scenes)}."
             )
         self._recorder, self._began_s = recorder, time.monotonic()
         self._episode = (*self._env(name).reset(seed=number), False)
@@ -124,7 +124,9 @@ class ToolUseBenchmark:
             InvalidActionError: It is not one action of the task.
         """
         if "actions" not in action:
-            raise PolicyError(f"The server sends {sorted(action)}; needed: actions, (6,).")
+            raise PolicyError(
+                f"The server sent {sorted(action)}; expected `actions` of shape (6,)."
+            )
         assert self._present is not None
         observation, reward, terminated, truncated, info = self._present[1].step(
             np.asarray(action["actions"])
@@ -168,7 +170,7 @@ class ToolUseBenchmark:
 
     def _now(self) -> tuple[dict[str, Any], dict[str, Any], bool]:
         if self._episode is None:
-            raise EpisodeOverError("No episode has begun; call start_episode.")
+            raise EpisodeOverError("No episode has started; call start_episode().")
         return self._episode
 
     def _env(self, name: str) -> ProtocolScenes:

@@ -87,8 +87,8 @@ def _verify(options: VerifyOptions) -> int:
     root = options.folder.absolute().parent.parent
     if options.folder.absolute().parent.name != "entries":
         raise ResultError(
-            f"{options.folder} does not lie in a folder entries. Move it to DIR/entries/"
-            f"{entry.name}; the host's record is DIR/host."
+            f"{options.folder} is not in a folder named entries. Move it to "
+            f"DIR/entries/{entry.name}; the host's records are stored in DIR/host."
         )
     levels = [*load_levels(options.protocol).values()]
     entries, _ = read_entries(root)
@@ -155,7 +155,10 @@ def _make_page(options: PageOptions) -> int:
         from fleet_tools.studio.pictures.clips import with_clips
 
         if board.seed_published is None:
-            raise ResultError("Clips show fresh scenes. --publish ends the round first.")
+            raise ResultError(
+                "Clips would show fresh scenes, which are secret until the round ends. End it "
+                "first with --publish."
+            )
         round_ = read_round(options.directory)
         board = with_clips(board, standings, round_.protocol) if round_ else board
     if options.output is not None:
@@ -175,7 +178,7 @@ def _require_page(path: Path | None) -> None:
     if path is None:
         return
     if path.suffix != ".html":
-        raise FleetToolsError(f"The name of a page ends with .html; given: {path}.")
+        raise FleetToolsError(f"Expected a page whose name ends with .html; given: {path}.")
     if not path.absolute().parent.is_dir():
         raise FleetToolsError(f"There is no folder {path.parent} for the page. Create it first.")
 

@@ -53,9 +53,9 @@ def read_submitted(entry: Entry, folder: Path, levels: Sequence[Protocol]) -> Ev
     protocol = by_digest.get(result.protocol_digest)
     if protocol is None:
         raise ResultError(
-            f"it follows {shown(result.protocol.title)} ({result.protocol_digest}), and the "
-            f"leaderboard has {', '.join(level.title for level in levels)}, with the task files of "
-            f"here. Evaluate it again: fleet-tools evaluate --level LEVEL --name {entry.name}"
+            f"it follows {shown(result.protocol.title)} ({result.protocol_digest}), but the "
+            f"leaderboard uses {', '.join(level.title for level in levels)} with the current "
+            f"task files. Evaluate it again: fleet-tools evaluate --level LEVEL --name {entry.name}"
         )
     if reasons := "; ".join(_problems(entry, folder, result, evaluation.episodes, protocol)):
         raise ResultError(reasons)

@@ -105,8 +105,8 @@ def plan(
     if not entry.file.policies:
         if not entry.result_folders():
             raise ResultError(
-                f"{entry.folder} names no policy and holds no results. Give a policy in "
-                "entry.yaml: a rank means that the host has run it."
+                f"{entry.folder} has no policy and no results. Name a policy in entry.yaml: the "
+                "host must run it before it has a rank."
             )
         return []
     if (folder := str(entry.folder.absolute())) not in sys.path:
@@ -137,15 +137,15 @@ def plan(
                 != described[0][0].content_digest
             ):
                 raise ResultError(
-                    f"Python finds another module than {path} under its name. Run from another "
-                    "folder, or rename it to policy_NAME.py."
+                    f"Python imports another module instead of {path}. Run from another folder, or "
+                    "rename the file to policy_NAME.py."
                 )
     track = track_of([each.result.policy for each in planned])
     if track != entry.file.track:
         raise ResultError(
-            f"{entry.folder} says track: {entry.file.track}, but a run sends its policies what "
-            f"those of the track {track} read. Write track: {track}. (Policies that are not the "
-            "package's are sent observations only.)"
+            f"{entry.folder} says track: {entry.file.track}, but its policies receive the inputs "
+            f"of track {track}. Write track: {track}. (Only policies of the package receive more "
+            "than observations.)"
         )
     return planned
 
@@ -184,8 +184,9 @@ def verify_entry(
     """
     if not all(round_.has(entry, policy) for policy in entry.file.policies):
         raise ResultError(
-            f"{entry.folder} has come, or changed, after the seed of the present round was drawn "
-            f"({round_.drawn}). --new-round draws another one, in whose scenes all entries are run."
+            f"{entry.folder} was submitted or changed after the seed of the current round was "
+            f"drawn ({round_.drawn}). Start another round with --new-round; all entries are then "
+            "run in new scenes."
         )
     planned = plan(entry, round_.protocol, scenes, workers.timeout)
     evaluations = _run(root, entry, planned, workers, quiet, stop)
@@ -379,18 +380,21 @@ def host_evaluations(
     """
     if verification.sealed(round_.seed) != verification:
         raise ResultError(
-            f"its {VERIFICATION} was not written by who drew the seed, or has changed since; "
-            "`leaderboard verify` writes it again"
+            f"its {VERIFICATION} was not written by the host of this round, or was edited; run "
+            "`leaderboard verify` to write it again"
         )
     if verification.submission != entry.digest or verification.name != entry.name:
         raise ResultError(
-            "its policies have changed since the host ran them; `leaderboard verify` runs them"
+            "its policies have changed since the host ran them; run `leaderboard verify` again"
         )
     for policy in entry.file.policies:
         evaluation = load_evaluation(evaluation_folder(root, entry, policy))
         digest = verification.evaluations[entry.digests[policy]]
         if evaluation_digest(evaluation) != digest:
-            raise ResultError("what the host ran of it has changed since; verify it again")
+            raise ResultError(
+                "the host's results of it have changed since the run; run `leaderboard verify` "
+                "again"
+            )
         result = evaluation.result
         if result.protocol_digest != host_digest(round_.protocol):
             raise ResultError(

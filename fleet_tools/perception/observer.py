@@ -177,7 +177,7 @@ def _make_renderer(config: ObservationConfig) -> "Renderer":
         raise
     except Exception as error:  # a user's renderer may fail in any way
         what = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{argument}={name!r} cannot be made ({what}).") from error
+        raise ConfigError(f"{argument}={name!r} cannot be created ({what}).") from error
     if missing := sorted(asked - shows):
         raise ConfigError(
             f"{argument}={name!r} shows {', '.join(sorted(shows))}, not {', '.join(missing)}."

@@ -36,8 +36,8 @@ def require_embree() -> None:
     """
     if importlib.util.find_spec("embreex") is None:
         raise MissingLibraryError(
-            "Clouds by rays need the package embreex, which has no wheels for this machine. "
-            'Render them: cloud_source="vtk".'
+            "Point clouds by ray casting need the package embreex, which has no wheels for this "
+            'machine. Use rendered ones: cloud_source="vtk".'
         )
 
 

@@ -252,7 +252,7 @@ def _image(query: QueryObject, view: CameraView, channel: str, color_renderer: s
             return render_depth(query, view.pinhole, view.X_WC, view.depth_range_m)
         case "segmentation":
             return render_segmentation(query, view.pinhole, view.X_WC)
-    raise ConfigError(f"VTK renders no images of the channel {channel!r}.")
+    raise ConfigError(f"VTK cannot render the channel {channel!r}.")
 
 
 def _hits(query: QueryObject, view: CameraView, boxes_W: np.ndarray) -> dict[int, Hits]:
@@ -333,5 +333,7 @@ class VtkRenderer:
 
     def _entered(self) -> RenderScene:
         if self._render_scene is None:
-            raise RuntimeError("This renderer has not entered a world.")
+            raise RuntimeError(
+                "This renderer belongs to no world yet; make a simulation with it first."
+            )
         return self._render_scene

@@ -135,7 +135,9 @@ class RayRenderer:
         Raises:
             ConfigError: Always.
         """
-        raise ConfigError("Rays show points, not images.")
+        raise ConfigError(
+            "Ray casting returns points, not images. Use another renderer for images."
+        )
 
     def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
         """Returns what each camera sees of tool and object, by segment, in the order of pixels."""

@@ -105,7 +105,7 @@ class ConfinedPolicy(NeverCopied):
             PolicyError: It raised an error, returned no numbers, or its process has ended.
         """
         if self._client is None:
-            raise PolicyError("reset() comes before act()")
+            raise PolicyError("act() was called before reset(); call reset() first")
         begins, self._begins = self._begins, False
         return self._client.act(observation, begins=begins)
 

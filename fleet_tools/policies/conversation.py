@@ -149,7 +149,7 @@ class Conversation:
             self._reset(0)
         elif not (control.reset or self._acting):
             raise _RefusedError(
-                "order", "reset comes before act, also after an error of the policy"
+                "order", "got act before reset; send reset first, also after an error of the policy"
             )
         else:
             self._require(request)
@@ -183,13 +183,13 @@ class Conversation:
             or action.ndim >= MAX_AXES
         ):
             what = f"an array of {action.dtype} with the shape {action.shape}"
-            raise PolicyError(f"act returned {what}; an action is six numbers")
+            raise PolicyError(f"act returned {what}; expected an action of six numbers")
         return action
 
 
 def _read(content: bytes | str) -> dict[str, Any]:
     if isinstance(content, str):
-        raise ProtocolError("Not a message: text instead of bytes.")
+        raise ProtocolError("Expected a binary message; got text.")
     return decode(content)
 
 

@@ -305,13 +305,13 @@ class PolicyClient:
                 require_arrays(read, sent)
             except ProtocolError as error:
                 raise PolicyError(
-                    f"The observation is not what the policy reads: {error}."
+                    f"The observation does not match the inputs of the policy: {error}."
                 ) from None
         answer = self._ask(sent, reset=begins)
         with self._channel.exchange():
             actions = answer.get("actions")
             if not isinstance(actions, np.ndarray) or actions.shape[:1] != (1,):
-                raise ProtocolError("an answer without a chunk of one action")
+                raise ProtocolError("expected an answer with a chunk of one action")
             action = actions[0, ...]
             if not self._confined:
                 require_arrays({"action": self.hello.action}, {"action": action})
@@ -344,7 +344,7 @@ class PolicyClient:
             answer = self._receive()
             number = answer.get("number") if isinstance(answer, dict) else self._number
             if type(number) is not int or number != self._number:
-                raise ProtocolError("the answer to another request")
+                raise ProtocolError("got the answer to another request")
         return self._required(answer)
 
     def _receive(self) -> dict[str, Any] | tuple[FailureCode, str]:

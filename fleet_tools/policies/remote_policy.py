@@ -94,8 +94,8 @@ class RemotePolicy(NeverCopied):
     def _require_acting(self, hello: Hello) -> None:
         if self._content_digest not in (None, hello.content_digest):
             raise PolicyError(
-                f"{self._url} serves another policy than at the start: {hello.policy} "
-                f"({hello.content_digest}), not {self._content_digest}."
+                f"{self._url} now serves another policy: {hello.policy} ({hello.content_digest}), "
+                f"expected {self._content_digest}. Start the run again."
             )
         env = self._interface
         found = layout_differences(hello.observation, describe_observation(env))
@@ -164,13 +164,15 @@ class RealTimePolicy:
         self, url: str, deadline_s: float, max_misses: int = 3, timeout_s: float = 10.0
     ) -> None:
         if max_misses < 1:
-            raise ConfigError(f"The client stops after 1 miss or more; given: {max_misses}.")
+            raise ConfigError(
+                f"Expected at least 1 missed deadline before the client stops; given: {max_misses}."
+            )
         self._client = PolicyClient.at(url, timeout_s)
         self.hello = self._client.hello
         if not 0.0 < deadline_s < self.hello.control_period_s:
             self._client.close()
             raise ConfigError(
-                f"The deadline lies between 0 and the control period, "
+                "Expected a deadline between 0 and the control period, "
                 f"{self.hello.control_period_s:g} s; given: {deadline_s:g} s."
             )
         self._deadline_s, self._max_misses = deadline_s, max_misses

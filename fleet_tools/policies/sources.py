@@ -162,8 +162,8 @@ class PolicySource:
         with policy_errors("making it"):
             if _digest(_file(self.kind, self.source)) != self.content_digest:
                 raise PolicyError(
-                    f"{self.source} has changed since the start. Start anew, with a copy that "
-                    "nobody changes."
+                    f"{self.source} has changed since the start of this run. Start again, and "
+                    "leave the file unchanged."
                 )
             if factory is not None:
                 return factory(env)

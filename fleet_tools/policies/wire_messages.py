@@ -101,7 +101,7 @@ def read_failure(text: str) -> tuple[FailureCode, str]:
     for each in get_args(FailureCode):
         if separator and code == each:
             return each, why
-    raise ProtocolError(f"text instead of an answer: {text[:500]}")
+    raise ProtocolError(f"expected a binary answer; got text: {text[:500]}")
 
 
 def read_value(kind: type[V], data: object) -> V:

@@ -28,7 +28,7 @@ Interval = tuple[Number, Number]
 
 def _ordered(given: Interval) -> Interval:
     if not given[0] < given[1]:
-        raise ValueError("the lower bound comes first")
+        raise ValueError("expected the lower bound first")
     return given
 
 
@@ -185,7 +185,8 @@ class Arm(Value):
             if len(posture) != self.num_joints:
                 raise MisfitError(
                     f"postures.{name}",
-                    f"it has {len(posture)} positions, and the arm {self.num_joints} joints",
+                    f"expected {self.num_joints} positions, one for each joint; given: "
+                    f"{len(posture)}",
                 )
         return self
 
@@ -217,7 +218,7 @@ def load_robot(name_or_path: str = DEFAULT_ROBOT) -> Arm:
     arm._file = path
     for visuals in (LIGHT, *arm.visuals):
         if not (model := arm.model_file(visuals)).is_file():
-            raise ConfigError(f"{path}: there is no model file {model}.")
+            raise ConfigError(f"{path}: the model file {model} does not exist.")
     return arm
 
 

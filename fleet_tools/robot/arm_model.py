@@ -47,7 +47,7 @@ def add_arm(plant: MultibodyPlant, robot: Arm, visuals: str = LIGHT) -> ModelIns
     except PARSER_ERRORS as error:
         raise ConfigError(f"Drake cannot read {file}: {error}") from error
     if len(instances) != 1:
-        raise ConfigError(f"{file} must hold one model; it holds {len(instances)}.")
+        raise ConfigError(f"{file} must hold exactly one model; it holds {len(instances)}.")
     (arm,) = instances
     _require_parts(plant, arm, robot, file.name)
     base = plant.GetFrameByName(robot.base_link, arm)
@@ -96,7 +96,7 @@ def require_positions(
         for number in bounds(drawn):
             if not low <= number <= high:
                 raise ConfigError(
-                    f"{source}: initial_joints_rad.{i}: it must lie between {low:.5g} and "
+                    f"{source}: initial_joints_rad.{i}: expected a position from {low:.5g} to "
                     f"{high:.5g} rad, the limits of {robot.joints[i]}; given: {number:g}"
                 )
 
@@ -239,7 +239,7 @@ class ArmModel:
         parent = joint.parent_body()
         if parent.index() not in {body.index() for body in self.plant.GetBodiesWeldedTo(before)}:
             raise ConfigError(
-                f"The joints of {self._robot.file} must be in a row from the base to the hand: "
+                f"The joints of {self._robot.file} must form one chain from the base to the hand: "
                 f"{joint.name()} does not follow {names[k - 1] if k else 'the base'}."
             )
         at_zero = self.plant.CreateDefaultContext()
@@ -271,8 +271,9 @@ def _require_parts(plant: MultibodyPlant, arm: ModelInstanceIndex, robot: Arm, f
             joint.name() in robot.joints and isinstance(joint, RevoluteJoint)
         ):
             raise ConfigError(
-                f"{file}: the joint {joint.name()} moves, and is not one of the revolute joints "
-                f"that {robot.file} names. Fix it, such as the fingers of a hand around a tool."
+                f"{file}: the joint {joint.name()} can move, but it is not among the joints that "
+                f"{robot.file} names. Make it a fixed joint, such as those of fingers around a "
+                "tool."
             )
     driven = list(_actuators(plant, arm))
     if driven != list(robot.joints):

@@ -169,7 +169,7 @@ def without_small_triangles(
             opposite[inside[face]] = 0.0
             kept[face[np.argmax(opposite)]] = False
         if np.count_nonzero(kept) < 4:
-            raise RuntimeError("without its small triangles it has no volume")
+            raise RuntimeError("it has no volume after small triangles are removed")
         mesh = hull_mesh(vertices[kept])
 
 

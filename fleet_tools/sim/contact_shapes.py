@@ -76,8 +76,8 @@ def complete_contact(
     shapes = [shape for body in bodies for shape in plant.GetCollisionGeometriesForBody(body)]
     if not shapes:
         raise ConfigError(
-            f"{file} has no <collision>, so that nothing could touch it. Add convex shapes; "
-            f"{IMPORT} makes them from a mesh."
+            f"{file} has no <collision>, so nothing can touch it. Add convex shapes; {IMPORT} "
+            "makes them from a mesh."
         )
     source = plant.get_source_id()
     assert source is not None  # the plant is registered with the scene graph

@@ -66,7 +66,9 @@ def model_files(file: Path, beside: str = "keypoints.yaml") -> dict[str, bytes]:
         size += len(content)
         waiting += files_named_by(path, content, folder)
         if len(files) + len(waiting) > MAX_FILES:
-            raise ConfigError(f"{folder} is a model of more than {MAX_FILES} files.")
+            raise ConfigError(
+                f"{folder} has too many files for a model: at most {MAX_FILES} are allowed."
+            )
     return dict(sorted(files.items()))
 
 
@@ -128,8 +130,8 @@ def files_named_by(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
             found = inside(folder, os.path.join(path.parent, name))
             if found is None and os.path.isfile(path.parent / name):
                 raise ConfigError(
-                    f"{path} names {shown(name)}, which is outside of the model's folder. Copy it "
-                    "there, and name it by a path relative to the file that names it."
+                    f"{path} refers to {shown(name)}, which is outside the model's folder. Copy it "
+                    "into the folder, and refer to it by a relative path."
                 )
             if found is not None and found.is_file():
                 yield found

@@ -469,8 +469,8 @@ def places_of_parts(
             start, end = (model.keypoint(name) for name in names)
             if start.link != end.link:
                 raise ConfigError(
-                    f"`pushes: [{names[0]}, {names[1]}]` needs two keypoints of one link of "
-                    f"{model.name}; theirs are {start.link} and {end.link}."
+                    f"`pushes: [{names[0]}, {names[1]}]` needs two keypoints of the same link of "
+                    f"{model.name}; they are on {start.link} and {end.link}."
                 )
             axis = np.subtract(end.position, start.position)
             directions.append(Direction(row, of_name[start.link], axis))

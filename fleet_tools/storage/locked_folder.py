@@ -123,7 +123,7 @@ def read_document(
     if found != version:
         raise error(
             f"{path} has {version_key.replace('_', ' ')} {found!r}; this version of Fleet-Tools "
-            f"reads {version}. Read it with the version that wrote it."
+            f"reads {version}. Use the version of Fleet-Tools that wrote it."
         )
     try:
         return parse(kind, load(path), str(path))
@@ -239,7 +239,7 @@ class LockedFolder(Generic[D]):
             self.present = kind.read_document(folder)
             if differences := self.present.differences(document):
                 raise kind.error(
-                    f"{folder} already holds {kind.what}, but another one: in it, "
+                    f"{folder} already holds {kind.what} with other options: "
                     f"{'; '.join(differences)}. Give another --output, or the same options to "
                     "resume it."
                 )
@@ -248,7 +248,7 @@ class LockedFolder(Generic[D]):
         else:
             if folder.exists() and not is_blank(folder, (kind.log_name, *kind.subfolders)):
                 raise kind.error(
-                    f"{folder} is neither empty nor {kind.what}. Give another --output."
+                    f"{folder} is not empty and is not {kind.what}. Give another --output."
                 )
             for subfolder in (folder, *(folder / name for name in kind.subfolders)):
                 subfolder.mkdir(parents=True, exist_ok=True)

@@ -74,7 +74,7 @@ class RunKind(FolderKind[D]):
             return None
         if not any((folder / name).exists() for name in (CONFIG, self.log_name)):
             raise self.error(
-                f"{folder} is not {self.what}, and is left as it is. Give another --output."
+                f"{folder} is not {self.what} and was left unchanged. Give another --output."
             )
         with contextlib.ExitStack() as stack:
             if (folder / self.log_name).is_file():
@@ -110,7 +110,7 @@ class RunWriter(LockedFolder[D]):
         if path.exists():
             return True
         if self._log_path.stat().st_size > 0:
-            raise self._kind.error(f"{path} is missing, while {self._log_path} is there. {REMEDY}")
+            raise self._kind.error(f"{path} is missing, but {self._log_path} exists. {REMEDY}")
         return False
 
     def save_state(self, tensors: Mapping[str, Any], content: Any, log: Sequence[str]) -> None:

@@ -124,7 +124,7 @@ def read_checked(
     tensors, metadata = read_tensors(path, error, remedy)
     digest = tensors.pop(_DIGEST, None)
     if digest is None or digest.flatten().tolist() != list(_digest(tensors, metadata)):
-        raise error(f"{path} is damaged: its digest is not that of its content. {remedy}")
+        raise error(f"{path} is damaged: its digest does not match its content. {remedy}")
     try:
         return make(tensors, metadata[key])
     except (KeyError, TypeError, ValueError, RecursionError) as raised:

@@ -182,8 +182,8 @@ def open_viser(
         stop_viser(server)
         gate.close()
         raise MissingLibraryError(
-            f"This version of viser cannot be kept from pages of other sites. Install a tested "
-            f"one with: {install_command('browser')}."
+            "This version of viser cannot be protected from pages of other sites. Install a tested "
+            f"version with: {install_command('browser')}."
         )
     return gate, server
 

@@ -233,7 +233,7 @@ class BoundedServer:
             return loop.default_exception_handler(context)
         reason = error.strerror or type(error).__name__
         if not _listens(self._socket):
-            return self._finish(OSError(error.errno, f"It listens no more: {reason}"))
+            return self._finish(OSError(error.errno, f"The server stopped listening: {reason}"))
         if error.errno in _SHORTAGES and not self._is_short:  # asyncio tries many times at once
             self._is_short = True
             loop.call_soon(self._give_way, reason)

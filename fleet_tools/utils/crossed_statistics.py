@@ -116,8 +116,8 @@ class _Sample:
         """Returns the ratio of tables of values in [-1, 1], which are of one method or of two."""
         if len({len(table) for table in strata}) > 1:
             raise ValueError(
-                f"The strata have {', '.join(str(len(table)) for table in strata)} training runs. "
-                "Give all of them the same runs, with NaN where one has no trial."
+                f"The strata have {', '.join(str(len(table)) for table in strata)} training "
+                "runs. Give the same runs in all strata, with NaN where a run has no trial."
             )
         strata = [table for table in strata if np.isfinite(table).any()]
         if not strata:

@@ -67,7 +67,7 @@ def require_tested_release() -> None:
     raise UntestedDrakeError(
         f"Fleet-Tools is tested with Drake {OLDEST} to {NEWEST}, and the installed release is "
         f"{release}. Install a tested one: {INSTALL_COMMAND}. The tested versions of all packages "
-        f"are in {files} of a checkout. {ANY_RELEASE}=1 admits this release; its physics may "
+        f"are in {files} of a checkout. {ANY_RELEASE}=1 allows this release, but its physics may "
         "differ, and it may crash."
     )
 

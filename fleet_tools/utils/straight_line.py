@@ -264,7 +264,9 @@ def _form(value: Any, variables: list[Any]) -> Hashable:
         return value
     if isinstance(value, Number):
         raise _SymbolFoundError
-    raise TypeError(f"An argument is {value!r}, and not a number, an array or a tuple of them.")
+    raise TypeError(
+        f"Expected a number, an array or a tuple of them as argument; given: {value!r}."
+    )
 
 
 def _with_symbols(form: Any, symbols: Iterator[Any]) -> Any:

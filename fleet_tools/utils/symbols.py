@@ -170,7 +170,7 @@ class Number:
     def __pow__(self, exponent: int) -> "Number":
         """The square."""
         if exponent != 2:
-            raise TypeError(f"Symbols have squares, and no power of {exponent!r}.")
+            raise TypeError(f"Symbols support only squares; given: the exponent {exponent!r}.")
         return self * self
 
 

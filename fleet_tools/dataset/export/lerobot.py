@@ -251,8 +251,8 @@ class _Measured:
         for name, each in stats.items():
             if not np.isfinite([each["mean"], each["std"]]).all():
                 raise DatasetError(
-                    f"{name} has no finite mean and deviation. An export without --no-check names "
-                    "the episode that is damaged."
+                    f"{name} has no finite mean and standard deviation. Export without --no-check "
+                    "to see which episode is damaged."
                 )
         colors = {name: image_stats(each, len(imitate)) for name, each in self.colors.items()}
         return stats | colors

@@ -74,7 +74,7 @@ def measure_model(model: Model) -> ModelGeometry:
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
     links = {name: link for name, link in found.items() if link.pieces}
     if not links:
-        raise ConfigError(f"{model.file} has no <collision>, so that nothing could touch it.")
+        raise ConfigError(f"{model.file} has no <collision>, so nothing can touch it.")
     with warnings.catch_warnings(action="ignore"):  # which a world gives
         complete_contact(plant, scene_graph, instance, model.file)
     groups = welded_groups(plant, instance)

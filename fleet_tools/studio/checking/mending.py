@@ -85,9 +85,9 @@ def with_meshes(
     for link, paths in meshes.items():
         if len(places[link]) != len(paths):
             raise ConfigError(
-                f"{file}: the link {link} has {len(places[link])} <collision> of which Drake "
-                f"makes {len(paths)} shapes. `python -m fleet_tools.assets import MESH` makes "
-                "another model."
+                f"{file}: the link {link} has {len(places[link])} <collision> elements, but Drake "
+                f"makes {len(paths)} shapes of them. Make another model with `python -m "
+                "fleet_tools.assets import MESH`."
             )
         for place, path in zip(places[link], paths, strict=True):
             mesh = (

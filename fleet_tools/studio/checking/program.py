@@ -192,7 +192,7 @@ def read_model(folder: Path) -> "Model":
 
     labels = folder / "keypoints.yaml"
     if not labels.is_file():
-        raise ConfigError(f"{folder} is not the folder of a model: it lacks keypoints.yaml.")
+        raise ConfigError(f"{folder} is not the folder of a model: it has no keypoints.yaml.")
     return load_model(folder.resolve(), load_yaml(Keypoints, labels).kind)
 
 

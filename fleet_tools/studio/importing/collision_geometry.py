@@ -128,8 +128,9 @@ def _geometry_of_pieces(
     thinnest = f"{min(thickness for _, thickness in measured) * 1000:.2g} mm"
     if not thick:
         raise ConfigError(
-            f"The mesh is only {thinnest} thick, and contact needs {LEAST_THICKNESS * 1000:g} mm. "
-            "Thicken it, for instance with Blender's Solidify modifier."
+            f"The mesh is only {thinnest} thick, but contact needs at least "
+            f"{LEAST_THICKNESS * 1000:g} mm. Thicken it, for instance with Blender's Solidify "
+            "modifier."
         )
     omitted = len(pieces) - len(thick)
     note = (

@@ -50,7 +50,7 @@ def read_mesh(file: Path) -> RawMesh:
     if not len(mesh.triangles):
         raise ConfigError(
             f"{file} holds no triangles ({len(mesh.vertices)} points). Export a point cloud as PLY "
-            "or PCD, of which a surface is made."
+            "or PCD; the program makes a surface from it."
         )
     if mesh.triangles.min() < 0 or mesh.triangles.max() >= len(mesh.vertices):
         raise ConfigError(
@@ -201,6 +201,6 @@ def check_size(kind: Kind, family: str, length: float, scale: float) -> None:
     low, high = POSSIBLE
     if not within(length, POSSIBLE):
         raise ConfigError(
-            f"The model would be {length:.3g} m long; {low} to {high} m can be simulated on the "
-            f"table: {size_warnings(kind, family, length, scale)[0]}."
+            f"The model would be {length:.3g} m long; expected {low} to {high} m: "
+            f"{size_warnings(kind, family, length, scale)[0]}."
         )

@@ -61,7 +61,7 @@ def outer_polytope(
     """
     hull = convex_hull(points)
     if hull is None:
-        raise ValueError("the points lie in a plane")
+        raise ValueError("all points lie in one plane")
     middle = (hull.vertices.min(axis=0) + hull.vertices.max(axis=0)) / 2
     size = np.ptp(hull.vertices, axis=0).max()
     shortest, tolerance = shortest / size, tolerance / size

@@ -28,7 +28,7 @@ def check_model_name(name: str) -> str:
         ValueError: It contains other characters.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
-        raise ValueError("a name has letters, digits and underscores, and begins with a letter")
+        raise ValueError("expected letters, digits and underscores, beginning with a letter")
     return name
 
 
@@ -218,9 +218,9 @@ class JointSettings(OptionGroup):
                 raise ValueError(f"{names} without --moving: give the mesh of the part that moves")
             return self
         if self.limits is None:
-            raise ValueError("give --limits LOW,HIGH, between which the part moves")
+            raise ValueError("give --limits LOW,HIGH, the range in which the part moves")
         if not any(self.axis):
-            raise ValueError("--axis is a direction, and not 0,0,0")
+            raise ValueError("expected a direction as --axis, not 0,0,0")
         return self
 
 

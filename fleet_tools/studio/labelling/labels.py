@@ -92,8 +92,8 @@ def read_draft(file: Path, labels_of: str) -> ModelLabels | None:
     draft = load_yaml(Draft, file)
     if draft.labels_of != labels_of:
         raise ConfigError(
-            f"{file} has the labels of another file, or of an earlier version of it. Move it away, "
-            "or choose another --name."
+            f"{file} has labels of another mesh, or of an earlier version of it. Move this file "
+            "away, or choose another --name."
         )
     return draft.labels
 

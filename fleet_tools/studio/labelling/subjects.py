@@ -82,7 +82,9 @@ def read_surface(model: Model) -> ModelSurface:
             triangles = link_triangles(scene_graph, body_frame).astype(float)
             corners.append(X_ML.multiply(triangles.reshape(-1, 3).T).T)
     if not corners:
-        raise ConfigError(f"{model.file} has no <visual>, so that there is nothing to click on.")
+        raise ConfigError(
+            f"{model.file} has no <visual>, so there is nothing to click on. Add one."
+        )
     vertices = np.concatenate(corners)
     surface, _ = cleaned(vertices, np.arange(len(vertices)).reshape(-1, 3))
     keypoints = {}

@@ -390,6 +390,6 @@ def _open_spacemouse() -> Any:
         return library.open(axis_convention=library.AxisConvention.ROS)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"No SpaceMouse can be opened: {error} Connect one, and give yourself access to its "
-            "/dev/hidraw file; or leave --spacemouse out."
+            f"No SpaceMouse can be opened: {error} Connect one and make its /dev/hidraw file "
+            "readable for you, or leave out --spacemouse."
         ) from error

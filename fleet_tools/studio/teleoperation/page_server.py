@@ -223,5 +223,5 @@ def read_controls(message: str | bytes) -> Controls:
     try:
         content = json.loads(message)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"A message of a page is JSON: {error}") from None
+        raise ConfigError(f"Expected a JSON message from the page: {error}") from None
     return parse(Controls, content, "A message of a page")
