@@ -61,7 +61,7 @@ class GenerateOptions(cli.Options):
     def _random_members(self) -> Self:
         if self.count is None and self.seed is not None:
             raise ValueError(
-                f"--seed {self.seed} selects random members; give their number with --count"
+                f"--seed {self.seed} is for random models; give their number with --count"
             )
         if self.count is not None and self.output is None:
             raise ValueError(

@@ -263,7 +263,9 @@ def perpendicular(direction: np.ndarray, other: np.ndarray) -> np.ndarray:
     part = direction - (direction @ other) * other
     length = np.linalg.norm(part)
     if length < 1e-6:
-        raise ConfigError("Two axes between keypoints are parallel that must not be.")
+        raise ConfigError(
+            "Two axes between keypoints are parallel, but must not be. Move a keypoint."
+        )
     return part / length
 
 

@@ -81,17 +81,18 @@ class TrainOptions(cli.Options):
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.choose_by == "rollouts" and self.rollouts == 0:
-            raise ValueError("--choose-by rollouts needs --rollouts, their number in each task")
+            raise ValueError(
+                "--choose-by rollouts needs --rollouts, the number of rollouts in each task"
+            )
         if self.dagger and self.restart:
-            raise ValueError("--restart begins one training anew; give --dagger another --output")
+            raise ValueError("--restart is not for --dagger; give another --output")
         if self.dagger and self.teacher:
-            raise ValueError("--dagger asks the expert; leave out --teacher")
+            raise ValueError("--dagger uses the expert as teacher; leave out --teacher")
         acts = self.teacher or self.dagger or self.rollouts or self.policy.observations
         if self.detector.keypoints and (acts or self.policy.like):
             raise ValueError(
-                "a keypoint detector of --keypoints reads clouds and does not act; leave out "
-                "--teacher, "
-                "--dagger, --rollouts, --observations and --like"
+                "--keypoints trains a keypoint detector, which reads clouds and returns no "
+                "actions; leave out --teacher, --dagger, --rollouts, --observations and --like"
             )
         return self
 
@@ -266,7 +267,7 @@ def _device(name: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise TrainingError("PyTorch finds no GPU here. --device cpu computes without one.")
+        raise TrainingError("PyTorch finds no GPU here. Use --device cpu.")
     return name
 
 

@@ -250,7 +250,7 @@ class ExpertPolicy:
             InfeasibleError: There is no plan from the first observation.
         """
         if not self._began:
-            raise RuntimeError("reset() comes before act()")
+            raise RuntimeError("act() was called before reset(); call reset() first")
         state = self._source.look(observation)
         execution = self._execution or self._begin(state)
         if self._another_acted and not state.in_contact("tool", "object"):

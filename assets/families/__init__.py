@@ -148,7 +148,10 @@ class Family:
             params = self.draw(rng)
             if lightest <= self.build(params, "draft").mass <= heaviest:
                 return params
-        raise RuntimeError(f"none of 100 draws has a mass between {lightest} and {heaviest} kg")
+        raise RuntimeError(
+            f"expected a mass between {lightest} and {heaviest} kg; 100 random models were lighter "
+            "or heavier"
+        )
 
 
 def family_names() -> tuple[str, ...]:
@@ -167,7 +170,9 @@ def find_family(name: str) -> Family:
     module = importlib.import_module(f"{__name__}.{name}")
     family = getattr(module, "FAMILY", None)
     if not isinstance(family, Family):
-        raise ConfigError(f"{module.__file__} has no FAMILY; a module of this folder declares one.")
+        raise ConfigError(
+            f"{module.__file__} has no FAMILY; each module of this folder must define one."
+        )
     return family
 
 

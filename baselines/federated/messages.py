@@ -210,7 +210,9 @@ def checked_change(
 
 def _of_kind(given: object, kind: type[Trained], round_number: int, limits: Limits) -> Any:
     if not isinstance(given, kind):
-        raise MessageError(f"A robot answers a {type(given).__name__}, and not {kind.__name__}.")
+        raise MessageError(
+            f"A robot answered with a {type(given).__name__}; expected {kind.__name__}."
+        )
     answer: Trained = given
     if (
         answer.round != round_number

@@ -302,8 +302,8 @@ def _some(episodes: list[int], config: FleetConfig) -> list[int]:
         return episodes
     if config.episodes > len(episodes):
         raise ConfigError(
-            f"`episodes: {config.episodes}` are more than the {len(episodes)} that are not held "
-            "out. Give fewer, or collect more."
+            f"`episodes: {config.episodes}` exceed the {len(episodes)} that are not held out. Give "
+            "fewer, or collect more."
         )
     generator = np.random.default_rng(derive_seed(config.training.seed, _EPISODES))
     chosen = generator.choice(len(episodes), config.episodes, replace=False)
@@ -369,9 +369,9 @@ def partition(
     known = sorted(set(kinds))
     if robots > len(known):
         raise ConfigError(
-            f"Without alpha, all episodes of one {config.by} belong to one robot, and there are "
-            f"{len(known)} of these ({', '.join(known)}) for {robots} robots. Give fewer robots, "
-            "or an alpha."
+            f"Without alpha, all episodes of one {config.by} belong to one robot, but there are "
+            f"only {len(known)} ({', '.join(known)}) for {robots} robots. Give fewer robots, or an "
+            "alpha."
         )
     owner = {name: index % robots for index, name in enumerate(known)}
     return [

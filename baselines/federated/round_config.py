@@ -116,8 +116,8 @@ def require_streamable(
     """
     if method not in STREAMED_METHODS:
         raise ConfigError(
-            f"`method: {method}` needs all policies at once, or answers to questions; those that "
-            f"stream are {', '.join(STREAMED_METHODS)}"
+            f"`method: {method}` cannot stream, because it needs all policies at once or further "
+            f"answers; choose one of {', '.join(STREAMED_METHODS)}"
         )
     known = STREAMED_OPTIONS if method == "fleet_merge" else ()
     if unknown := sorted(set(options) - set(known)):

@@ -64,7 +64,9 @@ def read_task(text: Any) -> Task:
         MessageError: It holds none.
     """
     if not isinstance(text, str):
-        raise MessageError(f"A protected message holds no task, but a {type(text).__name__}.")
+        raise MessageError(
+            f"A protected message must hold a task as text; it holds a {type(text).__name__}."
+        )
     try:
         return parse(Task, loads(text), "A message over Flower")
     except (ValueError, FleetToolsError) as error:

@@ -39,7 +39,7 @@ class ObservationOptions(OptionGroup):
         learned, weights = policy.env_kwargs, self.resnet_weights
         if (self.obs_mode or learned.get("obs_mode", "state")) != "features":
             if weights is not None:
-                raise ConfigError("--resnet-weights is used with --obs-mode features alone.")
+                raise ConfigError("--resnet-weights is used only with --obs-mode features.")
             return {}
         kwargs: dict[str, Any] = {"obs_mode": "features"}
         kwargs["encoder"] = open_encoder(learned.get("encoder"), weights).name

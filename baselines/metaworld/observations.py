@@ -150,7 +150,7 @@ def make_observer(
         return FeatureObserver(simulation, open_encoder(encoder, weights))
     if encoder is not None or weights is not None:
         raise ConfigError(
-            f'An encoder and its weights are of obs_mode="features"; given: obs_mode={obs_mode!r}.'
+            f'An encoder and its weights need obs_mode="features"; given: obs_mode={obs_mode!r}.'
         )
     return StateObserver()
 

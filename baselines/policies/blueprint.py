@@ -75,9 +75,11 @@ class Blueprint(Value):
     def _consistent(self) -> Self:
         if self.detector is not None:
             if self.detector.reading is None or self.reading is not None:
-                raise ValueError("the blueprint of its detector is not that of a keypoint detector")
+                raise ValueError(
+                    "the blueprint of its detector does not describe a keypoint detector"
+                )
             if set(self.detector.observation) - set(self.observation):
-                raise ValueError("it does not have what its detector reads")
+                raise ValueError("its observation lacks the inputs of its detector")
             if self.config.first_frame:
                 raise ValueError("a policy behind a detector keeps no entry of the first step")
             self.policy()  # checks the rest
@@ -85,30 +87,31 @@ class Blueprint(Value):
             self._require_scaled_entries()
         if observation_kwargs(self.env_kwargs) != self.env_kwargs:
             raise ValueError(
-                f"{self.env_kwargs} are not exactly the keyword arguments that affect observations"
+                f"{self.env_kwargs} must be exactly the keyword arguments that affect observations"
             )
         if len(self.action.shape) != 1 or self.action.dtype != "float32":
-            raise ValueError("an action is one row of float32")
+            raise ValueError("expected an action that is one row of float32")
         if self.action.rate_hz is None:
             raise ValueError("the rate_hz of actions is missing")
         if self.reading is not None:
             if self.action.shape != (self.reading.size,):
-                raise ValueError(f"a keypoint detector gives {self.reading.size} numbers")
+                raise ValueError(f"expected {self.reading.size} numbers from a keypoint detector")
             if list(self.observation) != [CLOUD] or self.config.with_memory or self.config.gate:
                 raise ValueError(
-                    f"a keypoint detector is one network without memory that reads {CLOUD!r}"
+                    "expected a keypoint detector that is one network without memory and reads "
+                    f"{CLOUD!r}"
                 )
         return self
 
     def _require_scaled_entries(self) -> None:
         if list(entries_read(self.config, self.observation)) != list(self.observation):
-            raise ValueError("the config reads other entries than those of `observation`, sorted")
+            raise ValueError("the config must read exactly the entries of `observation`, sorted")
         sizes = {name: len(row) for name, row in self.scaling.mean.items()}
         expected = {
             name: int(np.prod(self.observation[name].shape)) for name in self.names("state")
         }
         if sizes != expected:
-            raise ValueError(f"the scaling has the sizes {sizes}, not {expected}")
+            raise ValueError(f"the scaling has the sizes {sizes}; expected {expected}")
 
     @classmethod
     def of(
@@ -331,7 +334,7 @@ class Blueprint(Value):
         if action != self.action:
             found = differences(dict(action), dict(self.action))
             raise LayoutError(
-                "The policy's actions are not those of the environment: "
+                "The policy's actions differ from those of the environment: "
                 f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
                 "as it was in training, or train on this one."
             )

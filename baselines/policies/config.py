@@ -61,7 +61,10 @@ class GateConfig(Value):
     @pydantic.model_validator(mode="after")
     def _reader_is_member(self) -> Self:
         if self.reader >= self.members:
-            raise ValueError(f"{self.members} members have no number {self.reader}, which reads")
+            raise ValueError(
+                f"{self.members} members have the numbers 0 to {self.members - 1}; given: `reader: "
+                f"{self.reader}`"
+            )
         return self
 
 
@@ -103,8 +106,8 @@ class PolicyConfig(Value):
     def _require_predicted(self) -> Self:
         if isinstance(self.execution, HorizonConfig) and self.execution.steps > self.chunk:
             raise ValueError(
-                f"{self.execution.steps} execution.steps are more than the {self.chunk} actions of "
-                "a chunk; give a larger `chunk`"
+                f"{self.execution.steps} execution.steps exceed the {self.chunk} actions of a "
+                "chunk; give a larger `chunk`"
             )
         return self
 
@@ -280,4 +283,4 @@ def _read(source: str) -> PolicyConfig:
     try:
         return parse(PolicyConfig, load(Path(source)), source)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{source} is not the JSON of a policy: {error}") from None
+        raise ConfigError(f"{source} is not the JSON config of a policy: {error}") from None

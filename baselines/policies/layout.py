@@ -44,8 +44,8 @@ def kind_of(name: str, array: ArraySpec) -> Kind:
         case _, "float32", _:
             return "state"
     raise LayoutError(
-        f"Policies do not read entries like {name!r} ({_brief(array)}); they read float32 numbers, "
-        "point clouds (n, 4) and colour images (height, width, 3)."
+        f"Policies cannot read {name!r} ({_brief(array)}); they read float32 numbers, point clouds "
+        "(n, 4) and colour images (height, width, 3)."
     )
 
 
@@ -94,7 +94,7 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
                 "or use data of cameras with one size."
             )
     if not read:
-        raise LayoutError("There is nothing to read in an observation without entries.")
+        raise LayoutError("The observation has no entries. Give a policy at least one to read.")
     for name in config.first_frame:
         require_name("entry that the policy reads", name, read)
     if config.conditioned_on_task:
@@ -113,7 +113,7 @@ def entries_with_masks(read: Layout) -> list[str]:
     names = [name for name, array in read.items() if array.kind == "masked_keypoints"]
     if not names:
         raise LayoutError(
-            f"None of {', '.join(read)} says which task it is, so the policy cannot be conditioned "
+            f"None of {', '.join(read)} identifies the task, so the policy cannot be conditioned "
             "on it. Read tool_keypoints or object_keypoints of `obs_mode=multitask_state`, or "
             'leave the body\'s `task_conditioning` at "input".'
         )
@@ -172,13 +172,14 @@ def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> Non
     """
     if not isinstance(observation, Mapping):
         raise LayoutError(
-            f"A policy reads a mapping of arrays by name; given: {type(observation).__name__}."
+            "Expected an observation that is a mapping of arrays by name; given: "
+            f"{type(observation).__name__}."
         )
     errors = misfits(read, observation)
     if errors:
         raise LayoutError(
-            f"The observation is not what the policy reads: {'; '.join(errors)}. Its entries: "
-            f"{', '.join(observation) or 'none'}."
+            f"The observation does not match the inputs of the policy: {'; '.join(errors)}. Its "
+            f"entries: {', '.join(observation) or 'none'}."
         )
 
 
@@ -230,7 +231,7 @@ class Scaling(Value):
     def _same_sizes(self) -> Self:
         sizes = [{name: len(row) for name, row in rows.items()} for rows in (self.mean, self.std)]
         if sizes[0] != sizes[1]:
-            raise ValueError(f"the sizes of mean, {sizes[0]}, are not those of std, {sizes[1]}")
+            raise ValueError(f"mean has the sizes {sizes[0]}, but std has {sizes[1]}")
         return self
 
     @classmethod

@@ -243,6 +243,4 @@ class GatedNetwork(nn.Module):
         Raises:
             MergeError: Always.
         """
-        raise MergeError(
-            "A policy with a gate is itself a combination of policies. Merge its members."
-        )
+        raise MergeError("A policy with a gate is already an ensemble. Merge its members instead.")

@@ -45,7 +45,9 @@ class RotationalSymmetry(Value):
     @pydantic.model_validator(mode="after")
     def _three_keypoints(self) -> Self:
         if len({*self.axis, self.marker}) < 3:
-            raise ValueError("the ends of the axis and the marker are three keypoints")
+            raise ValueError(
+                "expected three different keypoints: the two ends of the axis and the marker"
+            )
         return self
 
 
@@ -68,7 +70,7 @@ class TaskReading(Value):
     def _rows_exist(self) -> Self:
         parts = [each.part for each in self.symmetries]
         if len(set(parts)) < len(parts):
-            raise ValueError(f"the task {self.name} has several symmetries of one part")
+            raise ValueError(f"the task {self.name} has two symmetries of the same part; give one")
         for each in self.symmetries:
             if max(*each.axis, each.marker) >= getattr(self, each.part):
                 raise ValueError(f"the {each.part} of {self.name} has no such keypoint")

@@ -165,7 +165,7 @@ class DetectorOptions(OptionGroup):
     @pydantic.model_validator(mode="after")
     def _symmetric_keypoints(self) -> Self:
         if self.symmetry and not self.keypoints:
-            raise ValueError("--symmetry is of --keypoints")
+            raise ValueError("--symmetry needs --keypoints")
         return self
 
 
@@ -212,7 +212,7 @@ class PolicyOptions(OptionGroup):
             raise ValueError("give either --architecture or --like")
         if self.like is not None and (self.settings or self.observations):
             raise ValueError(
-                "--like determines the architecture and what it reads; leave out --set and "
+                "--like determines the architecture and its inputs; leave out --set and "
                 "--observations, or give --architecture instead"
             )
         return self

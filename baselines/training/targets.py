@@ -138,8 +138,8 @@ def keypoint_reading(
     """
     if config.with_memory or config.head.type != "linear" or config.chunk > 1:
         raise ConfigError(
-            "A keypoint detector sees one cloud at a time, and gives one row of numbers: choose "
-            "--architecture pointnet_mlp, with the linear head and without chunks."
+            "A keypoint detector needs a network that reads one cloud and returns one row of "
+            "numbers: choose --architecture pointnet_mlp, with the linear head and without chunks."
         )
     samples = Samples(folders, observations=[CLOUD, HAND, *NAMES], check=check)
     reading = _reading(samples, symmetries)
@@ -195,8 +195,9 @@ def _reading(samples: Samples, symmetries: Sequence[SymmetryOption]) -> Reading:
     for name in NAMES:
         if samples.observation[name].kind != "masked_keypoints":
             raise DatasetError(
-                "The keypoints are in another layout. Collect with obs_mode=cloud_and_keypoints, "
-                "or observe episodes again by `python -m fleet_tools.dataset observe`."
+                "The keypoints of the dataset have another layout. Collect with "
+                "obs_mode=cloud_and_keypoints, or observe episodes again by `python -m "
+                "fleet_tools.dataset observe`."
             )
     specs = {each.task: each.header.env_spec for each in samples.episodes}
     for each in symmetries:
@@ -254,7 +255,8 @@ def _symmetry(
     if distances.max() < _OFF_AXIS_M or np.abs(z)[:, reference].max() > _ALONG:
         raise ConfigError(
             f"The angle of the {option.part} of {option.task} about {' to '.join(option.axis)} "
-            "cannot be told: no keypoint is off this axis, or the hand turns all around it."
+            "cannot be determined: no keypoint lies off this axis, or the hand turns fully around "
+            "it. Choose another axis."
         )
     found = {
         "part": option.part,

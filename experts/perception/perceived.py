@@ -252,7 +252,9 @@ class PerceivedState:
     def _first(self, seen: "_Seen") -> "_Memory":
         for name, points in (("tool", seen.tool_E), ("object", seen.object_W)):
             if len(points) < MIN_POINTS:
-                raise PolicyError(f"the {name} is out of view: {len(points)} points of it are seen")
+                raise PolicyError(
+                    f"the {name} is out of view: the cameras see {len(points)} points of it"
+                )
         finder = Finder(self._task, self._candidates())
         return self._begin_object(seen, finder.find_tool(seen.tool_E, seen.X_WE), finder)
 
