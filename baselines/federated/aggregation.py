@@ -74,7 +74,7 @@ class FixedPointSum:
         """
         if not 1 <= weight <= min(HEAVIEST, CAPACITY - self.weight):
             raise MessageError(
-                f"A robot has a weight of {weight} steps; expected at most {HEAVIEST}, and at most "
+                f"A robot has a weight of {weight} steps; expected 1 to {HEAVIEST}, and at most "
                 f"{CAPACITY} in all (now {self.weight})."
             )
         values = np.asarray(vector, np.float64)

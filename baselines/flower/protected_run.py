@@ -241,9 +241,8 @@ def _noisy_mean(
         found, _ = strategy.aggregate_train(number, replies)
         if found is None:
             raise TrainingError(
-                f"In round {number}, not all of {len(messages)} robots answered, so the noise is "
-                "smaller than the privacy accountant assumes. See their errors in the SuperLink's "
-                "log."
+                f"In round {number}, not all of {len(messages)} robots answered, so the noise "
+                "does not match the privacy accountant. See their errors in the SuperLink's log."
             )
         (merged,) = found.to_numpy_ndarrays()
         return merged

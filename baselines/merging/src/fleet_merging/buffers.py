@@ -73,9 +73,9 @@ def with_singular_vectors(
             continue
         if not weight:
             raise MergeError(
-                f"{pair[0]} and {pair[1]} belong to the spectral norm of a weight that other "
-                "parametrizations compute, so that they cannot be computed for a merged model. "
-                "Remove the parametrizations before the models are stored, by "
+                f"{pair[0]} and {pair[1]} belong to the spectral norm of a weight that also has "
+                "other parametrizations, so they cannot be computed for a merged model. Remove the "
+                "parametrizations before you store the models, by "
                 "torch.nn.utils.parametrize.remove_parametrizations."
             )
         u, v = (form[name].double() for name in pair)

@@ -87,8 +87,8 @@ def with_common_buffers(
             made.append({**folded(one, common, as_arguments(example), output), **mean})
         except Exception as error:  # such as of a model that does not run in double precision
             warnings.warn(
-                f"The buffers {', '.join(differing + hidden)} differ between the models, "
-                f"as statistics by which they scale, and are merged as other entries: {error}",
+                f"The buffers {', '.join(differing + hidden)} differ between the models, as "
+                f"scaling statistics do, and are merged like other entries: {error}",
                 SymmetryWarning,
                 stacklevel=2,
             )
@@ -143,8 +143,8 @@ def folded(
             _, given = _read(trial, last.name, trials, output)
     if not _equal(given, answers):
         raise MergeError(
-            "the outputs depend on it in a way that no affine map can take over, such as by a "
-            "clip, a tanh, or a gate. Train the models with the same statistics."
+            "its effect cannot be folded into an affine map, because of a clip, a tanh or a gate. "
+            "Train the models with the same statistics."
         )
     form = tensors_of(common)
     return {name: tensor.to(form[name]) for name, tensor in tensors_of(trial).items()}
@@ -159,8 +159,8 @@ def _behind(
     factor, offset = _fitted(rows[..., :width], wanted[..., :width])
     if not _equal(factor * rows[..., :width] + offset, wanted[..., :width]):
         raise MergeError(
-            f"{each.name!r} does not read numbers that are only shifted and multiplied, such as "
-            "after a clip, a norm, or an edge of zeros. Train the models with the same statistics."
+            f"{each.name!r} has inputs that are not only shifted and scaled, because of a clip, a "
+            "norm or zero padding. Train the models with the same statistics."
         )
     if bool(offset.any()) and not each.biases:
         raise MergeError(f"{each.name!r} has no bias for the shift. Give it one.")

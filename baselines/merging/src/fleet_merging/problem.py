@@ -216,8 +216,8 @@ class MergeResult:
         """
         if self.is_ensemble:
             raise MergeError(
-                f"The merge is an ensemble of {len(self.members)} networks, and has no state dict "
-                "of one. Take its `model` or its `members`, or choose a method that returns a "
+                f"The merge is an ensemble of {len(self.members)} networks, so it has no single "
+                "state dict. Use its `model` or its `members`, or choose a method that returns a "
                 "network, such as git_rebasin or distillation."
             )
         return dict(self.members[0])
@@ -236,8 +236,8 @@ class MergeResult:
         """
         if self.module is None:
             raise MergeError(
-                "The merge was made of state dicts alone, so that its module is not known. Give "
-                "the merge problem's `module`, or load `state` into a model of your own."
+                "The merge was made from state dicts alone, so its module is unknown. Give the "
+                "merge problem's `module`, or load `state` into a model of your own."
             )
         if self.is_ensemble:
             from fleet_merging.ensembles import Ensemble
@@ -275,6 +275,6 @@ def _require_base_alike(models: Sequence[State], base: State) -> None:
         require_alike((*models, base))
     except ModelMismatchError as error:
         raise ModelMismatchError(
-            f"The base, here model {len(models)}, is not of the models' form: {error} Give the "
+            f"The base, here model {len(models)}, does not match the models: {error} Give the "
             "weights from which they were trained."
         ) from None

@@ -134,7 +134,7 @@ def rule_of(name: str, byzantine: int = 1) -> Rule:
     if name not in RULES:
         raise UnknownChoiceError.of("rule of robust aggregation", name, RULES)
     if byzantine < 0:
-        raise MergeError(f"{byzantine} robots may send anything. Give a number, 0 or more.")
+        raise MergeError(f"{byzantine} robots cannot be Byzantine. Give a whole number, 0 or more.")
     rule = RULES[name]
     chosen = partial(rule, byzantine=byzantine) if name in _COUNT_BYZANTINE else rule
 
@@ -287,8 +287,8 @@ def _by_score(vectors: np.ndarray, byzantine: int, name: str) -> np.ndarray:
 def _require_robots(count: int, fewest: int, byzantine: int, name: str) -> None:
     if count < fewest:
         raise MergeError(
-            f"{name} bears {byzantine} of at least {fewest} robots, and there are {count}. Give "
-            "more robots, or a smaller `byzantine`."
+            f"{name} with `byzantine` = {byzantine} needs at least {fewest} robots; given: "
+            f"{count}. Give more robots, or a smaller `byzantine`."
         )
 
 

@@ -57,8 +57,9 @@ def require_usable(result: MergeResult, problem: MergeProblem, maker: str) -> No
             continue
         if faulty := faulty_output(module, member, problem.example, problem.output):
             raise UnsoundMergeError(
-                f"{maker} made no usable model: for the example, the outputs of {faulty} are not "
-                "finite. Choose another method, or measure statistics of data anew by `finish`."
+                f"{maker} made no usable model: its outputs ({faulty}) for the example are not "
+                "finite. Choose another method, or measure the statistics of layers again by "
+                "`finish`."
             )
 
 

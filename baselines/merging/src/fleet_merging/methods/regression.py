@@ -220,7 +220,7 @@ def head_refit(
     """
     require_moments(problem, problem.affine_maps[-1:])
     if of not in ("average", "base"):
-        raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
+        raise MergeError(f"The last layer of {of!r} cannot be fitted; known are 'average', 'base'.")
     base: State | None = required(problem, "base") if of == "base" else None
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)

@@ -252,8 +252,8 @@ def _require_usable(outputs: Outputs, repeated: Outputs) -> None:
         raise NotInvariantError("The model's outputs are not finite. Give another example.")
     if _change(outputs, repeated) > 0:
         raise NotInvariantError(
-            "The model's outputs differ between two calls with the same inputs. Make what it draws "
-            "an argument, or select its mean with `output`."
+            "The model's outputs differ between two calls with the same inputs. Make its random "
+            "numbers an argument, or select its mean with `output`."
         )
 
 
