@@ -100,7 +100,7 @@ def test_so_does_one_of_a_task_of_ones_own(tmp_path, monkeypatch):
 
 
 def test_the_same_models_give_the_same_bytes_wherever_they_lie(kept, tmp_path):
-    again = collected(tmp_path / "another place", tmp_path / "again")
+    again = collected(tmp_path / "links are not followed", tmp_path / "again")
     one, other = without_times(kept), without_times(again)
     headers = [json.loads(files.pop("dataset.json")) for files in (one, other)]
     assert one == other
@@ -183,7 +183,7 @@ def test_a_header_knows_its_models_in_another_process(data):
     header = pickle.loads(pickle.dumps(Dataset(data).header))
     assert unwrap(header.make_env()).task.given.alone
     alone = type(header).model_validate_json(header.to_json())
-    with pytest.raises(DatasetError, match="Read it with its folder"):
+    with pytest.raises(DatasetError, match="together with its folder"):
         alone.make_env()
 
 
@@ -206,7 +206,7 @@ def name_outside(data: Path) -> None:
 
 
 OTHER = "not the tool myclaw that was used: its hash is"
-LINKED = "is a link, which is not followed"
+LINKED = "links are not followed"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "labels": (lambda data: edit(data, LABELS, "head", "haed"), OTHER),
     "mesh": (lambda data: edit(data, "*.obj", "v ", "v  "), OTHER),
@@ -227,7 +227,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "another": (
         lambda data: shutil.copytree(CLAW, data / "models/tools/hammer/extra"),
-        "extra: these models are not among those",
+        "extra: the data were made without these models",
     ),
 }
 

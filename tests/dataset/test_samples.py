@@ -304,11 +304,11 @@ def test_length_or_stride_that_is_no_count_is_refused(tmp_path, length):
 
 def test_datasets_without_samples_are_refused(tmp_path):
     write(tmp_path, Drawn([1, 2], [False, False], 0))
-    with pytest.raises(DatasetError, match=r"no successful episode, 2 failed ones"):
+    with pytest.raises(DatasetError, match=r"no episode succeeded, 2 failed"):
         Samples(tmp_path)
     with pytest.raises(DatasetError, match="No dataset is given"):
         Samples([])
-    with pytest.raises(IndexError, match="no item 3; there are 3"):
+    with pytest.raises(IndexError, match="no item 3; the last one is 2"):
         Samples(tmp_path, failures=True).gather([3])
 
 

@@ -123,7 +123,7 @@ def test_what_a_function_may_return(write, value):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("None", "returned None. A bool is expected"),
+        ("None", "returned None; expected a bool"),
         ("0.7", "returned 0.7. A bool"),
         ("Verdict(False, 1.5)", "returned Verdict.* progress in"),
         ("Verdict(False, float('nan'))", "returned Verdict.* progress in"),

@@ -275,7 +275,7 @@ def test_a_result_of_another_policy_or_place_is_rejected_alone(root):
     folder = submit(root, evaluation_with(lambda trial: SUCCESS, name="best"), folder="0")
     assert (score := methods(root)["best"].levels["nominal"]) is not None and score.rate == 1
     wrong = {
-        "none of the policies": renamed(
+        "not in the entry": renamed(
             evaluation_with(lambda trial: SUCCESS, name="best"), content_digest="cd" * 16
         ),
         "its place is results/nominal": evaluation_with(lambda trial: SUCCESS, name="best"),

@@ -158,14 +158,14 @@ def test_a_comparison_stops_at_its_verdict_and_without_stop_completes_the_result
 def test_stopping_wants_a_comparison_and_a_margin_below_1(two, tmp_path, capsys):
     more = ["--against", str(two)]
     for wrong, message in (
-        (["--stop"], "give --against a result"),
+        (["--stop"], "give the other result with --against"),
         ([*more, "--margin", "1"], "margin"),
     ):
         with pytest.raises(SystemExit, match="2"):
             evaluate.main(options(tmp_path / "result", *wrong))
         assert message in capsys.readouterr().err
     assert evaluate.main(options(tmp_path / "result", *more)) == 2
-    assert "is of the same policy as this evaluation" in capsys.readouterr().err
+    assert "belongs to the same policy as this evaluation" in capsys.readouterr().err
     assert not (tmp_path / "result").exists()
 
 
@@ -260,7 +260,7 @@ def test_a_lost_trial_is_stored_and_reported_as_an_error(tmp_path, capsys):
 
 OUTCOMES_AND_ERRORS = {
     "raise": ("policy_error", "ZeroDivisionError: by zero"),
-    "nan": ("policy_error", "must be finite"),
+    "nan": ("policy_error", "finite numbers"),
     "shape": ("policy_error", "has shape (6,)"),
     "word": ("policy_error", "a floating-point dtype"),
     "exit": ("policy_error", "SystemExit"),

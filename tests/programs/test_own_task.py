@@ -158,7 +158,7 @@ def test_a_policy_that_solves_only_an_easy_task_of_its_own_stays_off_the_leaderb
     task.write_text(yaml.safe_dump({**content, "success": [near]}))
     command = ["--policy", "zero", "--output", str(results / "zero"), "--workers", "0"]
     assert evaluate.main([*command, "--task", str(task)]) == 2
-    assert "calls its task 'hammer', as a task of the package" in capsys.readouterr().err
+    assert "has the name of a task of the package, 'hammer'" in capsys.readouterr().err
     assert not results.exists()
     task.write_text(yaml.safe_dump({**content, "name": "nails", "success": [near]}))
     command += ["--scenes", "1", "--split", "train", "--json", "--quiet"]

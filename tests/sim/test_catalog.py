@@ -90,7 +90,9 @@ def test_a_users_model_hides_none_of_the_package(own, tmp_path):
 def test_a_users_task_has_a_name_of_its_own_in_data(tmp_path):
     for name in task_names():
         (tmp_path / f"{name}.yaml").write_text(f"extends: {name}\nname: {name}\n")
-        with pytest.raises(ConfigError, match=f"calls its task '{name}'.*another `name`"):
+        with pytest.raises(
+            ConfigError, match=f"has the name of a task of the package, '{name}'.*another `name`"
+        ):
             read_task_file(str(tmp_path / f"{name}.yaml"))
         assert read_task_file(str(task_path(name))).name == name  # the package's own, by its path
 

@@ -58,7 +58,7 @@ ATTACKS = {
     "no hint": (sdf(BALL.format(HINT.format("nan"))), "mesh_resolution_hint.*'nan'"),
     "zero hint": (sdf(BALL.format(HINT.format("0"))), "mesh_resolution_hint of 0"),
     "links": (sdf(model="<link name='l'/>" * 3000), r"3,001 elements <link>, at most 100"),
-    "elements": (sdf(model="<a/>" * 60_000), "more than 50,000 elements"),
+    "elements": (sdf(model="<a/>" * 60_000), "at most 50,000 elements"),
     "deep": (sdf(model="<a>" * 1000 + "</a>" * 1000), "30 levels"),
     "bytes": (sdf(model=" " * MAX_BYTES), "more than 2,000,000 bytes"),
     "above": (sdf(MESH.format("../secret.obj", 1)), "outside of the model's folder"),

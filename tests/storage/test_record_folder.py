@@ -165,7 +165,7 @@ def test_folder_of_something_else_is_left_as_it_is(tmp_path, name):
     (tmp_path / "files").mkdir()
     (tmp_path / name).write_text("Years of work.")
     before = contents(tmp_path)
-    with pytest.raises(DatasetError, match=r"neither empty nor a plan\. Give another --output"):
+    with pytest.raises(DatasetError, match=r"not empty and is not a plan\. Give another --output"):
         write(tmp_path)
     assert contents(tmp_path) == before
 

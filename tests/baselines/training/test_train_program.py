@@ -101,7 +101,7 @@ def test_without_validation_there_is_no_best_policy(data, tmp_path):
         (["--set", "body.width=0"], "body.gru.width"),
         (["--observations", "joint_positions"], "Did you mean 'joint_position'"),
         (["--dataset", "absent"], "absent"),
-        (["--validation-fraction", "0.99"], "none is left to learn from"),
+        (["--validation-fraction", "0.99"], "none is left for training"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_written(
@@ -122,7 +122,7 @@ def test_wrong_options_are_refused_before_anything_is_written(
         (["--epochs", "0"], "--epochs"),
         (["--dataset"], "--dataset"),
         (["--choose-by", "rollouts"], "needs --rollouts"),
-        (["--dagger", "1", "--restart"], "give --dagger another --output"),
+        (["--dagger", "1", "--restart"], "not for --dagger"),
         (["--dagger", "1", "--teacher", "x"], "leave out --teacher"),
     ],
 )
@@ -424,5 +424,5 @@ def test_rounds_learn_from_all_data_and_the_same_command_goes_on(tmp_path, capsy
 
 def test_a_learner_that_the_expert_helps_cannot_be_evaluated(tmp_path):
     checkpoint = untrained(tmp_path / "policy.safetensors")
-    with pytest.raises(PolicyError, match="acts in turns"):
+    with pytest.raises(PolicyError, match="shares the control"):
         describe_evaluation(EvaluationConfig(policy=f"dagger:{checkpoint}", tool="hammer"))

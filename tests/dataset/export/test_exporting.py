@@ -343,7 +343,7 @@ def test_nothing_to_imitate_is_an_error_unless_left_whole(tmp_path, capsys):
     dataset = relabelled(tmp_path, {NOISE_STEPS: [0, 1, 2]})
     arguments = ["export", str(dataset.folder), "--to", "robomimic", "--output"]
     assert main([*arguments, str(tmp_path / "out")]) == 2
-    assert "no step to imitate. --whole exports" in capsys.readouterr().err
+    assert "no steps to imitate. --whole exports" in capsys.readouterr().err
     assert main([arguments[0], str(tmp_path / "plain"), *arguments[1:], str(tmp_path / "out")]) == 2
     assert "set holds no step to imitate" in capsys.readouterr().err
     assert main([*arguments, str(tmp_path / "out"), "--whole"]) == 0
