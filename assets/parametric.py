@@ -1,4 +1,4 @@
-"""What families share: constraints on parameters, and the handle of a tool."""
+"""Shared parts of families: constraints on parameters, and the handle of a tool."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a program reads of models: safetensors files, and functions of a user's own code.
+"""Reading of models for programs: safetensors files, and functions of a user's own code.
 
 Models are data; no pickle is ever read.
 """

@@ -1,4 +1,4 @@
-"""The errors that Fleet-Tools raises on purpose; the library fleet-merging has its own.
+"""The errors that Fleet-Tools raises on purpose (fleet-merging has its own).
 
 Each says what was given, what exists and how to mend it, and is raised before anything changes.
 """

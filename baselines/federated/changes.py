@@ -1,4 +1,4 @@
-"""What a robot does in a streaming round after training: it aligns, and sends the difference."""
+"""A robot's work in a streaming round after training: alignment, and the upload of its change."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the robots of a fleet are sent, and what they answer: typed values, and these as bytes.
+"""Messages between server and robots of a fleet, as typed values and as bytes.
 
 Beside these there are queries (`merging.queries.query`). An answer is refused if it holds a name,
 shape or dtype that the network's weights do not have, or a number that is not finite. So no

@@ -1,4 +1,4 @@
-"""What the configuration of a SuperNode says: its number, its own data, and its protection."""
+"""The configuration of a SuperNode: its number, its own data, and its protection."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""What a node does under a protection: Flower's SecAgg+ or clipping, around one training.
+"""Protection of one training on a node: Flower's SecAgg+ or clipping.
 
     sums    SecAgg+ (Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic
             Overhead", 2020): the server learns the sum of the nodes' weights and no single ones

@@ -1,4 +1,4 @@
-"""What policies observe in Meta-World beside the task: the state, or features of an image.
+"""Observations of policies in Meta-World besides the task: the state, or image features.
 
 Images are of MuJoCo's renderer with EGL, which needs no display.
 """

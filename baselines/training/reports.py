@@ -1,4 +1,4 @@
-"""What a training run shows: its plan, a progress bar, a summary, and curves.
+"""Reports of a training run: its plan, a progress bar, a summary, and curves.
 
 Curves go to TensorBoard and Weights & Biases, and follow from the run's stored log. Those of
 TensorBoard are written anew by each command, so that a resumed run has no point twice.

@@ -1,4 +1,4 @@
-"""What a training teaches: actions of demonstrations or of a teacher, or keypoints in clouds."""
+"""Training targets: actions of demonstrations or of a teacher, or keypoints in clouds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is unknown of a model's pose and size: parameters, their bounds, and what they stand for."""
+"""Free parameters of a model's pose and size, their bounds and meanings."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What a task file says about its cameras, and about the errors of depth cameras.
+"""Schema of a task file's cameras, and of the errors of depth cameras.
 
 Figures of errors are of the device. Those in pixels are of its own depth image, which has `rows`
 rows, so that they mean the same at any resolution of observed images. A distribution is drawn anew

@@ -1,4 +1,4 @@
-"""What a task file may say about the expert: keypoint terms and keyframe motions.
+"""Schema of a task file's expert: keypoint terms and keyframe motions.
 
 A new task composes these building blocks in YAML. Frames: W world, E end effector, T tool model,
 O object model.

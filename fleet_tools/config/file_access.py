@@ -1,4 +1,4 @@
-"""Where the package's own files are, and how files of others are read."""
+"""Paths of the package's files, and bounded reading of files of others."""
 
 import os
 import stat

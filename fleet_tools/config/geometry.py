@@ -1,4 +1,4 @@
-"""Poses in readable numbers, as task files, scenes and keypoint files give them; the workspace."""
+"""Poses in readable numbers, as in task files, scenes and keypoint files; the workspace."""
 
 import math
 from collections.abc import Iterable

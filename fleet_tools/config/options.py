@@ -1,4 +1,4 @@
-"""Option groups: values from which programs make their options."""
+"""Option groups: values that programs offer as command-line options."""
 
 from pathlib import Path
 from typing import Any, Self

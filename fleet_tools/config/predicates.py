@@ -1,4 +1,4 @@
-"""What a task file may say about success: named predicates over the state of the world.
+"""Schema of a task file's success predicates, over the state of the world.
 
 `fleet_tools.envs.success` evaluates them.
 """

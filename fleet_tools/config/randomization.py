@@ -1,4 +1,4 @@
-"""How scenes vary: what a task file says about each group of randomized quantities."""
+"""Schema of a task file's randomization: one distribution for each varied quantity."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""What a task file may say.
+"""Schema of a task file.
 
 A task is data: families of tools and objects, how scenes vary, what
 the expert must achieve at which keypoints, and what counts as success. Its building blocks are in

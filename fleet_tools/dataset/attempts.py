@@ -1,4 +1,4 @@
-"""One attempt at a demonstration: the unit of collection, the same wherever it is made."""
+"""One attempt at a demonstration: the unit of collection, the same in every process."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Folders that carry along with stored data the models that are not the package's.
+"""Folders of a user's own models, stored beside a dataset or result.
 
     models/tools/hook/gaff/                 of a family of a user's own task
     models/given/myclaw@9f0c1d2e3a4b5c6d/   given by path, as `tool=`, `object=` or `robot=`

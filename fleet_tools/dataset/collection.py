@@ -1,4 +1,4 @@
-"""Fills a dataset: which attempts are begun, when there are enough, and what programs report."""
+"""Fills a dataset: chooses attempts, counts episodes, and reports progress."""
 
 import contextlib
 import sys

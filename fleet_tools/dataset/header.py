@@ -1,4 +1,4 @@
-"""`dataset.json`: what was collected, in which environment, from which seed, with which versions.
+"""`dataset.json`: the environment, policy, seed and package versions of a dataset.
 
 It describes an environment completely, so that the same one can be made again from it.
 """

@@ -1,4 +1,4 @@
-"""Stored episodes observed in another mode: the same scenes and actions, seen otherwise.
+"""Observes stored episodes again in another mode, from the same scenes and actions.
 
 Episodes run again bit for bit, so what is stored is what a collection in that mode would have
 stored, as long as its policy acts alike whatever is observed, as experts do.

@@ -1,4 +1,4 @@
-"""HDF5 files of strangers: what is read lies in the file itself, as `episode_file` stores it.
+"""Safe reading of untrusted HDF5 files, which may not refer to other files.
 
 HDF5 can name other places: links, external storage and virtual datasets lead to any file of the
 machine, and filters load plugins. None of these is followed. Sizes that a file cannot hold are

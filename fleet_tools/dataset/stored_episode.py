@@ -1,4 +1,4 @@
-"""An attempt on disk: its line in the manifest, and the one way to its episode's file.
+"""An attempt on disk: its line in the manifest, and the reader of its episode file.
 
 The file is checked before it is used.
 """

@@ -1,4 +1,4 @@
-"""Point clouds of an episode as integers on a grid, and between two that are sent."""
+"""Compresses point clouds of an episode: integers on a grid, and interpolation between them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

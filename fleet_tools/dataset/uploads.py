@@ -1,4 +1,4 @@
-"""Raw demonstrations as an upload of few bytes, and the dataset that its receiver learns from.
+"""Compact uploads of raw demonstrations, and the dataset that the receiver trains on.
 
 Both sides know the headers of the datasets, which entries a policy reads, and the configuration. An
 upload holds, for each episode, what learning needs and nothing else: no scene, no state, no reward.

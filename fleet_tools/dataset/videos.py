@@ -1,4 +1,4 @@
-"""Images of an episode as a video: AV1, a third smaller than H.264, the same bytes each time."""
+"""Images of an episode as AV1 video: a third smaller than H.264, with reproducible bytes."""
 
 import functools
 import io

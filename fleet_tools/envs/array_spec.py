@@ -1,4 +1,4 @@
-"""Arrays of observations and actions as values: kind, shape, dtype, unit, frame; and their checks.
+"""Specifications of arrays (kind, shape, dtype, unit, frame), and checks against them.
 
 An `ArraySpec` is the one description of an array on its whole way: an environment declares it,
 policies are told it, headers of datasets and checkpoints store it, exports translate it.

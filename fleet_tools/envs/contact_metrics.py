@@ -1,4 +1,4 @@
-"""How a task was handled: forces, work, time and path of an episode, and what counts as gentle.
+"""Contact metrics of an episode: forces, work, time and path; limits of gentle success.
 
 All values follow from the simulation (`fleet_tools.sim.hand_force`) and add up over control steps,
 so that an episode that runs again has the same ones.

@@ -1,4 +1,4 @@
-"""An episode of tool use as a value: how it goes on, how it is judged, and what is told of it."""
+"""State of one episode: progress, verdict, info."""
 
 from dataclasses import dataclass, replace
 from typing import Any

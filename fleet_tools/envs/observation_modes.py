@@ -1,4 +1,4 @@
-"""The observation modes: one table, of which checks, help texts and documentation are made.
+"""The table of observation modes, the source of checks, help texts and documentation.
 
 A mode of your own, and a renderer, are named as module:name. Data name them, too, and hold no code:
 reading such data imports nothing, and only an environment that is made of it does.

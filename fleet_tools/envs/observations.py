@@ -1,4 +1,4 @@
-"""Entries of observations: what each is, and how it is read from a measurement.
+"""Entries of observations: the specification of each, and its value from a measurement.
 
 Which of them an observation has is said by `fleet_tools.envs.observation_modes`.
 """

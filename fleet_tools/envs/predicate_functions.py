@@ -1,4 +1,4 @@
-"""Predicates that are functions of a user's own: found when an environment is made, then called.
+"""Success predicates by a user's own functions, which the environment imports.
 
 A task file that names such functions runs their code, so the file has to be trusted like code. One
 that comes with a dataset is trusted only as far as its functions are in trusted modules, see

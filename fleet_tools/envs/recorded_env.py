@@ -1,4 +1,4 @@
-"""Environments whose episodes are recorded, of whatever simulator, and what policies know of them.
+"""The interface of environments whose episodes are recorded, for any simulator.
 
 `RecordedEnv` is what the package needs of an environment. `EnvInterface` is what a policy may know
 of it before it acts, as a value without a simulation.

@@ -1,4 +1,4 @@
-"""Which environment, made how: specifications as stored beside data, and the makers they call.
+"""Specifications of environments, as stored beside data, and the factories that they name.
 
 `EnvSpec.make` and `gymnasium.make` are the ways to an environment, and both call the function that
 is registered for its id. What differs between simulators is found in an `Arena`

@@ -1,4 +1,4 @@
-"""How a policy acts through Gymnasium's wrappers, and whether it sees through them what it reads.
+"""Inverts Gymnasium's action wrappers, and checks that wrappers keep a policy's inputs.
 
 A policy of this package acts in the units of the environment, whatever wraps it. So its actions go
 backwards through the wrappers: each is turned into the one that the wrapper makes it of. A wrapper

@@ -1,4 +1,4 @@
-"""Whether a result can be part of an entry of the leaderboard, and what it lacks."""
+"""Checks that a result is complete enough for an entry of the leaderboard."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping

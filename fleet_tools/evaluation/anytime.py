@@ -1,4 +1,4 @@
-"""The comparison of an evaluation with a stored result, which may end it as soon as it is decided.
+"""Compares a running evaluation with a stored result, and stops it at a verdict.
 
 Scenes are counted in blocks, one of each requested pair of task and split, whose order follows from
 the hash of the protocol: nobody chooses it, and those scenes that someone looked at first while a

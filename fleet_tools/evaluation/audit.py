@@ -1,4 +1,4 @@
-"""Audits of stored results: which ranks the data prove, and how scores change on redrawn scenes."""
+"""Audits of stored results: ranks that the data support, and scores on newly drawn scenes."""
 
 from collections.abc import Sequence
 from itertools import pairwise

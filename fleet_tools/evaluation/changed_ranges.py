@@ -1,4 +1,4 @@
-"""Ranges of a level outside a task's own: numbers that are drawn there never occur in training.
+"""Ranges of a level outside a task's own ranges, so that training never draws from them.
 
 A level names groups of `fleet_tools.config.randomization.Randomization`. Each number is drawn with
 the generator, and in the place, that it has in the task, so that all others stay what they are.

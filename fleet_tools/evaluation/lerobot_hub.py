@@ -1,4 +1,4 @@
-"""Environments for LeRobot, as `env.py` of a repository of its environment hub hands them out.
+"""Environments for LeRobot's environment hub, whose `env.py` calls this module.
 
 `examples/lerobot_hub/env.py` is such a file. LeRobot itself is not imported: what it takes are
 vector environments of Gymnasium whose observations have its names

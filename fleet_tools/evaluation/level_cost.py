@@ -1,4 +1,4 @@
-"""What a level costs a policy, by episodes that are matched: the same scenes but for one thing."""
+"""The cost of a level for a policy, from matched episodes that differ only by the level."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

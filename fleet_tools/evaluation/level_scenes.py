@@ -1,4 +1,4 @@
-"""Scenes of a protocol's level: what it changes, and the second object that it puts on the table.
+"""Scenes of a protocol's level: changed ranges, and a second object on the table.
 
 The second object is drawn by the seed of a scene, as the first one is: a model of the split, its
 place, its mass, and so on. What stands too near is drawn again.

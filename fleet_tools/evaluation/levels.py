@@ -1,4 +1,4 @@
-"""Levels: one file has the scenes of training's ranges, and harder ones that are matched to them.
+"""Levels of a protocol: the ranges of training, and harder scenes matched to them.
 
 A level has the first scenes of each split of the nominal level, by the same seeds, with one thing
 changed: so the episodes of both are pairs. It is read as a protocol of its own, whose digest

@@ -1,4 +1,4 @@
-"""The evaluated policy, its origin, and what it sees."""
+"""The evaluated policy: its source, digest and observations."""
 
 from pathlib import Path
 from typing import Literal, Self

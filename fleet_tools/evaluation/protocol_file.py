@@ -1,4 +1,4 @@
-"""Reading of protocols: which file, task file or result stands for which protocol.
+"""Finds and reads protocols by name, file or result.
 
 A protocol's file lists tasks of the package by their names, and a user's own by the paths of their
 files. The protocol that is read names all of them.

@@ -1,4 +1,4 @@
-"""Pushes of a protocol's level in mid-episode, which the seed of a scene draws."""
+"""Pushes in the middle of an episode, drawn by the seed of its scene."""
 
 import math
 import zlib

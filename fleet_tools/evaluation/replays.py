@@ -1,4 +1,4 @@
-"""Replays of results: stored actions of an evaluation's episodes run again, and are compared."""
+"""Replays of results: runs stored actions of an evaluation again, and compares."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Success rates with intervals, from episodes; two results compared by scenes."""
+"""Success rates with intervals, and comparisons of two results scene by scene."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""One trial of an evaluation, and the check of its result from the stored actions."""
+"""One trial of an evaluation, and its check by a replay of the stored actions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The tasks as a benchmark of vla-eval, the harness that evaluates policies behind its own servers.
+"""The tasks as a benchmark of vla-eval, an evaluation harness for policy servers.
 
 A run's file names the class, `fleet_tools.evaluation.vla_eval_benchmark:ToolUseBenchmark`. It has
 the methods of `vla_eval.benchmarks.base.Benchmark` and is no subclass of it, so that this module

@@ -1,4 +1,4 @@
-"""The leaderboard as plain values, of which the pages are pure functions."""
+"""The leaderboard as plain values, from which its pages are rendered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Checks of a submitted result: protocol, episodes and scenes. Its own scores are never read."""
+"""Checks protocol, episodes and scenes of a submitted result. Its own scores are ignored."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Entries: folders that submit a method, `entries/NAME`, whatever strangers left there.
+"""Safe reading of submitted entries, the folders `entries/NAME`.
 
 entry.yaml                the method, see `EntryFile`
 README.md                 its training in words

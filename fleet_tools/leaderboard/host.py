@@ -1,4 +1,4 @@
-"""The host's folder, `host/`: the seed of the fresh scenes, and what the host ran in them.
+"""The host's folder, `host/`: the seed of the fresh scenes, and the host's results in them.
 
 host/round.json                  the round, see `Round`
 host/.gitignore                  keeps an open round from being published by accident

@@ -1,4 +1,4 @@
-"""The tables of the leaderboard as texts, which the HTML page and the Markdown page lay out."""
+"""The tables of the leaderboard as texts, for the HTML and Markdown pages."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

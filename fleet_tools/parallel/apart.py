@@ -1,4 +1,4 @@
-"""Calls of native libraries in a child process, which they may end, fill or block.
+"""Calls native libraries in a child process, where they may crash, leak or hang.
 
 CoACD, manifold3d, fast-simplification and Open3D abort, crash or do not return for some geometry of
 strangers. One child serves the calls of this process.

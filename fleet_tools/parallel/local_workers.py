@@ -1,4 +1,4 @@
-"""Workers in child processes of this one, each with one thread; one of them compiles first."""
+"""Workers in child processes with one thread each; the first compiles for all."""
 
 import contextlib
 import fcntl

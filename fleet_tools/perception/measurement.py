@@ -1,4 +1,4 @@
-"""What was asked to be observed, and what was measured: values without a simulation."""
+"""Requests for measurements, and measurements, as values without a simulation."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal

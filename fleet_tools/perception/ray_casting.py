@@ -1,4 +1,4 @@
-"""Rays from a pinhole camera to surfaces, by Embree.
+"""Ray casting from a pinhole camera to surfaces, by Embree.
 
 A ray's parameter is its depth in the camera, so that depths are those that a renderer gives. Rays
 are moved into the frame of the surface that they may hit. Their arithmetic is written entry by

@@ -1,4 +1,4 @@
-"""The visual side of a world: a scene graph of its own, with the renderer.
+"""Visual side of a world: its scene graph and the renderer.
 
 The physics starts every episode in Drake's default context, and builds another world for every
 other tool; either would rebuild the renderer, its windows and its meshes, which takes tens of

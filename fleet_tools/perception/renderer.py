@@ -1,4 +1,4 @@
-"""Renderers: what shows cameras one world after another, by rays without OpenGL, or by VTK.
+"""Renderers for cameras: ray casting without OpenGL, or VTK.
 
 Rays are cast where a link of tool or object can be in the image. A point that one hits is visible
 if no other link hides it. What a camera on the hand sees of what the hand holds is computed once an

@@ -1,4 +1,4 @@
-"""A client's side of one connection to the process of a policy, and what carries its messages."""
+"""Client's side of a connection to a policy's process, and the transports of its messages."""
 
 import asyncio
 import contextlib

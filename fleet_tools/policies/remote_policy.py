@@ -1,4 +1,4 @@
-"""Policies behind a socket: for simulations, whose time waits, and for robots, whose time does not.
+"""Policies behind a socket: blocking clients for simulation, deadline clients for robots.
 
 For a robot, in each control step `act` returns before its deadline, whatever server and network do.
 A step without an answer is a miss, and its command is zero: of displacements, as in this package,

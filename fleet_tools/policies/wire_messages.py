@@ -1,4 +1,4 @@
-"""The dialect of openpi, in which policies are served, with what episodes and deadlines need.
+"""Messages of openpi's protocol, extended by episodes and deadlines.
 
 The server begins with a map of metadata, a `Hello`. Each request is a map of an observation's
 entries, and leads to one answer: a map with `actions`, (1, action), or a text that says why not. A

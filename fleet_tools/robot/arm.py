@@ -1,4 +1,4 @@
-"""An arm as a value: all that simulation, controller and planner are told of a robot.
+"""An arm as a value, for simulation, controller and planner.
 
 `task_configs/robots/` holds the package's own; another one is given by the path of its YAML file.
 """

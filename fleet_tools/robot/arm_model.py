@@ -1,4 +1,4 @@
-"""Models of an arm: in a plant, and the controller's, with a tool in its hand."""
+"""Drake models of an arm: in the world's plant, and in the controller with a tool."""
 
 from collections.abc import Sequence
 from functools import lru_cache

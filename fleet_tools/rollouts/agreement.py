@@ -1,4 +1,4 @@
-"""How an episode that ran again agrees with the stored one: in its bits, its end, and in state.
+"""Compares a repeated episode with the stored one: bits, outcome and states.
 
 On the processor that made an episode, every bit agrees. Another one may round differently; then the
 end and the distance, how far apart their points ever are, say whether the two are still the same in

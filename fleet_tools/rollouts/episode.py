@@ -1,4 +1,4 @@
-"""An episode as a value, what is to be imitated of it, and the comparison of two."""
+"""An episode as a value, its steps for imitation, and the comparison of two episodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

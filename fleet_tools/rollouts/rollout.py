@@ -1,4 +1,4 @@
-"""The loop that makes an episode, attempts whose failures are recorded, and why they failed."""
+"""The rollout loop, attempts with recorded failures, and reasons of failures."""
 
 import copy
 import time

@@ -1,4 +1,4 @@
-"""Checks a given scene, and applies one to a world, whose context becomes an episode's start."""
+"""Checks a given scene, and sets the context of a world to it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Attribution of an object's motion to what moved it: the arithmetic, and the tables it works on.
+"""Attributes an object's motion to its causes: arithmetic and tables.
 
 The motion of a mechanism (links that move together) is divided among agents, the named parts of the
 tool and everything else, in proportion to the positive work that their contact forces do on it. A

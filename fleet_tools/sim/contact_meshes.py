@@ -1,4 +1,4 @@
-"""Hydroelastic meshes with which Drake's contact cannot fail, of foreign collision shapes.
+"""Repairs hydroelastic meshes of foreign collision shapes, so that contact cannot fail.
 
 Drake moves the planes of a compliant convex mesh outward by its hydroelastic margin. Where more
 than three of them meet at a vertex, that splits the vertex into slivers. The mesh is refused ("a

@@ -1,4 +1,4 @@
-"""Collision shapes of foreign models, made fit for hydroelastic contact at load.
+"""Prepares collision shapes of foreign models for hydroelastic contact, at load.
 
 Drake gives a shape without hydroelastic properties point contact, and fails, at once or in the
 middle of an episode, where a hydroelastic mesh is degenerate; both without naming the shape.

@@ -1,4 +1,4 @@
-"""External forces of a scene: who pushes hand or object in the middle of an episode, and when.
+"""External forces of a scene: pushes on hand or object in the middle of an episode.
 
 A force is constant over whole control steps, so that it follows from the scene and the number of
 the step alone, and an episode can be continued from any of its states.

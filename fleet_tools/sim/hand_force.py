@@ -1,4 +1,4 @@
-"""The force of the hand on what it touches, from the motion of the arm.
+"""The contact force on the hand, computed from the motion of the arm.
 
 In every step of the dynamics it follows from the equation of motion of the arm, M vdot + bias =
 tau + J^T F: the force that accelerates the arm beside motors and gravity is contact. Drake's

@@ -1,4 +1,4 @@
-"""The files of a model: all that Drake reads of its folder, bounded, and one hash of them.
+"""The files of a model, with bounded sizes and one hash of all.
 
 A model file names meshes and textures, and these name others: materials (Wavefront's `mtllib`),
 their textures, and the buffers and images of glTF. Whatever else lies in the folder, such as the

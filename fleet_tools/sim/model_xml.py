@@ -1,4 +1,4 @@
-"""What a model's XML may say, checked before Drake sees it.
+"""Checks a model's XML before Drake reads it.
 
 Drake takes whatever it is told: a model that includes itself ends the process, a contact mesh of
 nanometres fills the memory, and a mesh may be any file of the machine. It gives

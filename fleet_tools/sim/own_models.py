@@ -1,4 +1,4 @@
-"""Models that are not the package's: of a family of a user's own task, or given by path.
+"""A user's own models: of a family of a task, or given by path.
 
 Stored data carry them in folders of their own.
 """

@@ -1,4 +1,4 @@
-"""The motion of the object that came through contact with named parts of the tool.
+"""The object's motion that is caused by contact with named parts of the tool.
 
 A part is what lies within a distance of a line through some of the tool's keypoints. It may lie
 on one side of the tool only. It may count only where it touches a place on the object, or where it

@@ -1,4 +1,4 @@
-"""Scenes: all that determines the start of an episode, in plain numbers and names."""
+"""Scenes: the start of an episode, in plain numbers and names."""
 
 import math
 import zlib

@@ -1,4 +1,4 @@
-"""The simulation of one episode after another: a scene in, control steps, states out."""
+"""Runs one episode after another: takes a scene, makes control steps, returns states."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Visual meshes of foreign models, made fit for every renderer at load.
+"""Prepares visual meshes of foreign models for every renderer, at load.
 
 Drake parses any file as a visual mesh. Only when an image is asked for does it fail: at Wavefront
 files without normals, at STL, PLY, COLLADA and GLB, at glTF with some images and extensions. It

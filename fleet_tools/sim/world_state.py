@@ -1,4 +1,4 @@
-"""The privileged state of the world, from which success and rewards follow, and snapshots of it."""
+"""The privileged state of the world, for success and rewards, and snapshots of it."""
 
 import hashlib
 from collections.abc import Mapping

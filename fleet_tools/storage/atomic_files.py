@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all, and then last."""
+"""Atomic writes: files and folders appear complete or not at all, and are synced to disk."""
 
 import contextlib
 import glob

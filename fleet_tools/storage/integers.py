@@ -1,4 +1,4 @@
-"""Columns of integers as few bytes, and back without loss.
+"""Lossless compression of integer columns.
 
 Each column is replaced by its differences of the order (0, 1 or 2) whose numbers are smallest.
 Their bytes of equal weight lie side by side. LZMA makes fewer bytes of demonstrations than zstd

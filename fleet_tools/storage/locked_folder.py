@@ -1,4 +1,4 @@
-"""Folders that hold a JSON document and a log, and to which one process writes at a time.
+"""Folders with a JSON document and a log, locked for one writing process.
 
 There are two kinds: folders of single records (`record_folder`), of which the log is all there is,
 and folders of runs (`run_folder`), whose log follows from a state. Both are created, claimed,

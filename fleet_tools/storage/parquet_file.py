@@ -1,4 +1,4 @@
-"""Parquet files of others: tables of a known schema, read in bounded memory.
+"""Safe reading of untrusted Parquet files: a known schema, in bounded memory.
 
 The sizes in a file's footer may lie, and a page of a few bytes may stand for gigabytes. So we read
 the header of every page before any page is decompressed, and accept only what `write_table` writes:

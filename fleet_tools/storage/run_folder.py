@@ -1,4 +1,4 @@
-"""Folders of runs: a state from which all other files follow, such as training runs and fleets.
+"""Folders of runs with one state file, such as training runs and fleets.
 
 The state is stored first and as a whole, and the log repeats some of it, so that nothing is lost
 when the process is killed.

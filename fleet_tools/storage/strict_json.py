@@ -1,4 +1,4 @@
-"""JSON with one reading only: no duplicate keys, no NaN, no half characters; and with bounds.
+"""Strict JSON: rejects duplicate keys, NaN, lone surrogates and oversized input.
 
 All programs read the JSON of others by `load` and `loads`, as they read YAML by `parse_yaml`.
 """

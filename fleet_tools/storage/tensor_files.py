@@ -1,4 +1,4 @@
-"""Tensors in safetensors files: the one way in which this package stores and reads them.
+"""Reads and writes tensors in safetensors files.
 
 Files appear complete or not at all, hold no code, and may carry a text beside the tensors, and a
 digest of both. Messages between processes have the same format, see `merging.queries.wire`.

@@ -1,4 +1,4 @@
-"""The gate of a page in the browser: it opens to the person who was told its address.
+"""Access control of a browser page: only addresses with its secret are served.
 
 A page of any site that the same browser shows reaches every port of this machine, under a name of
 this machine or under one of its own (DNS rebinding). So do other users of the machine. Below a

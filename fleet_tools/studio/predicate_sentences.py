@@ -1,4 +1,4 @@
-"""What each success predicate of a task demands, in words."""
+"""Success predicates of a task as English sentences."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A server on asyncio that no client ends, fills or holds up."""
+"""An asyncio server with limits, so that no client can end, fill or block it."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What the programs share: options, exit codes, reports and interrupts.
+"""Shared parts of programs: options, exit codes, reports and interrupts.
 
 A program is a class of options, from which tyro makes its parser, and a function that does the
 work. It exits with 0 if all went well, 1 if the work was done but not all is well, 2 if it could

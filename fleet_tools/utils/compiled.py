@@ -1,4 +1,4 @@
-"""Compilation of loops to machine code whose results do not depend on the processor.
+"""Compiles loops to machine code with the same results on every processor.
 
 For arithmetic without branches see `fleet_tools.utils.straight_line`, which needs no cache.
 """

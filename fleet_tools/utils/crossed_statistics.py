@@ -1,4 +1,4 @@
-"""Statistics of methods that were trained several times: a rate of one, the difference of two.
+"""Statistics over several training runs: rate of a method, difference of two.
 
 Outcomes are tables, (K, N), one for each stratum: of the same K training runs in N scenes each.
 There are two designs. In the crossed one all runs met the same scenes, and a column is a scene; in

@@ -1,4 +1,4 @@
-"""The tested releases of Drake, and whether the installed one is among them."""
+"""The tested releases of Drake, and a check of the installed one."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Import of functions and classes that are named as "module:function".
+"""Imports functions and classes by "module:function".
 
 Files of others may name such code, too. It is run only if it is in one of the modules that the
 environment variable `FLEET_TOOLS_TRUSTED_MODULES` lists, separated by commas; a module stands for

@@ -1,4 +1,4 @@
-"""Optional libraries: what each is needed for, and the commands that install them."""
+"""Optional libraries: their purposes, and the commands that install them."""
 
 import importlib
 import shlex

@@ -1,4 +1,4 @@
-"""Statistics of success rates: intervals of one, and comparisons of two on the same episodes.
+"""Statistics of success rates: intervals, and paired comparisons.
 
 Those of methods that were trained several times are in `crossed_statistics`, and those that may be
 looked at after any scene in `anytime_statistics`. All others invert score tests. Interval and

@@ -1,4 +1,4 @@
-"""Arithmetic without branches as machine code that is made in hundredths of a second.
+"""Compiles branch-free arithmetic to machine code in hundredths of a second.
 
 A function is run once on symbols instead of numbers. What it does with them, some thousand
 operations in a fixed order, is the program, and LLVM translates it as it stands. No types are

@@ -1,4 +1,4 @@
-"""Symbols of numbers, which write down what is done with them as a program for LLVM.
+"""Symbolic numbers that record arithmetic as a program for LLVM.
 
 The functions of this file take numbers as well as symbols, and compute alike with both.
 """

@@ -1,4 +1,4 @@
-"""Selects the episodes of an export, and puts a complete output in place, or none."""
+"""Selects the episodes of an export, and writes its output completely or not at all."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Point clouds for other programs: a dataset's as PLY files, one for each step; a single one.
+"""Point clouds as PLY files: one for each step of a dataset, or a single cloud.
 
 <attempt>/<step>.ply    the cloud in the end effector's frame E, see `cloud_to_ply`
 <attempt>/poses.csv     step, and [R_WE | p_WE] in rows, which moves a cloud to W

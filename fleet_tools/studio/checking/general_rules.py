@@ -1,4 +1,4 @@
-"""What every tool and every object needs, and what is measured of a model to judge it.
+"""Rules for every tool and object, and the measurements that they judge.
 
 What a family needs beside it is in `assets.families`. Joints are at their defaults. Bounds on
 shapes are where the expert begins to fail; `assets check --scenes` tries it with a model.

@@ -1,4 +1,4 @@
-"""Shapes with upright sides become leaning ones: `python -m fleet_tools.assets mend FOLDER`.
+"""Leans upright sides of collision shapes: `python -m fleet_tools.assets mend FOLDER`.
 
 `fleet_tools.sim.resting_faces` tells why Drake's contact solver needs that. All flat shapes of
 welded links go through one projective map, so that faces in a common plane stay in one. If each

@@ -1,4 +1,4 @@
-"""Collision geometry of a body: convex pieces that Drake can make contact with."""
+"""Collision geometry of a body: convex pieces for Drake's contact."""
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence

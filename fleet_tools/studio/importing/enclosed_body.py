@@ -1,4 +1,4 @@
-"""The body that shells enclose: outer surfaces and cavities."""
+"""The solid enclosed by shells: outer surfaces minus cavities."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

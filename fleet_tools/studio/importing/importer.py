@@ -1,4 +1,4 @@
-"""Import of a mesh as a model: all steps in their order."""
+"""Imports a mesh as a model: all steps in their order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

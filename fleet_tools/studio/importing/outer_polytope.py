@@ -1,4 +1,4 @@
-"""Simple outer polytopes: convex bodies of few planes around points, three planes at each vertex.
+"""Outer polytopes with few planes around points, and three planes at each vertex.
 
 Drake moves the planes of a compliant convex mesh outwards by its hydroelastic margin. A vertex at
 which four or more planes meet must then be split, and the field fails with "a mesh field element

@@ -1,4 +1,4 @@
-"""Scans: views registered to each other, and the surface that their points lie on."""
+"""Registers the views of a scan, and reconstructs its surface."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The check of a model and the expert's use of it, in a process of its own.
+"""Checks a labelled model and runs the expert with it, in another process.
 
 The page stays alive meanwhile, and a model that ends a process does not end the page.
 """

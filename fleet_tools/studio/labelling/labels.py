@@ -1,4 +1,4 @@
-"""What a person labels and has labelled, as values, and the file that keeps it meanwhile."""
+"""A person's labels as values, and the file that keeps unfinished ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Points of a surface: where rays meet it, which is nearest, what lies opposite, and what is flat.
+"""Points of a surface: ray hits, nearest points, opposite points, flat faces.
 
 Points and surfaces are in one frame and unit. Surfaces face outward. A face is the connected
 triangles that lie in the plane of one of them, within tolerances that allow for the noise of scans.

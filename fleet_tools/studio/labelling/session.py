@@ -1,4 +1,4 @@
-"""What a person does while labelling, independent of the browser: clicks, choices, undo.
+"""A labelling session, independent of the browser: clicks, choices, undo.
 
 Each action keeps the labels in a file beside the model's folder before it returns, and raises an
 OSError where the labels cannot be kept.

@@ -1,4 +1,4 @@
-"""What is labelled: the folder of a model, corrected in place, or a mesh; and an example of it."""
+"""Subjects of labelling: a model's folder or a mesh, and an example beside it."""
 
 import hashlib
 from collections.abc import Iterator

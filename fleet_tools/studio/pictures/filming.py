@@ -1,4 +1,4 @@
-"""Episodes filmed: frames at any rate, from the physics between control steps; and videos of them.
+"""Films episodes at any frame rate, with frames between control steps.
 
 Videos are those that browsers play: H.264 in MP4, written by PyAV.
 """

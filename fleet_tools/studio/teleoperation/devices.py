@@ -1,4 +1,4 @@
-"""What devices ask of the arm: keyboard, gamepad and SpaceMouse; and the action that follows.
+"""Input devices: keyboard, gamepad and SpaceMouse, and the actions that they command.
 
 What all say now is written by the threads of pages and devices, and read by the operator.
 

@@ -1,4 +1,4 @@
-"""What the page shows: scene and gizmo, images, forces, success, and how the session goes."""
+"""Display of the teleoperation page: scene, gizmo, images, forces, success, progress."""
 
 import base64
 import contextlib

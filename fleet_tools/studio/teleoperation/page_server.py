@@ -1,4 +1,4 @@
-"""Serves the page, receives what its devices say, and sends it what is to be shown.
+"""Serves the teleoperation page, and exchanges messages with its devices.
 
 The page and its socket have one port, behind a gate: no other site that a browser shows can steer.
 """

@@ -1,4 +1,4 @@
-"""What a state dict holds beside learned weights, and what becomes of it in a merge.
+"""Buffers of a state dict (not learned), and their treatment in a merge.
 
 A state dict has nothing but names, PyTorch's own, to tell them by, and for the last kind numbers:
 

@@ -1,4 +1,4 @@
-"""Whether a model is one: what must hold of it before anyone loads, merges or stores it."""
+"""Validity checks of merged state dicts."""
 
 import torch
 

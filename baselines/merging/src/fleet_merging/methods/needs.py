@@ -1,4 +1,4 @@
-"""What a method needs of a merge problem, as data: checked before anything is computed or asked."""
+"""Requirements of merging methods as data, checked before any computation or query."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where units lie in the tensors of models, and models of one kind with other numbers of units."""
+"""Positions of units in the tensors of models, and models with other numbers of units."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

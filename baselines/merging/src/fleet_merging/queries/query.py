@@ -1,4 +1,4 @@
-"""What data holders are asked, and what they answer: typed values, see `validity` for checks."""
+"""Queries to data holders and their answers, as typed values; `validity` checks them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
