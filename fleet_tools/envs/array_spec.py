@@ -48,7 +48,7 @@ Kind = Literal[
     "camera",  # intrinsics or pose of a camera
     "action",
 ]
-"""What an array is, by which it is stored, scaled, encoded and exported."""
+"""Kinds of arrays. The kind decides how an array is stored, scaled, encoded and exported."""
 
 LIMITS: dict[Kind, tuple[float, float]] = {
     "one_hot": (0, 1),
@@ -138,7 +138,7 @@ def describe_layout(layout: Layout) -> dict[str, object]:
 
 
 def layout_differences(read: Layout, offered: Layout) -> list[str]:
-    """Lists what keeps a policy that reads one layout from reading another, sorted."""
+    """Lists the differences of two layouts that matter to a policy, sorted."""
     found = [f"there is no {name!r}" for name in read if name not in offered]
     common = {name: offered[name] for name in read if name in offered}
     expected = describe_layout({name: read[name] for name in common})
@@ -163,7 +163,7 @@ def misfits(layout: Layout, arrays: Mapping[str, object]) -> list[str]:
 
 
 def action_spec(bounds: StepBounds, rate_hz: float) -> ArraySpec:
-    """Returns what the numbers of an action mean: translation, then rotation vector.
+    """Returns the specification of actions: translation, then rotation vector.
 
     Args:
         bounds: Largest motion in one control step.

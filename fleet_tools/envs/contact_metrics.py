@@ -58,7 +58,7 @@ class Load(Value):
 
 
 class ContactMetrics(Value):
-    """How a task was handled so far.
+    """The contact metrics of an episode up to now.
 
     Attributes:
         object: Load of the hand (arm and tool) on moving links of the object, or of all objects.

@@ -40,7 +40,7 @@ class EnvState:
 
 @dataclass(frozen=True, eq=False)
 class EpisodeState:
-    """What is known of an episode after a step.
+    """State of an episode after a step.
 
     Attributes:
         task: The task.

@@ -24,7 +24,7 @@ from fleet_tools.utils.imports import is_own, load_user_object
 
 @dataclass(frozen=True)
 class ObservationMode:
-    """What an observation has beside the robot's own senses.
+    """The entries of an observation besides the robot's own sensors.
 
     Attributes:
         summary: What it has, as a noun phrase.
@@ -109,7 +109,7 @@ def find_mode(name: str) -> ObservationMode:
 
 
 CLOUD_SAMPLINGS = ("farthest", "even")
-"""How points are sampled, names in `fleet_tools.perception.point_cloud.SAMPLINGS`."""
+"""Sampling methods of clouds, names in `fleet_tools.perception.point_cloud.SAMPLINGS`."""
 MAX_CAMERA_SIZE = 4096
 """Largest width and height of images, in pixels."""
 MAX_CLOUD_SIZE = 100_000
@@ -281,7 +281,7 @@ def require_sensors(sensors: str, obs_mode: str, mode: ObservationMode | None = 
 
 
 def shows_cameras(obs_mode: str) -> bool:
-    """Whether observations of a mode may show what cameras see, and so the errors of sensors."""
+    """Whether observations of a mode use cameras, and therefore show errors of sensors."""
     return is_own(obs_mode) or (obs_mode in OBS_MODES and OBS_MODES[obs_mode].seen != NOTHING)
 
 

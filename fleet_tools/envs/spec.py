@@ -185,7 +185,7 @@ def _plain(value: Any) -> Any:
 
 
 def make_tool_use(**kwargs: Any) -> "ToolUseEnv":
-    """Makes an environment of tool use; what Gymnasium calls for the ids of this package.
+    """Makes a tool-use environment; Gymnasium calls it for the ids of this package.
 
     Modules of code that is named as module:name are trusted from here on.
 

@@ -357,7 +357,7 @@ class ToolUseEnv(RecordedEnv):
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation of the present episode, for those who show it; not to be changed."""
+        """The simulation of the present episode, for viewers; do not change it."""
         return self._running()[1]
 
     def world_state(self) -> WorldState:

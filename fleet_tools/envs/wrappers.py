@@ -28,13 +28,13 @@ _REPEATING = ("RepeatAction", "MaxAndSkipObservation", "AtariPreprocessing")
 """Gymnasium's wrappers that run several steps for one; nothing else tells them from others."""
 
 _PROBES = np.array([0.0, 1.0, 0.5, 0.31, 0.83])
-"""Where a function is asked whether it is affine, as fractions of its range."""
+"""Points at which a function is tested for being affine, as fractions of its range."""
 _AFFINE_TOLERANCE = 1e-5
 """Error of single-precision numbers, as a fraction of the range."""
 
 
 class ThroughWrappers:
-    """Turns an environment's own actions into those that its outermost wrapper takes.
+    """Converts an environment's actions to actions of its outermost wrapper.
 
     The wrapper's function is asked, so that the executed action is the nearest to the meant one
     that the wrapper's numbers allow. These are the same bits without a wrapper of actions, with

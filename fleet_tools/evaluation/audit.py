@@ -26,7 +26,7 @@ class Difference(Value):
 
 
 class NeighbouringRanks(Value):
-    """Two methods of which one follows the other in a ranking.
+    """Two neighbouring methods of a ranking.
 
     Attributes:
         better, worse: Their folders.

@@ -25,7 +25,7 @@ from fleet_tools.config.values import STORED_IF_SET, MisfitError, Positive, Valu
 from fleet_tools.errors import ConfigError, require_name
 
 SAME = "same"
-"""Stands for what the task's file says."""
+"""Stands for the range in the task's file."""
 TURN_DEG = 360.0
 
 _Drawn = int | float | Uniform | Choice | OneOf
@@ -34,7 +34,7 @@ Margin = tuple[Positive, Positive]
 
 
 class Outside(Value):
-    """Numbers outside the task's range, whatever that is; what the task fixes stays.
+    """Numbers outside the task's range; quantities that the task fixes stay.
 
     Distances from the range are in units of its width: beside 0.8 to 1.2, `above: [0.5, 1]` is 1.4
     to 1.6.

@@ -14,7 +14,7 @@ from fleet_tools.robot.arm import DEFAULT_ROBOT
 PROTOCOL = "v1"
 """The protocol, unless another one is named."""
 PROTOCOL_NAME = "tool-use"
-"""What its file calls all versions of it."""
+"""The name that all versions of the protocol share."""
 
 
 class EvaluationConfig(OptionGroup):

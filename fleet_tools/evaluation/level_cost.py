@@ -11,7 +11,7 @@ from fleet_tools.evaluation.scores import Pair, is_trial, require_same_physics, 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How much success rates differ between matched episodes.
+    """Difference of success rates between matched episodes.
 
     Attributes:
         difference: Success rate at the nominal level minus that at the other one, the mean over all
@@ -33,7 +33,7 @@ class PairedDifference:
 
 @dataclass(frozen=True)
 class LevelCost:
-    """What a level costs a policy: its success rate in the nominal scenes minus that at the level.
+    """The cost of a level: success rate in the nominal scenes minus success rate at the level.
 
     Attributes:
         policy, level: Their names.

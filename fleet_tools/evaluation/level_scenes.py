@@ -41,7 +41,7 @@ _Some = pydantic.Field(max_length=MOST_FORCES)
 
 
 class SecondObject(Value):
-    """What stands on the table beside the first object."""
+    """The second object on the table."""
 
     least_distance_m: NonNegative
     """Least horizontal distance of the model frames of both."""
@@ -96,12 +96,12 @@ def _distance_m(one: Scene, other: NextObject) -> float:
 
 
 class Changes(Value):
-    """What a level changes in the scenes of a task; all else is as at the nominal level."""
+    """The changes of a level in the scenes of a task; all else is as at the nominal level."""
 
     ranges: Annotated[dict[str, Change], STORED_IF_SET] = {}
     """Groups of randomization that are drawn outside the task's ranges."""
     hand_pushes: Annotated[tuple[RandomHandPush, ...], _Some, STORED_IF_SET] = ()
-    """Pushes on the hand, all of which come."""
+    """Pushes on the hand; all of them occur."""
     object_pushes: Annotated[tuple[RandomObjectPush, ...], _Some, STORED_IF_SET] = ()
     """Pushes on the object, likewise, where it is free."""
     depth_error_scale: Annotated[Positive | None, STORED_IF_SET] = None
@@ -126,10 +126,10 @@ class Changes(Value):
 
 
 class LevelChanges(Changes):
-    """What a level changes in all tasks, and in some of them."""
+    """The changes of a level in all tasks, and in single tasks."""
 
     by_task: Annotated[dict[str, Changes], STORED_IF_SET] = {}
-    """By name of a task, what changes there instead."""
+    """Other changes by name of a task, which replace the common ones."""
     sensors: Annotated[SensorName | None, STORED_IF_SET] = None
     """Depth cameras of all policies; None if whoever evaluates chooses them."""
 
@@ -143,7 +143,7 @@ class SceneRules(LevelChanges):
     """See `fleet_tools.sim.scene.sample_scene`."""
 
     def changes(self, task: str) -> Changes:
-        """Returns what changes in a task."""
+        """Returns the changes in a task."""
         return self.by_task.get(task, self)
 
     def changed(self, task: TaskConfig) -> TaskConfig:

@@ -18,7 +18,7 @@ class Level(LevelChanges):
     """A level beside the nominal one."""
 
     description: str
-    """What is harder."""
+    """Description of the difficulty."""
     scenes: Count
     """It has this many first scenes of each task and split."""
 

@@ -20,7 +20,7 @@ from fleet_tools.policies.sources import PolicySource, Track, natural_track
 from fleet_tools.robot.arm import DEFAULT_ROBOT, robot_names
 
 Reading = Literal["keypoints", "clouds", "images"]
-"""What a policy can read."""
+"""Inputs that a policy can read."""
 
 _READINGS: dict[Seen, Reading] = {"nothing": "keypoints", "points": "clouds", "images": "images"}
 
@@ -78,7 +78,7 @@ class PolicyProvenance(Value):
 
     @property
     def reads(self) -> Reading:
-        """What its observations have beside the robot's own senses; keypoints, if they have any.
+        """Entries of its observations besides the robot's own sensors; keypoints, if there are any.
 
         Raises:
             UnknownNameError: Its observation mode is none of the package.

@@ -169,7 +169,7 @@ class Protocol(ProtocolFile):
         return self.draw(task, trial.seed, trial.split)
 
     def scene_rules(self) -> SceneRules:
-        """Returns what all its scenes have in common."""
+        """Returns the rules that all its scenes share."""
         return SceneRules(**{name: getattr(self, name) for name in SceneRules.model_fields})
 
     def require_sensors(self, given: str, obs_mode: str) -> None:

@@ -157,7 +157,7 @@ class Scores(Value):
 
 
 class AnytimeVerdict(Value):
-    """What a comparison that may be looked at after any scene tells, and whether it has ended.
+    """State of a sequential comparison: its findings so far, and whether it has ended.
 
     All numbers are of the scenes until the verdict; later ones do not change it. They hold however
     often one looks, see `fleet_tools.evaluation.anytime_statistics`.
@@ -283,7 +283,7 @@ class Result(CarriesModels, Document):
         return self.protocol.model_copy(update={"task_files": own})
 
     def essence(self) -> dict[str, object]:
-        """Returns what must not differ within one evaluation, by its name in messages."""
+        """Returns the properties that must be equal within one evaluation, by name."""
         return {
             "the protocol": f"{self.protocol.title} ({self.protocol_digest})",
             "the policy": self.policy.source,

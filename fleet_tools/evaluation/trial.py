@@ -31,7 +31,7 @@ _END = ("scene_digest", "steps", "outcome", "success", "success_once")
 
 @dataclass(frozen=True)
 class Rerun:
-    """What came of an episode that ran again.
+    """Result of a repeated episode.
 
     Attributes:
         differences: A sentence for each difference, such as "steps: 31 in the file, 60 here"; none
@@ -106,7 +106,7 @@ def guarded(
     seed: int,
     limit_s: float | None = None,
 ) -> GuardedPolicy:
-    """Returns a policy that is made at its first reset; what it sees depends on the track.
+    """Returns a policy that is made at its first reset; its track decides its inputs.
 
     Args:
         policy: The policy's source.

@@ -77,7 +77,7 @@ class ToolUseBenchmark:
         return {"max_steps": self._max_steps, "max_episodes_per_task": scenes}
 
     def get_metric_keys(self) -> dict[str, str]:
-        """Returns what is averaged of `get_result`."""
+        """Returns the metrics of `get_result` that are averaged."""
         return {"success": "mean", "success_once": "mean", "progress": "mean"}
 
     def get_action_spec(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class ToolUseBenchmark:
         return {"state": specs.RAW, "language": specs.LANGUAGE, **images}
 
     def get_hold_action(self, last_action: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Returns the action that holds the arm still, (6,), whatever was done before."""
+        """Returns the action that holds the arm still, (6,)."""
         return {"actions": np.zeros(6, np.float32)}
 
     async def start_episode(self, task: Mapping[str, Any], recorder: Any = None) -> None:

@@ -223,7 +223,7 @@ def read_entry(folder: Path) -> Entry:
 
 
 def read_entries(root: Path) -> tuple[list[Entry], list[Rejection]]:
-    """Reads all entries of a leaderboard, and rejects what is none.
+    """Reads all entries of a leaderboard, and rejects other folders.
 
     Args:
         root: Folder of the leaderboard.

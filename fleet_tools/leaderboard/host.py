@@ -215,7 +215,7 @@ def _draw(text: str, places: int) -> int:
 
 
 def read_verification(root: Path, name: str) -> Verification | None:
-    """Returns what the host found about an entry; None if it has not run it.
+    """Returns the host's results of an entry; None if it has not run it.
 
     Raises:
         ResultError: The file is damaged.
@@ -230,7 +230,7 @@ def key(entry: Entry, policy: EntryPolicy) -> str:
 
 
 def evaluation_folder(root: Path, entry: Entry, policy: EntryPolicy) -> Path:
-    """Returns the folder of what the host ran of a policy."""
+    """Returns the folder of the host's results of a policy."""
     return root / HOST / entry.name / entry.digests[policy][:16]
 
 

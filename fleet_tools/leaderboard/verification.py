@@ -66,7 +66,7 @@ _TIMED = 4
 
 @dataclass(frozen=True)
 class Planned:
-    """What the host runs of a policy.
+    """One run of a policy by the host.
 
     Attributes:
         policy: The policy.
@@ -82,7 +82,7 @@ class Planned:
 
 
 def track_of(policies: Sequence[PolicyProvenance]) -> Track:
-    """Returns the track of some policies: of the one which is told most."""
+    """Returns the track of some policies: that with the most inputs."""
     tracks: list[Track] = ["privileged" if p.track == "privileged" else p.reads for p in policies]
     return min(tracks, key=TRACKS.index)
 
@@ -90,7 +90,7 @@ def track_of(policies: Sequence[PolicyProvenance]) -> Track:
 def plan(
     entry: Entry, protocol: Protocol, scenes: int | None = None, limit_s: float | None = None
 ) -> list[Planned]:
-    """Returns what the host runs of an entry.
+    """Returns the host's runs of an entry.
 
     Args:
         entry: The entry.
@@ -162,7 +162,7 @@ def verify_entry(
     quiet: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
-    """Runs the policies of an entry in the fresh scenes, or resumes that, and stores what came.
+    """Runs the policies of an entry in the fresh scenes, or resumes, and stores the results.
 
     Args:
         root: Folder of the leaderboard.
@@ -373,7 +373,7 @@ def same_share(one: Sequence[EpisodeResult], other: Sequence[EpisodeResult]) -> 
 def host_evaluations(
     root: Path, entry: Entry, round_: Round, verification: Verification
 ) -> Iterator[tuple[EntryPolicy, Evaluation]]:
-    """Yields what the host ran of each policy of an entry.
+    """Yields the host's results of each policy of an entry.
 
     Raises:
         ResultError: It is not the host's, or is not of the present entry.

@@ -25,10 +25,10 @@ LIMIT_S = 600.0
 """Time limit of a call, s."""
 
 CLEAN = "Make the mesh one clean surface, for instance with Blender's Remesh modifier."
-"""What helps if libraries fail for a mesh."""
+"""Advice for errors, if libraries fail for a mesh."""
 
 _PRINTED = 200
-"""Number of bytes that a message repeats of what a library printed before it ended the process."""
+"""Number of bytes of a crashed library's output that a message repeats."""
 
 _GRACE_S = 1.0
 """Time, s, in which a process ends that has closed its connection."""

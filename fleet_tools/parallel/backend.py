@@ -85,7 +85,7 @@ class Worker(Protocol):
         ...
 
     def end(self) -> object:
-        """Ends the worker, whatever it is doing."""
+        """Ends the worker at once."""
         ...
 
 

@@ -230,7 +230,7 @@ def _require_listener(address: str) -> None:
 
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a client and a server of gRPC begin (RFC 9113, sections 3.4 and 6.5)."""
+"""First bytes of a client and a server of gRPC (RFC 9113, sections 3.4 and 6.5)."""
 
 
 def _remedy(address: str) -> str:

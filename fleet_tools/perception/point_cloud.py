@@ -31,7 +31,7 @@ _POINTS_PER_CELL = 32
 
 
 def segment_hits(depth: np.ndarray, segments: np.ndarray, segment: int) -> Hits:
-    """Returns what an image shows of one segment.
+    """Returns the points of one segment in an image.
 
     Args:
         depth: (height, width), m; 0 and infinity are out of range.

@@ -196,7 +196,7 @@ class RenderScene:
         ]
 
     def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
-        """Returns what each camera sees of tool and object; see `renderer.Renderer.points`."""
+        """Returns the points of tool and object in each camera; see `Renderer.points`."""
         query = self.query(physics)
         boxes_W = self.boxes(query)
         return [_hits(query, view, boxes_W) for view in views]
@@ -324,7 +324,7 @@ class VtkRenderer:
         return render_scene.images(physics, views, channels)
 
     def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
-        """Returns what each camera sees of tool and object, by segment, in the order of pixels."""
+        """Returns the points of tool and object in each camera; see `Renderer.points`."""
         return self._entered().points(physics, views)
 
     def close(self) -> None:

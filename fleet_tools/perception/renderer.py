@@ -34,7 +34,7 @@ class Renderer(Protocol):
 
     @property
     def shows(self) -> Collection[str]:
-        """What it can show, see the class."""
+        """Kinds of images that it can render, see the class."""
         ...
 
     def enter(self, world: World) -> None:

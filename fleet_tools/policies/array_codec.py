@@ -26,7 +26,7 @@ _MAX_ENTRIES, _MAX_CONTAINERS = 1024, 4096
 
 
 class ProtocolError(PolicyError):
-    """What came over the wire is not what the protocol has there."""
+    """A message does not follow the protocol."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

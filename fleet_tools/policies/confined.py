@@ -256,7 +256,7 @@ class _Found(Value):
 
 
 def main(connection: Connection) -> None:
-    """Does what it is told first, then answers requests until the connection is closed."""
+    """Follows its first message, then answers requests until the connection is closed."""
     begin_alike()
     limit_memory()
     with contextlib.suppress(OSError):  # what the system ends first, where memory is short

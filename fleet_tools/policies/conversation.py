@@ -57,7 +57,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Reply:
-    """What is sent for a request.
+    """Reply to a request.
 
     Attributes:
         content: A binary message, or the text of a failure.
@@ -103,7 +103,7 @@ class Conversation:
         return encode({**self._hello.model_dump(mode="json"), "reset_entry": RESET})
 
     def reply(self, content: bytes | str) -> Reply:
-        """Replies to a request; whatever it holds, the reply is a message.
+        """Replies to a request; an invalid request gets an error message.
 
         Clients of openpi do not expect to go on after a failure: it ends their connections.
         """

@@ -48,7 +48,7 @@ class Policy(Protocol):
 
 
 def policy_info(policy: Policy) -> Mapping[str, Any]:
-    """Returns what a policy stores with its episode; empty if it has no `info`."""
+    """Returns the info that a policy stores with its episode; empty if it has no `info`."""
     return getattr(policy, "info", {})
 
 

@@ -318,7 +318,7 @@ class PolicyClient:
         return action
 
     def info(self) -> dict[str, Any]:
-        """Returns what a confined policy stores with its episode; empty if that is no JSON object.
+        """Returns the info of a confined policy; empty if it is not a JSON object.
 
         Raises:
             PolicyError: Its `info` raised an error, or its process does not answer.

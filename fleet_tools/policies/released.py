@@ -25,7 +25,7 @@ from fleet_tools.errors import FleetToolsError, UnknownNameError
 from fleet_tools.storage import strict_json
 
 PREFIX = "fleet-tools/"
-"""How names of released checkpoints begin."""
+"""Prefix of the names of released checkpoints."""
 
 FOLDER = Path(__file__).with_name("checkpoints")
 MANIFEST = FOLDER / "manifest.json"

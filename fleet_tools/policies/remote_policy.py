@@ -111,7 +111,7 @@ class RemotePolicy(NeverCopied):
 
 
 def read_hello(url: str) -> Hello:
-    """Returns what a server's policy is.
+    """Returns the description of a server's policy.
 
     Raises:
         ConfigError, PolicyError, MissingLibraryError: See `PolicyClient`.
@@ -126,7 +126,7 @@ Status = Literal["answered", "missed", "stopped"]
 
 @dataclass(frozen=True, eq=False)
 class RobotCommand:
-    """What the robot is to do in a control step.
+    """Command of the robot in a control step.
 
     Attributes:
         action: As the policy's hello describes it, finite and in its bounds; zero unless answered.

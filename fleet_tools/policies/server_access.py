@@ -13,7 +13,7 @@ TOKEN_VARIABLE = "FLEET_TOOLS_POLICY_TOKEN"
 """Environment variable with the token of a policy's server; command lines are seen by others."""
 
 SCHEME = "Api-Key"
-"""How clients present a token, as openpi's do."""
+"""Prefix of a token in the header, as in openpi."""
 
 _SHORTEST_TOKEN = 16
 

@@ -39,7 +39,7 @@ CLOSING: tuple[FailureCode, ...] = ("malformed", "busy", "full")
 """Failures after which the connection is closed."""
 
 MAX_ANSWER = 2**20
-"""Largest size of what is sent to a client, bytes."""
+"""Largest size of a message to a client, bytes."""
 
 _Natural = Annotated[int, pydantic.Field(strict=True, ge=0, lt=2**63)]
 _Text = Annotated[str, pydantic.Field(strict=True, max_length=500)]
@@ -47,7 +47,7 @@ _OTHER_ENTRIES = 2**16
 
 
 class Hello(Value):
-    """What the server's policy is, and what it reads and returns.
+    """Description of the server's policy, its inputs and its actions.
 
     Attributes:
         protocol: `PROTOCOL`.
@@ -73,7 +73,7 @@ class Hello(Value):
 
 
 class Control(Value):
-    """What a request of this package's clients has beside the observation.
+    """Entries of a request beside the observation, from clients of this package.
 
     Attributes:
         number: Number of the request, larger than the last one's of the connection.

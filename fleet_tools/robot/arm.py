@@ -18,7 +18,7 @@ from fleet_tools.config.values import MisfitError, Number, Positive, Value, load
 from fleet_tools.errors import ConfigError, UnknownNameError, require_name
 
 DEFAULT_ROBOT = "panda"
-"""Robot of an environment that is told none."""
+"""Default robot of environments."""
 
 LIGHT = "light"
 """Name of the visual meshes of an arm's `model`."""
@@ -64,7 +64,7 @@ class Arm(Value):
     name: str
     """Name of the arm; the package's own are named like their files."""
     description: str
-    """What it is, in a few words."""
+    """A short description."""
     model: str
     """URDF or SDFormat file of arm and hand, relative to this file."""
     visuals: dict[str, str] = {}

@@ -26,7 +26,7 @@ from fleet_tools.utils.straight_line import pack, straight_line
 from fleet_tools.utils.symbols import zeros
 
 PARSER_ERRORS = (RuntimeError, ValueError, SystemExit)
-"""What Drake's parser raises; where an assertion of Drake fails, that is a SystemExit."""
+"""Errors of Drake's parser; a failed assertion of Drake is a SystemExit."""
 
 
 def add_arm(plant: MultibodyPlant, robot: Arm, visuals: str = LIGHT) -> ModelInstanceIndex:
@@ -80,7 +80,7 @@ def _joint_limits(robot: Arm, _: int) -> JointLimits:
 def require_positions(
     robot: Arm, given: Sequence[float] | Sequence[Distribution], source: str
 ) -> None:
-    """Checks joint positions, or what they are drawn from.
+    """Checks joint positions, or their distributions.
 
     Args:
         robot: The arm.
@@ -115,7 +115,7 @@ def fitted_task(robot: Arm, task: TaskConfig) -> TaskConfig:
 
 
 class ArmModel:
-    """Kinematics and dynamics of the arm with what its hand holds.
+    """Kinematics and dynamics of the arm with the tool in its hand.
 
     They are read from the model file through a plant of Drake's, and computed by
     `fleet_tools.robot.serial_arm`. The controller asks for them in every simulation step, where the
@@ -164,7 +164,7 @@ class ArmModel:
         return self._robot.num_joints
 
     def set_payload(self, M_E: SpatialInertia) -> None:
-        """Sets the spatial inertia of what the hand holds, about E, expressed in E."""
+        """Sets the spatial inertia of the tool in the hand, about E, expressed in E."""
         self._payload.SetSpatialInertiaInBodyFrame(self.context, M_E)
         self._pack()
 

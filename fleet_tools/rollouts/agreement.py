@@ -54,7 +54,7 @@ WITHIN_M = 0.001
 
 @dataclass(frozen=True)
 class Agreement:
-    """How two episodes agree.
+    """Agreement of two episodes.
 
     Attributes:
         identical: Whether every compared bit agrees.

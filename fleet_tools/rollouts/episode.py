@@ -134,7 +134,7 @@ class Labels(Value):
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """The record of T control steps. Row t of what is observed comes before action t.
+    """The record of T control steps. Row t of an observation comes before action t.
 
     Attributes:
         scene: Scene in which it began; with the actions, it determines all the rest.

@@ -27,7 +27,7 @@ from fleet_tools.utils.symbols import arctangent, larger, smaller, square_root, 
 FIXED = -1
 """Mechanism of links that are fixed to the world."""
 TOOL, ROBOT = -2, -3
-"""What touches a link: its index for another link of the object, or one of these."""
+"""The body that touches a link: the index of another link of the object, or one of these."""
 _CONTACTS_AT_ONCE = 8
 """Each number of contacts up to this one has machine code of its own."""
 

@@ -35,7 +35,7 @@ normal vector that Drake takes for zero when it computes a contact surface."""
 
 @dataclass(frozen=True)
 class MendedShape:
-    """What was done to a collision shape.
+    """Repairs of a collision shape.
 
     Attributes:
         name: Its name.
@@ -105,7 +105,7 @@ def shape_name(scene_graph: SceneGraph, shape: GeometryId) -> str:
 
 
 def mend_alone(shape: Shape, margin: float) -> MendedShape:
-    """Mends a compliant shape by itself, to learn what would be done to it.
+    """Mends a compliant shape by itself, to list its repairs.
 
     Args:
         shape: The shape.

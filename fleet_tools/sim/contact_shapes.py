@@ -185,7 +185,7 @@ def contact_surface_error(error: BaseException, files: Sequence[Path]) -> Config
 
 
 def contact_hint(error: RuntimeError, files: Sequence[Path]) -> str:
-    """Returns what an error of Drake in the middle of an episode says of the models in contact.
+    """Explains an error of Drake in the middle of an episode by the models in contact.
 
     Args:
         error: The error.

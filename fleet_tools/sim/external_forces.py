@@ -23,7 +23,7 @@ Force = tuple[float, float, float]
 
 
 class ForcesNow(NamedTuple):
-    """What acts in one control step, in the world.
+    """External forces in one control step, in the world.
 
     Attributes:
         hand_N: Force at the origin of the end effector, N.
@@ -80,7 +80,7 @@ def link_forces(links: list[RigidBody], now: ForcesNow, context: Context) -> np.
 def drake_forces(
     plant: MultibodyPlant, hand: Frame, links: list[RigidBody], now: ForcesNow, context: Context
 ) -> list[ExternallyAppliedSpatialForce]:
-    """Returns what acts as Drake takes it; nothing where no force is.
+    """Returns the forces in Drake's form; empty if there are none.
 
     Args:
         plant: The plant.

@@ -28,7 +28,7 @@ _ROTATIONS: dict[UpAxis, tuple[tuple[int, ...], ...]] = {
 
 @dataclass(frozen=True)
 class FileAxes:
-    """What a mesh file says about its coordinates.
+    """Unit and axes in a mesh file.
 
     Attributes:
         unit: Its unit, m; None if neither the file nor its format says it.
@@ -108,7 +108,7 @@ def read_parts(
 
 
 def file_axes(file: Path) -> FileAxes:
-    """Returns what a mesh file says about its unit and its axes; nothing else decides them.
+    """Returns the unit and the axes in a mesh file.
 
     COLLADA files say both, and glTF is in m with y up. Other formats say nothing.
 

@@ -36,7 +36,7 @@ _NAMES = {
     ".dae": re.compile(rb"<init_from>\s*(?:<ref>)?([^<]+?)\s*<"),
     ".ply": re.compile(rb"^comment TextureFile[ \t]+(.+?)[ \t\r]*$", re.MULTILINE),
 }
-"""What names another file, by the suffix of the file."""
+"""Keywords that refer to another file, by the suffix of the file."""
 
 
 def model_files(file: Path, beside: str = "keypoints.yaml") -> dict[str, bytes]:
@@ -109,7 +109,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def files_named_by(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
-    """Yields the files that a mesh or a material names; those that are absent are none.
+    """Yields the existing files to which a mesh or a material refers.
 
     Args:
         path: The file.

@@ -54,7 +54,7 @@ _FILES = ("uri", "albedo_map", "diffuse_map")
 _LIMITS = ("limit", "lower", "upper", "effort", "velocity")
 _PACKAGE = re.compile(r"^(?:model|package)://[^/]+/")
 _COLLIDING = (".gltf", ".obj", ".vtk")
-"""Formats of which Drake makes collision shapes."""
+"""Mesh formats that Drake accepts for collision shapes."""
 _NOT_A_NUMBER = re.compile(r"[-+]?nan(\(.*)?", re.IGNORECASE)
 
 

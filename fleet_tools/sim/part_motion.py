@@ -194,7 +194,7 @@ class PartMotionMeter(LeafSystem):
         context.SetDiscreteState(values)
 
     def set_external_forces(self, context: Context, forces: np.ndarray) -> None:
-        """Says what else pushes the object from now on; it is counted among everything else.
+        """Sets the external forces on the object; their motion is attributed to no part.
 
         Args:
             context: Context of this system.
@@ -400,7 +400,7 @@ class Direction(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where parts of the tool have to touch the object, and on what the tool has to bear.
+    """Required contacts: of parts of the tool with the object, and of the tool with a support.
 
     Attributes:
         on_object: Places of the parts that have one.

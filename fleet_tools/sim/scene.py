@@ -108,7 +108,7 @@ _Several = pydantic.Field(max_length=MOST_FORCES)
 
 
 class NextObject(Value):
-    """Another object of a scene; its fields mean what they mean in `Scene`."""
+    """Another object of a scene; its fields are as in `Scene`."""
 
     object: str
     object_pose: GivenPose
@@ -290,7 +290,7 @@ def check_seed(seed: object) -> int:
 
 
 def check_randomization(randomization: RandomizationSwitch) -> None:
-    """Raises what `sample_scene` would raise for this switch."""
+    """Checks this switch; raises the same errors as `sample_scene`."""
     _enabled_groups(randomization)
 
 
