@@ -10,9 +10,9 @@ from pydrake.math import RigidTransform
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.predicate_sentences import sentences
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.studio.page_gate import open_viser, stop_viser
-from fleet_tools.studio.predicate_sentences import sentences
 from fleet_tools.studio.teleoperation.camera_process import CameraProcess
 from fleet_tools.studio.teleoperation.devices import Inputs
 from fleet_tools.studio.teleoperation.page_server import PageServer
