@@ -28,7 +28,7 @@ NaN is a value that cannot be measured."""
 
 @dataclass(frozen=True)
 class Rule:
-    """What a family needs of its models.
+    """Requirements of a family for its models.
 
     Attributes:
         name: Name of the quantity.

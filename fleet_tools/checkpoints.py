@@ -73,7 +73,7 @@ class AddOptions(cli.Options):
     folder: Path
     """Folder of the release's files, such as leaderboard/entries."""
     about: str = ""
-    """What the policy is, and what it solves."""
+    """Description of the policy and of its task."""
     manifest: Path = MANIFEST
     """The manifest."""
 

@@ -71,8 +71,8 @@ class EvaluateOptions(cli.Options):
     """Stop as soon as the comparison has a verdict. Such a result is incomplete, and cannot enter
     the leaderboard; the same command without --stop completes it."""
     nominal: Path | None = None
-    """Folder of the same policy's result at the level nominal: tells what the level costs it, by
-    scenes that differ in nothing else."""
+    """Folder of the same policy's result at the level nominal: prints the cost of the level, from
+    matched scenes."""
     failures: Annotated[Path, pydantic.AfterValidator(_html)] | None = None
     """New page (.html) with videos of the first failed episodes of each task and outcome."""
     workers: WorkerOptions = WorkerOptions()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReproduceOptions(cli.Options):
-    """Runs the commands that made a stored result, and compares what comes out with it.
+    """Runs the commands that made a stored result, and compares the new result with it.
 
     They run in a folder of their own, OUTPUT/NAME, and write nothing into the checkout. Entries of
     the leaderboard share their data, OUTPUT/data. The same command resumes a run that was stopped.

@@ -39,7 +39,8 @@ class ServeOptions(cli.Options):
     tool: str | None = None
     """Task of a module:factory, by its tool."""
     header: Path | None = None
-    """What a policy of LeRobot's observes: meta/fleet_tools.json of the export that it learned."""
+    """Observations of a policy of LeRobot: meta/fleet_tools.json of the export that it was trained
+    on."""
     port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8000
     """Port to listen on; 0 takes a free one."""
     token_file: Path | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # --help answers without numpy
 
 @dataclass(frozen=True)
 class KeypointDerivation:
-    """How a keypoint follows from others.
+    """Rule by which a keypoint follows from others.
 
     Attributes:
         how: The construction: "behind" is straight through the body, "across" straight over a gap,
@@ -47,7 +47,7 @@ class KeypointDerivation:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a keypoint is.
+    """Meaning of a keypoint.
 
     Attributes:
         text: A line for the person who labels.
@@ -76,12 +76,12 @@ def middle(one: str, other: str) -> KeypointDerivation:
 
 
 HAND = Meaning("the middle of the handle, where the hand holds the tool; drag it to turn it")
-"""What the grasp of a tool means."""
+"""Meaning of the grasp of a tool."""
 
 
 @dataclass(frozen=True)
 class HandAlignment:
-    """How a tool lies in the hand, and how far from that the expert can still use it.
+    """The grasp of a tool, and the tolerance within which the expert can use it.
 
     Attributes:
         ahead: Keypoint of the working end, to which x of the hand points.

@@ -25,7 +25,7 @@ class Camera(Value):
     field_of_view_deg: Annotated[Number, pydantic.Field(gt=0, lt=180)]
     """Vertical field of view, at any resolution."""
     depth_range_m: tuple[Positive, Positive]
-    """Nearest and farthest measured depth; what is nearer reads 0, what is farther infinity."""
+    """Nearest and farthest measured depth; nearer points read 0, farther ones infinity."""
 
     @pydantic.field_validator("depth_range_m")
     @classmethod

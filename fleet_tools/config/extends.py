@@ -23,7 +23,7 @@ EXTENDS = "extends"
 """Key that names the base."""
 
 MAX_LAYERS = 10
-"""Largest number of files of which each extends the next."""
+"""Largest number of files in a chain of extensions."""
 
 _OWN, _PATHS = ("name",), ("assets",)  # not taken from a base; relative paths
 _Dumper = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
@@ -51,7 +51,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class LayeredFile:
-    """A file with those that it extends.
+    """A file with all files that it extends.
 
     Attributes:
         layers: The file, its base, the base of that and so on; at least one.
@@ -95,7 +95,7 @@ class LayeredFile:
 
 
 def load_layers(path: Path, find: Callable[[str, Path], Path]) -> LayeredFile:
-    """Reads a file and those that it extends.
+    """Reads a file and all files that it extends.
 
     Args:
         path: The file.

@@ -133,7 +133,7 @@ class CausedByPart(Value):
     part: str
     """Name in the task's `tool_parts`."""
     change: "Predicate"
-    """What the part must have done; its threshold may leave a share to everything else."""
+    """The change that the part must cause; its threshold may leave a share to everything else."""
 
 
 class BodyMoved(Value):
@@ -214,7 +214,7 @@ class OnBody(Value):
 
 
 class UserFunction(Value):
-    """A function of one's own holds: function(initial, now, **kwargs) returns a bool or a Verdict.
+    """Your own function holds: function(initial, now, **kwargs) returns a bool or a Verdict.
 
     `initial` and `now` are the states of the world at the start and in the moment that is judged
     (`fleet_tools.sim.world_state.WorldState`); a Verdict (`fleet_tools.envs.success`) also tells

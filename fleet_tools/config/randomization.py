@@ -111,7 +111,7 @@ EXTRINSICS: dict[str, CameraPose] = {
     ),
     "wrist": MOUNT,
 }
-"""Where `fleet_tools.config.cameras.CAMERAS` are."""
+"""Poses of `fleet_tools.config.cameras.CAMERAS`."""
 
 MASS_SCALE, FRICTION_SCALE = _between(0.8, 1.2), _between(0.7, 1.3)
 TINT = (_between(0.7, 1.2), _between(0.7, 1.2), _between(0.7, 1.2))

@@ -59,7 +59,7 @@ class ObservedKeypoints(Value):
 
 
 class Facing(Value):
-    """A side of the tool: what lies no further back, along an axis, than a depth behind a point."""
+    """A side of the tool: its points up to a depth behind a keypoint, along an axis."""
 
     axis: Axis
     """Two keypoints of the tool: from the back to the front."""
@@ -75,7 +75,7 @@ class Facing(Value):
 
 
 class ObjectPlace(Value):
-    """A place on the object: what lies within a distance of the line through some keypoints."""
+    """A place on the object: its points within a distance of the line through some keypoints."""
 
     keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     """One keypoint of the object, or the corners of a line."""
@@ -84,7 +84,7 @@ class ObjectPlace(Value):
 
 
 class ToolPart(Value):
-    """A part of the tool: what lies within a distance of the line through some keypoints."""
+    """A part of the tool: its points within a distance of the line through some keypoints."""
 
     keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     """One keypoint, or the corners of a line."""
@@ -153,7 +153,7 @@ class TaskConfig(Value):
     name: str
     """Name of the task; the package's own are named like their files."""
     description: str
-    """What the robot must do, in a sentence."""
+    """The task in a sentence."""
     tool_family: str
     """Family of the tools, a folder of `assets/tools/`."""
     object_family: str
@@ -162,7 +162,7 @@ class TaskConfig(Value):
     """Folder of further models, laid out as the package's own, relative to the task file. None has
     the name of one of the package in the same family."""
     held_out: HeldOut = HeldOut()
-    """What training does not show."""
+    """Models and pairs that training does not show."""
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
     workspace: Workspace = Workspace()
@@ -182,7 +182,7 @@ class TaskConfig(Value):
     sensors: Sensors = Sensors()
     """Errors of the cameras, for environments that are asked for them."""
     randomization: Randomization = Randomization()
-    """How scenes vary."""
+    """Distributions of the varied quantities of scenes."""
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
     """Success requires all of these predicates."""
     success_duration_s: NonNegative = 0.0

@@ -17,7 +17,7 @@ from fleet_tools.utils import cli
 
 
 class InfoOptions(cli.Options):
-    """Prints what a dataset holds."""
+    """Prints the contents of a dataset."""
 
     dataset: Annotated[Path, Positional]
     """Folder of the dataset."""
@@ -39,7 +39,7 @@ class InfoOptions(cli.Options):
 
 
 class ObserveOptions(cli.Options):
-    """Runs the stored actions of a dataset again, and stores what they show in another mode.
+    """Runs the stored actions of a dataset again, and stores observations of another mode.
 
     The new dataset has the same attempts, states and actions. An episode that takes another course
     is recorded as not_reproducible, and not stored.

@@ -57,7 +57,7 @@ def models_of_all(tasks: Iterable[TaskConfig]) -> dict[OwnModel, Path]:
 
 
 def other_models(models: Iterable[OwnModel], others: Iterable[OwnModel]) -> str:
-    """Returns a list of what is in one of two sets of models alone; empty if nothing is."""
+    """Lists the models that are in only one of two sets."""
     one, other = list(models), list(others)
     return _listing(each for each in (*one, *other) if (each in one) != (each in other))
 

@@ -172,7 +172,7 @@ def describe_collection(
 
 @dataclass(frozen=True)
 class Collection:
-    """What a program reports after it has collected a dataset, or has been stopped.
+    """Report of a program after it has collected a dataset, or has been stopped.
 
     Attributes:
         summary: Plain JSON data, see `summary.summarize`; also the numbers of requested "episodes"

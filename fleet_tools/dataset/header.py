@@ -113,7 +113,7 @@ class Header(CarriesModels, Document):
         return str(description or self.task.name)
 
     def require_tool_use(self) -> None:
-        """Checks that what its episodes show is known to the pictures of this package.
+        """Checks that its episodes are of a tool-use environment, which this package can draw.
 
         Raises:
             ConfigError: It is a dataset of another arena.
@@ -126,7 +126,7 @@ class Header(CarriesModels, Document):
             )
 
     def essence(self) -> dict[str, object]:
-        """Returns what must not differ within one dataset, by its name in messages."""
+        """Returns the properties that must be equal within one dataset, by name."""
         kwargs = {key: value for key, value in self.env_spec.kwargs.items() if key != "task"}
         return {
             "the task": f"{self.task.name} ({self.task.content_digest})",

@@ -10,7 +10,7 @@ from fleet_tools.errors import ConfigError
 def dirichlet_partition(
     labels: Sequence[Hashable], robots: int, alpha: float, generator: np.random.Generator
 ) -> list[list[int]]:
-    """Partitions items among robots, each of which has its own mixture of labels.
+    """Partitions items among robots, so that each robot has its own mixture of labels.
 
     Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated
     Visual Classification", 2019. Every robot draws its mixture from Dirichlet(alpha p), where p are

@@ -134,7 +134,7 @@ class Samples:
         return self._read(steps, mask) | {"mask": mask}
 
     def read(self, steps: np.ndarray) -> dict[str, Any]:
-        """Reads steps, whatever `sequence_length` is.
+        """Reads single steps, independently of `sequence_length`.
 
         Args:
             steps: (...) integers, numbers of steps among the steps of all episodes, see `starts`.

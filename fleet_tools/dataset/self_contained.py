@@ -19,12 +19,12 @@ from h5py import h5d, h5l, h5t, h5z  # pyright: ignore[reportAttributeAccessIssu
 from fleet_tools.errors import DatasetError
 
 _ERRORS = (OSError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError)
-"""What h5py raises on damaged files."""
+"""Errors of h5py on damaged files."""
 
 _FILTERS = {h5z.FILTER_SHUFFLE, h5z.FILTER_DEFLATE}
 
 _HEAP = b"GCOL\x01\x00\x00\x00"
-"""How a global heap begins."""
+"""First bytes of a global heap."""
 
 _MOST_DEFLATED = 1040
 """Largest number of bytes that a byte of gzip stands for, with some room."""

@@ -148,7 +148,7 @@ class StoredEpisode:
 
     @cached_property
     def contents(self) -> Contents:
-        """What the file holds besides the entries of its arrays, which the header describes.
+        """Contents of the file besides the entries of its arrays, which the header describes.
 
         Raises:
             DatasetError: The file is missing, damaged, or not the one that the manifest lists.
@@ -275,7 +275,7 @@ class StoredEpisode:
 
 
 def disallowed(kind: Kind | None, rows: np.ndarray) -> str | None:
-    """Returns what is wrong with the values of an array; None if nothing is.
+    """Returns the fault of an array's values; None if there is none.
 
     Numbers of an episode are within the limits of what they measure, and finite where there are
     none.

@@ -96,7 +96,7 @@ class GridClouds:
 
 
 def moved(given: np.ndarray, hand: np.ndarray | None, steps: int, every: int) -> np.ndarray:
-    """Returns the clouds of all steps: between those that are given, moved with the hand.
+    """Returns the clouds of all steps; those between given clouds are moved with the hand.
 
     Args:
         given: The clouds of each `every`-th step, (n, N, 4).

@@ -56,7 +56,7 @@ _DIGITS = 23  # of a multiple of a unit, all of which float32 keeps
 
 
 class RawDataConfig(Value):
-    """How demonstrations are made small; the defaults lose nothing that a policy would see.
+    """Compression of demonstrations; the defaults lose nothing that a policy would see.
 
     Attributes:
         length_unit_m: Unit of keypoints and of points of clouds, m; rounded down to a power of two,
@@ -86,7 +86,7 @@ def encode(samples: Samples, folders: Sequence[Path], config: RawDataConfig) -> 
 
 
 class Demonstrations:
-    """Demonstrations in whole units, of which uploads are made.
+    """Demonstrations in whole units, the content of uploads.
 
     Args:
         samples: The demonstrations, with the entries of the observation that are sent.
@@ -170,7 +170,7 @@ class Demonstrations:
         return _digest(body) + body
 
     def order(self, seed: int) -> list[int]:
-        """Returns the indices of the episodes, those that are sent first first.
+        """Returns the indices of the episodes in the order in which they are sent.
 
         Args:
             seed: Seed of the draw; of k-centres, of the first episode.

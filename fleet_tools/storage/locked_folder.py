@@ -19,7 +19,7 @@ from fleet_tools.storage.strict_json import load
 from fleet_tools.utils.disk_errors import disk_errors
 
 RESTORE = "Restore it from a copy."
-"""What can be done about a damaged file, for error messages."""
+"""Remedy for a damaged file, for error messages."""
 
 
 class AppendLog:
@@ -86,11 +86,11 @@ class Document(Value):
     order_dependence: Annotated[str | None, STORED_IF_SET] = None
 
     def essence(self) -> dict[str, object]:
-        """Returns what must not differ within one folder, by its name in messages."""
+        """Returns the properties that must be equal within one folder, by name."""
         return self.model_dump(mode="json")
 
     def differences(self, other: Self) -> list[str]:
-        """Lists what must not differ within one folder, and does."""
+        """Lists the differences in properties that must be equal within one folder."""
         return differences(self.essence(), other.essence())
 
 
@@ -137,7 +137,7 @@ def read_version(
     version_key: str = "schema_version",
     remedy: str = RESTORE,
 ) -> Any:
-    """Returns the version of a document, whatever else it holds; None if it names none.
+    """Returns the version of a document; None if it names none.
 
     Raises:
         FleetToolsError: The document is missing or damaged.
@@ -216,7 +216,7 @@ class FolderKind(Generic[D]):
 
 
 class LockedFolder(Generic[D]):
-    """Claims a new folder, or one whose document is the same, and removes what a crash left.
+    """Claims a new folder, or one with the same document, and removes the remains of a crash.
 
     Args:
         kind: Kind of the folder.

@@ -58,7 +58,7 @@ class TaskFile(Value):
         return hash((self.name, self.content_digest, self.folder))
 
     def content(self) -> TaskConfig:
-        """Returns what the file says.
+        """Returns the content of the file.
 
         Raises:
             ConfigError: The text is not a task file's.
@@ -123,7 +123,7 @@ class Machine(Value):
         )
 
     def differences(self, other: "Machine") -> dict[str, tuple[str, str]]:
-        """Returns in what of that on which bits depend the other machine is known to differ."""
+        """Lists the known differences to another machine that can change bits of results."""
         return {
             name: (mine, theirs)
             for name in ("processor", "instructions", "c_library")

@@ -20,7 +20,7 @@ CONFIG, STATE = "config.json", "state.safetensors"
 """File names of the document and of the state."""
 
 REMEDY = "Restore it from a copy, or begin anew with --restart, which keeps the former files."
-"""What can be done about a damaged run, for error messages."""
+"""Remedy for a damaged run, for error messages."""
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class RunWriter(LockedFolder[D]):
         self.write_log(log)
 
     def write_log(self, lines: Sequence[str]) -> None:
-        """Makes the log consist of the given lines; those that it already has are not rewritten.
+        """Makes the log consist of the given lines, without rewriting present ones.
 
         Args:
             lines: The lines, without newlines.

@@ -52,7 +52,7 @@ def opened(
     what: str = "safetensors file",
     framework: Literal["pt", "numpy"] = "pt",
 ) -> Iterator[Any]:
-    """Opens a safetensors file, of which tensors and metadata are read when they are asked for.
+    """Opens a safetensors file; tensors and metadata are read on request.
 
     Args:
         path: The file.
@@ -108,7 +108,7 @@ def read_checked(
     error: type[Exception],
     remedy: str = "",
 ) -> T:
-    """Reads what `write_checked` stored.
+    """Reads a file of `write_checked`.
 
     Args:
         path: The file.

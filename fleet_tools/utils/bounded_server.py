@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any, Self
 
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-"""What a client is told for whom there is no room."""
+"""Answer to a client if the server is full."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Connections:
         return True
 
     def end_strangers(self) -> None:
-        """Ends those that are not open."""
+        """Ends connections that are not open."""
         for transport in list(self._strangers):
             self._end(transport, "ended with the server")
 

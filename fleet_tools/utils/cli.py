@@ -63,7 +63,7 @@ O = TypeVar("O", bound=Options)  # noqa: E741
 
 @dataclass(frozen=True)
 class Command(Generic[O]):
-    """A class of options, and what is done with them.
+    """A class of options, and the function that uses them.
 
     Attributes:
         options: Class of the options.

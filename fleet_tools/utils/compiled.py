@@ -74,7 +74,7 @@ class _Compiled:
 
 
 def share_compiled() -> Path | None:
-    """Makes the processes that start from here on share what they compile if no cache is possible.
+    """Makes processes that start from here on share compiled code if no cache is possible.
 
     They find a temporary folder of this user alone, which is removed at the end of this process, in
     an environment variable.
@@ -95,7 +95,7 @@ def share_compiled() -> Path | None:
 
 
 def cache_folder() -> str | None:
-    """Returns where what is compiled from files of this folder is kept; None if nowhere."""
+    """Returns the cache folder for code of this folder; None if there is none."""
     from numba import njit
 
     try:

@@ -18,7 +18,7 @@ RELEASES: Mapping[str, Literal["bits", "ends"]] = {
     "1.57.0": "ends",
     "1.58.0": "ends",
 }
-"""What of the stored episodes is the same with a release of Drake: every bit, or how they end.
+"""Agreement of stored episodes with a release of Drake: in every bit, or in their outcomes.
 
 It is the table of the results page on reproducibility; other releases have not run them, or
 cannot.

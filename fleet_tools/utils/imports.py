@@ -21,7 +21,7 @@ def is_trusted(name: str) -> bool:
 
 
 def trust(name: str) -> None:
-    """Trusts the module of code that a user named, in this process and those that it starts."""
+    """Trusts the module of code that a user named, in this process and its child processes."""
     if not is_trusted(name):
         os.environ[TRUSTED_MODULES] = ",".join([*_trusted(), name.partition(":")[0]])
 

@@ -107,11 +107,11 @@ def is_equivalent(interval: tuple[float, float], margin: float) -> bool:
 
 
 NOT_TOLD_APART = "not told apart"
-"""What `verdict_words` says where there is no verdict."""
+"""Text of `verdict_words` if there is no verdict."""
 
 
 def verdict_words(sign: int, equivalent_within: float | None) -> str:
-    """Returns what a comparison has told, such as "higher" or "equivalent within 10 points".
+    """Returns a comparison's verdict in words, such as "higher" or "equivalent within 10 points".
 
     Args:
         sign: 1 where the first one's rate is higher, -1 where it is lower, 0 where neither is told.

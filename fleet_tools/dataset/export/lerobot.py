@@ -176,7 +176,7 @@ class Columns:
         }
 
     def measured(self, rows: dict[str, np.ndarray]) -> "_Measured":
-        """Returns what the statistics of some rows, or of more, are made of."""
+        """Returns the sums from which statistics of these and more rows are computed."""
         images = self.names.color_images.values()
         kinds = {feature: self.layout[name].kind for name, feature in self.names.others.items()}
         vectors = {

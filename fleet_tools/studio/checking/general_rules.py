@@ -48,7 +48,7 @@ NEAREST_TO_WORK = 0.010
 
 
 def measure_model(model: Model) -> ModelGeometry:
-    """Reads what is measured of a model.
+    """Measures a model.
 
     Raises:
         ConfigError: Drake cannot read the model, it lacks masses, collision shapes or the link of

@@ -64,7 +64,7 @@ MAX_DENSITY = 23000.0
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model, and what the import found, changed and guessed.
+    """A model, and the findings, changes and guesses of its import.
 
     Attributes:
         model: The model.

@@ -36,7 +36,7 @@ ADDED_INERTIA = {"prismatic": 0.1, "revolute": 1e-3}
 
 @dataclass(frozen=True)
 class JointedModel:
-    """An object with a joint, and what the imports of its two parts found.
+    """An object with a joint, and the findings of the imports of its two parts.
 
     Attributes:
         base: The import of the fixed part; its model is the whole object.

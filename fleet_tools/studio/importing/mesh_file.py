@@ -163,7 +163,7 @@ def guess_scale(longest: float, kind: Kind, family: str) -> ChosenScale:
 def size_warnings(
     kind: Kind, family: str, length: float, scale: float, mass: float | None = None
 ) -> list[str]:
-    """Returns in what a model's size and mass are unusual, and what would make them usual.
+    """Returns warnings about an unusual size or mass of a model, with remedies.
 
     Args:
         kind: Whether it is a tool or an object.

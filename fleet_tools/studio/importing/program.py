@@ -279,7 +279,7 @@ class ImportOptions(cli.Options):
     material: MaterialOptions
     scale: ScaleSettings = ScaleSettings()
     up: UpAxis | None = None
-    """Axis of the file that becomes z (default: y of glTF, what COLLADA says, z of others)."""
+    """Axis of the file that becomes z (default: y for glTF, COLLADA's own, z for others)."""
     origin: Origin | None = None
     """Origin of the model frame: the file's, the centre of the bounding box's underside, or
     the centre of the bounding box (default: keep for a tool, base for an object)."""

@@ -179,7 +179,7 @@ def _checked_pcd_points(content: bytes) -> int:
 Row = tuple[Number, Number, Number, Number]
 
 RIGID = 1e-3
-"""How far the rotation of a pose may be from orthonormal."""
+"""Largest deviation of a pose's rotation from orthonormal."""
 
 
 class ViewPoses(Value):

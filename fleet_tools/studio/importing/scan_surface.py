@@ -22,7 +22,7 @@ REACHES = (10.0, 5.0, 2.0)
 """Largest distance between corresponding points, in voxels; one registration after the other."""
 ROUNDS = 2
 LEAST_OVERLAP = 0.2
-"""Share of a view's points that must be on what the others show."""
+"""Share of a view's points that must lie on the surface of the other views."""
 
 
 def aligned(views: Sequence[ScanView], voxel: float, library: ModuleType) -> list[ScanView]:
@@ -174,7 +174,7 @@ NEIGHBOURHOOD = 3.0
 LEAST_NEIGHBOURS = 5
 """Number of other points there that a point needs to be no outlier."""
 LEAST_POINTS = 500
-"""Smallest number of points, a voxel apart, of which a surface is made."""
+"""Smallest number of points, a voxel apart, for a surface."""
 STRAY = 0.05
 """Largest area of a part beside the main one that is dropped, relative to this."""
 MAX_TRIANGLES = 30_000

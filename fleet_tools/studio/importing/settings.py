@@ -151,8 +151,8 @@ class ScaleSettings(OptionGroup):
     """Size of the model."""
 
     scale: ScaleArgument = None
-    """Unit of the file, or metres per unit, in place of what the file says (default: auto, which
-    takes the file's, or guesses it and reports it)."""
+    """Unit of the file, or metres per unit, in place of the file's own (default: auto, which takes
+    the file's, or guesses it and reports the guess)."""
     length: Positive | None = None
     """Length of the model's longest side, m, in place of the scale."""
 
@@ -189,7 +189,7 @@ class JointSettings(OptionGroup):
     moving: Path | None = None
     """Mesh file of the part that moves, in the unit and axes of the first one."""
     joint: Literal["prismatic", "revolute"] = "prismatic"
-    """How it moves: along an axis, or about one."""
+    """Kind of motion: along an axis, or about one."""
     joint_name: ModelName = "joint"
     """Name of the joint, as task files name it."""
     axis: VectorArgument = (0.0, 0.0, 1.0)

@@ -102,7 +102,7 @@ class ExpertMotion:
 
 
 def record_motion(folder: Path, task: str, seed: int) -> ExpertMotion:
-    """Lets the expert use a model in a scene, and returns what moves.
+    """Lets the expert use a model in a scene, and returns the motion.
 
     Raises:
         FleetToolsError: The scene cannot begin.

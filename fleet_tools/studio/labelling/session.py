@@ -110,7 +110,7 @@ class LabellingSession:
 
     @property
     def missing(self) -> list[str]:
-        """What has to be labelled before the model can be written."""
+        """Labels that are missing before the model can be written."""
         names = (*self.subject.identity.keypoints, HAND_ITEM)
         lacking = [name for name in names if name in self.items and not self.is_labelled(name)]
         if self.subject.is_mesh and self.labels.mass is None and self.labels.material is None:
@@ -142,7 +142,7 @@ class LabellingSession:
     # --- What a person does ------------------------------------------------------------------
 
     def select(self, item: str) -> None:
-        """Chooses what the next click labels."""
+        """Chooses the item that the next click labels."""
         self.item, self.first = item, None
 
     def click(self, origin: np.ndarray, direction: np.ndarray) -> None:
@@ -176,7 +176,7 @@ class LabellingSession:
         self._change(self.labels.placed(self.item, self.placed.placement.inverse(point)))
 
     def derive(self) -> None:
-        """Labels the present keypoint by what it follows from.
+        """Computes the present keypoint from the keypoints that it follows from.
 
         Raises:
             LabellingError: It follows from nothing, from what is not labelled yet, or the line from
@@ -276,7 +276,7 @@ class LabellingSession:
         write_draft(self.file, Draft(labels_of=self.subject.digest(), labels=self.labels))
 
     def write(self, tell: Tell = silent) -> list[str]:
-        """Writes the model's folder; returns what a person should look at.
+        """Writes the model's folder; returns remarks for the person.
 
         Raises:
             LabellingError: Labels are missing.

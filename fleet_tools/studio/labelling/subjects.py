@@ -60,7 +60,7 @@ class ModelSurface:
 
 
 def read_surface(model: Model) -> ModelSurface:
-    """Reads what is visible of a model.
+    """Reads the visible surface of a model.
 
     Raises:
         ConfigError: Drake cannot read it, nothing of it is visible, or it lacks the link of a
@@ -219,7 +219,7 @@ class MeshSubject:
 
     @cached_property
     def identity(self) -> Identity:
-        """What the model will be.
+        """Identity of the model that will be written.
 
         Raises:
             UnknownNameError: No task of the package has models of this family, and no keypoints

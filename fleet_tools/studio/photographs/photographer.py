@@ -127,7 +127,7 @@ class BlenderRenderer:
             raise RenderServerError(f"The server rendered no image: {error}") from error
 
     def points(self, physics: QueryObject, views: Sequence[CameraView]) -> list[dict[int, Hits]]:
-        """Returns what each camera sees of tool and object, by segment, in the order of pixels."""
+        """Returns the points of tool and object in each camera; see `Renderer.points`."""
         return self._entered().points(physics, views)
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ _ROUNDING_S = 1e-9
 
 @dataclass(frozen=True)
 class Shot:
-    """How an episode is filmed.
+    """Settings for filming an episode.
 
     Attributes:
         fps: Frames per second of the simulated time. Frames show the physics at the first of its

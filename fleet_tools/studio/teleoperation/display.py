@@ -19,7 +19,7 @@ from fleet_tools.studio.teleoperation.page_server import PageServer
 from fleet_tools.studio.viser_links import LinkPoses, ViserLinks, link_meshes, link_poses, pose_of
 
 EYE, TARGET = (-0.15, -0.85, 0.75), (0.42, 0.0, 0.2)
-"""Position of the first camera, over the arm's right shoulder, and what it looks at, in W, m."""
+"""Position of the first camera, over the arm's right shoulder, and its target, in W, m."""
 
 GIZMO_SIZE_M = 0.16
 
@@ -164,7 +164,7 @@ class TeleoperationDisplay:
 
 
 def state_facts(env: ToolUseEnv) -> dict[str, Any]:
-    """Returns what the page says of the present state, as plain JSON data; numbers are rounded."""
+    """Returns the page's facts about the present state, as plain JSON data; numbers are rounded."""
     state, scene = env.world_state(), env.scene
     forces = state.forces()
     return {

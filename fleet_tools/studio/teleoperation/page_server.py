@@ -198,7 +198,7 @@ class Controls(Value):
     clicked: Request | None = None
 
     def commands(self) -> list[DeviceCommand]:
-        """Returns what each device asks for."""
+        """Returns the command of each device."""
         found = [command_of_keys(self.keys, self.frame)]
         if self.gamepad is not None:
             found.append(command_of_gamepad(self.gamepad.axes, self.gamepad.buttons, self.frame))
