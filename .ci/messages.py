@@ -67,8 +67,9 @@ def errors(tree: ast.AST, path: str) -> Iterator[Message]:
 
 def _texts_of_class(node: ast.ClassDef, path: str) -> Iterator[Message]:
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "super().__init__" and call.args:
-            yield Message(path, call.lineno, node.name, template(call.args[0]))
+        match call:
+            case ast.Call(func=func, args=[text, *_]) if ast.unparse(func) == "super().__init__":
+                yield Message(path, call.lineno, node.name, template(text))
 
 
 def help_texts(tree: ast.AST, path: str) -> Iterator[Message]:
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--help-texts", action="store_true")
     options = parser.parse_args(arguments)
     find = help_texts if options.help_texts else errors
-    command = ["git", "ls-files", "--", *(f"{each}" for each in options.paths)]
+    command = ["git", "ls-files", "--", *options.paths]
     listed = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     files = [each for each in listed.stdout.splitlines() if each.endswith(".py")]
     found = [

@@ -42,8 +42,8 @@ class TrainOptions(cli.Options):
     dataset: Annotated[tuple[Path, ...], pydantic.Field(min_length=1)]
     """Folders of datasets, as `python -m fleet_tools.collect` makes them."""
     teacher: Path | None = None
-    """Checkpoint of a policy whose actions are imitated instead of the episodes', in all of
-    these that are stored, also those that failed (distillation)."""
+    """Checkpoint of a teacher: its actions are imitated instead of the episodes', in all stored
+    episodes, also failed ones (distillation)."""
     policy: PolicyOptions
     detector: DetectorOptions = DetectorOptions()
     output: Path
@@ -56,7 +56,7 @@ class TrainOptions(cli.Options):
     threads: Count = 1
     """Number of threads; another number rounds sums differently."""
     save_every: Positive = 10.0
-    """Time between two stored states, s, which is what a kill costs."""
+    """Time between two stored states, s; a kill loses at most this much."""
     validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.1
     """Fraction of the episodes that are used for validation, and not for training."""
     no_check: bool = False
@@ -74,8 +74,8 @@ class TrainOptions(cli.Options):
     dagger_episodes: Count = 100
     """Number of episodes of each task that a round collects."""
     choose_by: Criterion = "loss"
-    """By what the best weights are chosen: the lowest validation loss, or the most successful
-    rollouts."""
+    """Criterion for the best weights: the lowest validation loss, or the most successful rollouts.
+    """
     curves: CurveOptions = CurveOptions()
 
     @pydantic.model_validator(mode="after")

@@ -34,7 +34,7 @@ class ServeOptions(cli.Options):
     """
 
     policy: Positional[str]
-    """Checkpoint to serve; or the folder of a policy of LeRobot's, in an environment of its own; or
+    """Checkpoint to serve; or the folder of a policy of LeRobot, in LeRobot's environment; or
     module:factory, whose code then sees what this process sees."""
     tool: str | None = None
     """Task of a module:factory, by its tool."""

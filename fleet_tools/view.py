@@ -46,7 +46,7 @@ class SourceOptions(TaskOptions):
     """A task, in which a policy acts, or a dataset, whose stored actions run again."""
 
     dataset: Path | None = None
-    """Folder of a dataset, whose stored actions run again."""
+    """Folder of a dataset; its stored actions run again."""
 
     @pydantic.model_validator(mode="after")
     def _one_task(self) -> Self:

@@ -61,7 +61,7 @@ class MetaWorldObserver(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees what it holds."""
+        """Frees its resources."""
         ...
 
 

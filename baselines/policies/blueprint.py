@@ -46,7 +46,7 @@ _DERIVED: dict[str, "Symmetry"] = {}
 
 
 class Blueprint(Value):
-    """What a policy's network is built from, and the environments in which it can act.
+    """The parts of a policy's network, and the environments in which it can act.
 
     Attributes:
         version: `VERSION`.
@@ -232,7 +232,7 @@ class Blueprint(Value):
         return DetectingNetwork(KeypointDetector(self.detector, self.detector.reading), network)
 
     def arguments(self, seed: int = 0) -> "tuple[Any, ...]":
-        """Returns arguments of the network: an example, and what its head is asked in training.
+        """Returns arguments of the network: an example, and the queries of its head in training.
 
         With these, the network returns what its last linear map does.
 
@@ -305,7 +305,7 @@ class Blueprint(Value):
         return (*maps, replace(last, parts=self.config.chunk))
 
     def differences(self, other: "Blueprint") -> list[str]:
-        """Lists the differences because of which weights of one are not weights of the other.
+        """Lists the differences that make the weights of two policies incompatible.
 
         Scalings may differ, see `merged_checkpoints.with_common_scaling`.
         """

@@ -1,4 +1,4 @@
-"""The configuration of a policy: a value with all that does not follow from what it observes."""
+"""The configuration of a policy: a value with all that its observations do not determine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +69,7 @@ class GateConfig(Value):
 
 
 class PolicyConfig(Value):
-    """A policy without the layout of what it observes.
+    """A policy without the layout of its observations.
 
     Attributes:
         body: Turns features into the units that the head reads, step by step.

@@ -51,7 +51,7 @@ class KeypointDetector(PolicyNetwork):
 
 
 class DetectingNetwork(nn.Module):
-    """A keypoint detector, and a policy that acts on what it reads.
+    """A keypoint detector, and a policy that acts on its keypoints.
 
     Its hidden state has, before the policy's, the sum of the numbers for the tasks since the
     beginning of the episode, by which it decides for one, and the angles of parts with a symmetry.

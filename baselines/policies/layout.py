@@ -1,4 +1,4 @@
-"""Layouts of observations: which entries a policy reads, how each is read, and how it is scaled."""
+"""Layouts of observations: a policy's entries, their encoders and their scaling."""
 
 import contextlib
 import hashlib
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from fleet_tools.dataset.normalization import Statistics
 
 Kind = Literal["state"] | EncodedKind
-"""How an entry is read: as it is (state), or by the encoder of its kind."""
+"""Reading of an entry: as it is (state), or by the encoder of its kind."""
 
 _ENCODER_KEYS: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 _PREFIXES: dict[EncodedKind, str] = {"cloud": "pointnet_", "image": "resnet_"}
-"""What the names of architectures begin with that have these encoders."""
+"""Prefixes of the names of architectures with these encoders."""
 
 
 class LayoutError(FleetToolsError, ValueError):
@@ -165,7 +165,7 @@ def require_offered(read: Layout, offered: Layout) -> None:
 
 
 def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> None:
-    """Checks that an observation holds what a policy reads, in shapes and dtypes.
+    """Checks that an observation holds a policy's entries, in their shapes and dtypes.
 
     Raises:
         LayoutError: It does not; the message names every difference.

@@ -30,7 +30,7 @@ _BY_FEATURES = ("density_gated_ensemble", "gated_refit", "distillation")
 def with_common_scaling(
     checkpoints: Sequence[Checkpoint], averaging_weights: AveragingWeights | None = None
 ) -> list[Checkpoint]:
-    """Returns policies that scale what they read by pooled statistics, and act as they did.
+    """Returns policies that scale their inputs by pooled statistics, and act as before.
 
     Args:
         checkpoints: Policies that differ in nothing but their scaling and their weights.

@@ -1,4 +1,4 @@
-"""Configurations of the parts of a policy: bodies, encoders, heads, and what is executed.
+"""Configurations of the parts of a policy: bodies, encoders, heads, and execution of chunks.
 
 Each is a frozen value that creates its module, and is imported without PyTorch.
 """

@@ -52,7 +52,7 @@ class RotationalSymmetry(Value):
 
 
 class TaskReading(Value):
-    """What there is to read in scenes of a task.
+    """The keypoints of a task's scenes.
 
     Attributes:
         name: Name of the task.
@@ -239,7 +239,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 class HeldTool(NamedTuple):
-    """What is remembered of the tool's keypoints, of a batch of B episodes.
+    """Memory of the tool's keypoints, for a batch of B episodes.
 
     A cloud is given in the present frame of the end effector, and shows the world when images were
     taken. Until the present the hand has moved on, so of a delayed cloud the tool lies where the

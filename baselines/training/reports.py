@@ -31,7 +31,7 @@ from fleet_tools.utils.progress import progress_bar
 def plan_text(
     spec: TrainingRunSpec, training: Trajectories, validation: Trajectories | None
 ) -> str:
-    """Returns what will be trained, with the values of options that were not given.
+    """Returns a description of the training, with the values of options that were not given.
 
     Args:
         spec: What the run depends on.

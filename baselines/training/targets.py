@@ -40,12 +40,12 @@ from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError, requ
 from fleet_tools.storage.provenance import TaskFile
 
 Labels = Callable[[Samples], np.ndarray | None]
-"""Returns what is to be learned in each step of samples, (steps, n); None for their actions."""
+"""Returns the targets of each step of samples, (steps, n); None for their actions."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingTarget:
-    """What a training teaches.
+    """A training target.
 
     Attributes:
         blueprint: Blueprint of what learns.
@@ -64,7 +64,7 @@ class TrainingTarget:
     every_step: bool = False
 
     def trajectories(self, part: Samples, device: str) -> Trajectories:
-        """Returns a part of the samples as trajectories, with what is to be learned."""
+        """Returns a part of the samples as trajectories, with their targets."""
         return Trajectories(part, self.blueprint, device, self.labels(part), self.every_step)
 
 

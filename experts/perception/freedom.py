@@ -158,7 +158,7 @@ class Freedom:
         return self.estimate(found.parameters, found.residual_m)
 
     def fit(self, cloud: np.ndarray) -> Fit:
-        """Returns the shape that is fitted to a cloud, (m, 3), m."""
+        """Returns the fit of the shape to a cloud, (m, 3), m."""
 
         def place(x: np.ndarray) -> np.ndarray:
             state = self.state(x)
@@ -168,7 +168,7 @@ class Freedom:
         return Fit(self.shape.surfaces, place, self.low, self.high, scale_terms)
 
     def estimate(self, x: np.ndarray, residual_m: float) -> Estimate:
-        """Returns the meanings of the parameters."""
+        """Returns the estimate for some parameters."""
         state = self.state(x)
         keypoints = state.shape.keypoints(state.X_P, state.joints)
         return Estimate(state, x, keypoints, residual_m)

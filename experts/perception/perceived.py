@@ -50,7 +50,7 @@ APART_GROWTH = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Follower:
-    """Bodies that move with an object.
+    """Data for following an object through an episode.
 
     Attributes:
         first: The object where the episode began.

@@ -161,7 +161,7 @@ TRACK = Schedule(300, (0.02, 0.01, 0.005, 0.002), fits_m=3e-5)
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Points to which a model is fitted.
+    """A model that is fitted: its surfaces, poses and bounds.
 
     Attributes:
         links: Surfaces of the links, each in its frame.

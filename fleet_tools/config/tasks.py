@@ -121,7 +121,7 @@ class HeldOut(Value):
     objects: tuple[str, ...] = ()
     """Objects that occur in no scene of `train`."""
     pairs: tuple[tuple[str, str], ...] = ()
-    """Pairs of a tool and an object, each of which occurs in other pairs of `train`."""
+    """Pairs of a tool and an object; each of the two occurs in other pairs of `train`."""
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ class VerifyOptions(cli.Options):
     folder: Annotated[Path, Positional, arg(metavar="FOLDER")]
     """Folder of the entry, DIR/entries/NAME; the host's record is DIR/host."""
     protocol: str = PROTOCOL
-    """Protocol, whose first level has the rules of the fresh scenes; or path of your own, or of a
-    task file."""
+    """Protocol, or path of your own or of a task file. Its first level has the rules of the fresh
+    scenes."""
     scenes: Count | None = None
     """Number of first fresh scenes of each task and split, for a first look without a rank
     (default: all)."""
@@ -46,8 +46,8 @@ class VerifyOptions(cli.Options):
     seed: str | None = None
     """Seed of a new round, for tests (default: a secret one)."""
     new_round: bool = False
-    """Begin another round, in whose scenes all entries have to be run. The folder of the present
-    one is kept as DIR/host_DATE."""
+    """Start another round; all entries have to be run in its scenes. The folder of the present one
+    is kept as DIR/host_DATE."""
     workers: WorkerOptions = WorkerOptions()
 
 
@@ -73,7 +73,7 @@ class PageOptions(cli.Options):
     publish: bool = False
     """Publish the host's seed, which ends the round: no more entries are run in its scenes."""
     clips: bool = False
-    """Show a video of each method in fresh scenes, once their seed is public."""
+    """Show a video of each method in fresh scenes, after their seed is published."""
 
 
 def _verify(options: VerifyOptions) -> int:

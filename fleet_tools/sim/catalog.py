@@ -42,7 +42,7 @@ class Keypoint(Value):
     """A labelled point: `position` in metres, in the frame of the model's link `link`."""
 
     link: str
-    """Link of the model in whose frame the position is given."""
+    """Link of the model; the position is in its frame."""
     position: Vector3
     """Position, m."""
 

@@ -243,7 +243,7 @@ class ScanSettings(OptionGroup):
     """Point clouds of a scan, each file a view; lengths are in the unit of the files."""
 
     crop: BoxArgument = None
-    """Box outside of which points are left out, by its lowest and highest corner."""
+    """Box by its lowest and highest corner; points outside are left out."""
     table: bool = False
     """The thing stands on a table, the plane with most points: it is cut off there."""
     poses: Path | None = None
@@ -252,8 +252,8 @@ class ScanSettings(OptionGroup):
     align: bool = False
     """Register the views to each other by ICP, from the alignment that they have."""
     voxel: Positive | None = None
-    """Size of the smallest details (default: 1/256 of the longest side, or how far points are
-    apart)."""
+    """Size of the smallest details (default: 1/256 of the longest side, or the spacing of points).
+    """
     max_unseen: NonNegative = 0.05
     """Largest share of the surface that no point is near to; it is closed smoothly."""
 

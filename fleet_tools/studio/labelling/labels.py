@@ -103,7 +103,7 @@ def read_draft(file: Path, labels_of: str) -> ModelLabels | None:
 
 @dataclass(frozen=True)
 class Identity:
-    """Kind, family and name of the model.
+    """Kind, family, name and keypoints of the model.
 
     Attributes:
         kind: Whether it is a tool or an object.

@@ -316,7 +316,7 @@ class MeshSubject:
 
 
 Subject = FolderSubject | MeshSubject
-"""What is labelled."""
+"""The subject of a labelling session."""
 
 # --- The example: another model of the family -------------------------------------------------
 

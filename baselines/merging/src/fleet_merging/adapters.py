@@ -31,7 +31,7 @@ _WITHOUT_EFFECT = (
     "megatron_core", "loftq_config", "eva_config", "corda_config", "lora_ga_config",
     "velora_config", "qalora_group_size", "ensure_weight_tying", "lora_bias", "use_dora",
 )  # fmt: skip
-"""Fields that say nothing of what factors mean, or only what entries are in the file, too."""
+"""Fields that do not change the meaning of factors, or only repeat the file's entries."""
 
 _INITIALIZATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
 """Initializations that leave the weights of the model unchanged."""

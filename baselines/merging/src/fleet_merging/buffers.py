@@ -25,7 +25,7 @@ _NOT_LEARNED = ("running_mean", VARIANCE, EXTRA_STATE)
 
 
 def learned_tensors(state: State) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a model on which optimizers may act: what training has learned.
+    """Returns the learned tensors of a model, on which optimizers may act.
 
     All others are averaged by methods and optimizers of the server, as in published code of FedOpt
     (FedML's has gradients of parameters alone, and takes buffers from the average).

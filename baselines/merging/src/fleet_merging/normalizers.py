@@ -1,4 +1,4 @@
-"""Models that scale what they read or answer, each by its own statistics, made to scale alike.
+"""Folds different input and output statistics of models into weights, so that all scale alike.
 
 An average of such models would read numbers as none of them does. But a scaling before an affine
 map is an affine map, too: with z_i = D z + c for what model i and the common scaling give to the
@@ -46,7 +46,7 @@ def with_common_buffers(
     example: Any,
     output: Callable[[Any], Any],
 ) -> list[State]:
-    """Returns models whose buffers are the same, and which compute what they did.
+    """Returns models with equal buffers, which compute the same as before.
 
     Buffers are statistics if they are numbers, differ, and are no BatchNorm's or spectral norm's.
     Buffers in state dicts are replaced by their mean, and buffers that are not persistent by the
@@ -104,7 +104,7 @@ def folded(
     output: Callable[[Any], Any] = lambda outputs: outputs,
     unscaled: tuple[str, ...] = (),
 ) -> dict[str, torch.Tensor]:
-    """Returns the weights with which one module computes what another one does.
+    """Returns weights with which one module computes the same as another.
 
     Args:
         own: A model.

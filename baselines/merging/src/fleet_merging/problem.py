@@ -32,7 +32,7 @@ ArgumentsOf = Callable[[torch.Tensor, Teacher, np.random.Generator], tuple[Any, 
 
 @dataclass(frozen=True)
 class MergeProblem:
-    """Models of one form, and what is known of them beside their weights.
+    """Models of one form, and further facts about them besides their weights.
 
     Attributes:
         symmetry: Table of axes of all models.
@@ -151,7 +151,7 @@ class MergeProblem:
         return self.total(permutations).mean(self.models[0])
 
     def outputs(self, module: torch.nn.Module, state: State) -> Any:
-        """Returns what a module with some weights computes of the example; it is not changed."""
+        """Returns the outputs of a module with some weights for the example; it is not changed."""
         network = copied(module)
         load_tensors(network, state)
         with torch.no_grad(), uncompiled():
@@ -229,7 +229,7 @@ class MergeResult:
 
     @property
     def model(self) -> torch.nn.Module:
-        """A new module that computes what the merge does: a network, or an `ensembles.Ensemble`.
+        """A new module that computes the merge: a network, or an `ensembles.Ensemble`.
 
         Raises:
             MergeError: Nothing is known but state dicts.
@@ -249,7 +249,7 @@ class MergeResult:
 
     @property
     def parameters(self) -> int:
-        """Number of learned parameters of all members; those that share memory count once.
+        """Number of learned parameters of all members; shared ones count once.
 
         The entries of a gate, which are measured and not learned, are not among them.
         """

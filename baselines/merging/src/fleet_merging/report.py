@@ -22,7 +22,7 @@ _TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Connectivity:
-    """Linear connectivity of models: how far apart they are, and what lies between them.
+    """Linear connectivity of models: their distances, and the losses between them.
 
     Attributes:
         distance: Largest Euclidean distance between the weights of two models.

@@ -1,4 +1,4 @@
-"""Robust aggregation: what some robots send, whatever it is, does not decide the merge.
+"""Byzantine-robust aggregation.
 
 A rule takes the vectors of all robots, of which up to f may be anything, and returns one:
 
@@ -184,7 +184,7 @@ def robust_state(
     rule: str,
     byzantine: int = 1,
 ) -> dict[str, torch.Tensor]:
-    """Returns one model of the permuted models by a rule; what is not learned is averaged.
+    """Combines the permuted models to one by a rule; buffers are averaged.
 
     The rule sees differences from the base, or where there is none, from the median of each weight:
     `norm_bound` alone depends on it.

@@ -64,7 +64,7 @@ def require_usable(result: MergeResult, problem: MergeProblem, maker: str) -> No
 
 
 def defects(state: State, form: State) -> str:
-    """Says what is wrong with a model; empty if nothing is.
+    """Describes the fault of a model; empty if there is none.
 
     Args:
         state: The model.

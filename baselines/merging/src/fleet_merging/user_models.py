@@ -53,7 +53,7 @@ _RESIZING = ("partition", "structured_compression")
 def merge(
     method: str | Method, models: MergeProblem | Sequence[nn.Module | State], **given: Any
 ) -> MergeResult:
-    """Merges models by a method, and validates what comes of it.
+    """Merges models by a method, and validates the result.
 
         merged = merge("git_rebasin", [one, other], example=inputs)
         merged = merge("fleet_merge", [one, other], data=[loader_one, loader_other], epochs=5)

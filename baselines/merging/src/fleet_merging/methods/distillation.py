@@ -1,4 +1,4 @@
-"""Distillation: one network of a model's size learns to do what an ensemble does."""
+"""Distillation: one network of a model's size learns to imitate an ensemble."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -48,7 +48,7 @@ NETWORK, ENSEMBLE = "a network", "an ensemble"
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """What is known of a method beside its code.
+    """Facts about a method besides its code.
 
     Attributes:
         name: Its name, or module:function of a user's own.

@@ -66,7 +66,7 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
 def block_diagonal(
     symmetry: Symmetry, states: Sequence[State], added: Container[str] = ()
 ) -> dict[str, torch.Tensor]:
-    """Returns the state dict of networks side by side: what is free is as wide as all together.
+    """Returns the state dict of networks side by side: free axes are concatenated.
 
     Each tensor has the models' blocks on its diagonal, along its free axes, and zeros elsewhere. A
     permutation within the units of another axis belongs to these units and is not widened.

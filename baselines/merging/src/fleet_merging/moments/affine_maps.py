@@ -126,7 +126,7 @@ def affine_maps(model: nn.Module) -> dict[str, AffineMap]:
 
 
 def require_measurable(maps: Iterable[AffineMap], state: State) -> None:
-    """Raises an error if the second moments of what a map reads do not fit into memory.
+    """Raises an error if the second moments of a map's inputs do not fit into memory.
 
     Args:
         maps: The maps.

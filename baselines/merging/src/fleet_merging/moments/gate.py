@@ -1,4 +1,4 @@
-"""A gate: how much each of several models knows about what is read at present, by densities."""
+"""A gate weights models by the densities of the present inputs in their data."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Second moments of what affine maps read: measured, made noisy, and what matrix they determine."""
+"""Second moments of the inputs of affine maps: measurement, noise, and fitted matrices."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ map, or the labels of the data."""
 
 @dataclass(frozen=True, eq=False)
 class LabelledBatch:
-    """Arguments of a model, and what its last affine map should return.
+    """Arguments of a model, and the targets of its last affine map.
 
     Attributes:
         arguments: Arguments of the model.

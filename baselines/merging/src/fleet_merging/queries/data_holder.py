@@ -82,7 +82,7 @@ class LocalDataHolder:
 
     @property
     def limits(self) -> Limits:
-        """What its answers can be, see `DataHolder`."""
+        """Limits of its answers, see `DataHolder`."""
         return Limits(noise=self.noise)
 
     def answer(self, query: DataQuery) -> DataAnswer:

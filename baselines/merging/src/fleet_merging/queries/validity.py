@@ -46,7 +46,7 @@ _TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Limits:
-    """What is known of a data holder before it answers.
+    """Facts about a data holder before it answers.
 
     Attributes:
         noise: Standard deviation of the noise in its moments, see `LocalDataHolder`.
@@ -62,7 +62,7 @@ class Limits:
 
 
 NO_LIMITS = Limits()
-"""The limits of a data holder of which nothing is known."""
+"""The limits of an unknown data holder."""
 
 MALFORMED = (AttributeError, IndexError, TypeError, ValueError, RuntimeError)
 """Errors of a check that reads an answer whose parts are of other types than an answer's are."""
@@ -77,7 +77,7 @@ Sizes = dict[str, float]
 
 
 def outlier(sizes: Sequence[Sizes]) -> tuple[int, str] | None:
-    """Returns who sends something far larger than the others, and what; None if nobody does.
+    """Returns the index of a data holder with far larger numbers, and a text on them, or None.
 
     A size is compared with the lower median of all, and at least with 1. So one of two or more can
     neither raise the limit nor, by small numbers, lower it below `LARGEST_RATIO`. Where more than

@@ -36,7 +36,7 @@ _METADATA, _KIND = "__metadata__", "kind"
 
 @dataclass(frozen=True)
 class Codec:
-    """How the values of a type are sent.
+    """Encoding of the values of a type.
 
     Attributes:
         kind: Its kind in messages.

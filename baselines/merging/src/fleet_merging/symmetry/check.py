@@ -29,7 +29,7 @@ _ROUNDING = 1e-15
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check of a true table found.
+    """Findings of a check of a true table.
 
     Attributes:
         sizes: Shape of every permutation, see `PermutationGroup`.
@@ -46,7 +46,7 @@ class CheckReport:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What the check could not test, a sentence each; `check` warns of it."""
+        """Untested properties, a sentence each; `check` warns of them."""
         cautions = []
         if not self.sizes:
             cautions.append(

@@ -46,7 +46,7 @@ REMEDY = (
     "Methods that permute nothing need no table (naive_average, ensemble, ties with a base); for "
     "others write it by hand, and give it as `symmetry` (see `symmetry.layers`)."
 )
-"""What to do about a model from which no table is derived."""
+"""Remedy for a model without a derived table."""
 
 
 def record(

@@ -1,4 +1,4 @@
-"""Rules: what one operation of ATen says of the axes of its arguments and of its results.
+"""Rules: the effect of one ATen operation on the axes of its arguments and results.
 
 Rules of single operations are in `shape_rules` and `layer_rules`.
 """
