@@ -159,8 +159,8 @@ def _scaling(lengths: Sequence[MeasuredRule], geometry: ModelGeometry) -> str:
     size = factor * geometry.length
     if words := unusual(kind, family, size):
         return (
-            f"The size is not what is wrong: with a model {factor:.3g} times as large, {words[0]}. "
-            "The keypoints lie elsewhere, or it is another kind of model."
+            f"The size is not the cause: with a model {factor:.3g} times as large, {words[0]}. The "
+            "keypoints lie elsewhere, or it is another kind of model."
         )
     return f"Scale the model by {low:.3g} to {high:.3g}, such as by --length {size:.3g}."
 

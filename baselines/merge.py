@@ -193,8 +193,8 @@ def _adapters(
     configs = configs_beside(options.models)
     if configs is None:
         print(
-            f"Warning: No {CONFIG_FILE} beside the models. The factors of all have to be scaled "
-            "alike.",
+            f"Warning: found no {CONFIG_FILE} beside the models. The merge assumes the same scale "
+            "of factors in all models.",
             file=sys.stderr,
         )
         return models, None

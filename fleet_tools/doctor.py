@@ -213,7 +213,7 @@ def check_cache(result: str | ProbeError | None) -> Check:
     """
     if result is not None:
         return _check("Compiled code", result, lambda: f"kept in {result}")
-    detail = "cannot be kept; every run with point clouds compiles anew, for 1 to 3 s"
+    detail = "cannot be stored; every run with point clouds compiles again, for 1 to 3 s"
     remedy = "export NUMBA_CACHE_DIR=a folder of yours"
     return Check("Compiled code", MISSING, False, detail, remedy)
 

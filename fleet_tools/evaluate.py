@@ -32,7 +32,7 @@ _ERRORS_SHOWN = 10
 
 NOT_ALONE = (
     "The policy's process sees this user's other processes, since user namespaces are not allowed "
-    "here. docs/benchmark/security.md says what it can do, and how to run it in a container."
+    "here. See docs/benchmark/security.md for the risks, and for running it in a container."
 )
 
 

@@ -73,9 +73,11 @@ class LabelOptions(cli.Options):
         known = {"--family": self.family, "--keypoint-names": self.keypoint_names}
         placed = {"--output": self.output}
         if self.path.is_dir():
-            _refuse(known | placed | {"--name": self.name}, "a folder of a model says that itself")
+            _refuse(
+                known | placed | {"--name": self.name}, "the folder of a model has these already"
+            )
         elif self.task is not None:
-            _refuse(known, "the task says that itself")
+            _refuse(known, "the task has these already")
         elif lacking := [key for key, value in (known | placed).items() if value is None]:
             raise ValueError(f"a mesh needs {' and '.join(lacking)}, or --task")
         return self

@@ -67,7 +67,7 @@ def _new_task(options: NewTaskOptions) -> int:
     _write(folder, files)
     task = folder / "task.yaml"
     steps = [
-        f"{task}: what varies, what counts as success, what the expert is to do",
+        f"{task}: randomization, success predicates, and keyframes of the expert",
         *(f"{path.parent}: a model" for path in sorted(folder.glob("*/*/*/model.sdf"))),
         f"Try it: fleet-tools view --task {shlex.quote(str(task))}",
     ]

@@ -103,7 +103,7 @@ def _run(recipe: "Recipe", options: ReproduceOptions) -> int:
         for each in agreements
     ]
     lines += ["Nothing is stored with which it could be compared."] * (not lines)
-    lines.append(f"{seconds / 60:.1f} min; what was made is in {folder}.")
+    lines.append(f"{seconds / 60:.1f} min; the results are in {folder}.")
     options.report(report, lambda: "\n".join(lines))
     return cli.OK if all(each.agrees for each in agreements) else cli.FAILED
 

@@ -237,8 +237,8 @@ RULES = (
         "mm",
         low=SLOT - 0.0005,
         high=SLOT + 0.001,
-        reason="the expert slides the blade in 1 mm above the sill; a blade has 3 to 5 mm there, "
-        "and what is higher than it needs is lost of its stroke",
+        reason="the expert slides the blade in 1 mm above the sill; a blade is 3 to 5 mm thick "
+        "there, and a larger gap shortens its stroke",
         remedy="Else place `sill` at the edge before the slot.",
         scales=True,
     ),

@@ -78,7 +78,9 @@ def require_streaming(assignment: Assignment) -> StreamingConfig:
         MessageError: It does not.
     """
     if assignment.streaming is None:
-        raise MessageError("The robot's fleet does not stream; its configuration says how to.")
+        raise MessageError(
+            "The robot's fleet does not stream. Set `streaming` in its configuration."
+        )
     return assignment.streaming
 
 

@@ -217,8 +217,8 @@ class FleetConfig(Value):
                 raise ConfigError("`streaming` has `bits` of its own; leave out `uploads`")
             if self.last_method is not None or self.try_robots:
                 raise ConfigError(
-                    "`streaming` keeps no robot's weights, of which `last_method` and `try_robots` "
-                    "make policies; give one or the other"
+                    "`streaming` does not store robots' weights, which `last_method` and "
+                    "`try_robots` need; give one or the other"
                 )
         return self
 

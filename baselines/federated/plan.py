@@ -315,10 +315,9 @@ def _require_every_task(config: FleetConfig, samples: Samples, server: Samples) 
     every, known = ({episode.task for episode in each.episodes} for each in (samples, server))
     if config.policy.task_hidden and not every <= known:
         raise ConfigError(
-            "The server's episodes are of "
-            f"{len(known)} of {len(every)} tasks, without {', '.join(sorted(every - known))}, and "
-            "`policy.task_hidden` hides what some task lacks. Give a larger `held_out`, or "
-            "`public` data of these."
+            f"`policy.task_hidden` needs episodes of all {len(every)} tasks on the server, but it "
+            f"has only {len(known)}, without {', '.join(sorted(every - known))}. Give a larger "
+            "`held_out`, or `public` data of these."
         )
 
 

@@ -129,7 +129,8 @@ def require_streamable(
     own = initialization == "own"
     if config.passes > 1 and (not own or method not in ("git_rebasin", "fleet_merge")):
         raise ConfigError(
-            "a second pass aligns policies of own initial weights anew; give `passes: 1`"
+            "a second pass needs git_rebasin or fleet_merge, and `initialization: own`; give "
+            "`passes: 1`"
         )
 
 

@@ -186,7 +186,7 @@ def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> Non
 def _what_works(config: PolicyConfig, offered: Layout) -> str:
     """Returns the options of programs by which a policy with this body reads what there is."""
     if config.own_classes:
-        return "Classes of your own read what its `clouds`, `images` and `reads` say."
+        return "Your own classes read the entries in `clouds`, `images` and `reads`."
     kinds: dict[str, Kind] = {}
     for name, array in sorted(offered.items()):
         with contextlib.suppress(LayoutError):

@@ -211,7 +211,7 @@ def require_range(given: Any, info: pydantic.ValidationInfo) -> Any:
     for place, number, allowed in _numbers(given, RANGES[info.field_name]):
         if not allowed.low <= number <= allowed.high:
             reason = (
-                f"it must lie between {allowed.low:.5g} and {allowed.high:.7g}{allowed.unit}; "
+                f"expected a number from {allowed.low:.5g} to {allowed.high:.7g}{allowed.unit}; "
                 f"given: {shown(number)}"
             )
             raise MisfitError(".".join(map(str, place)), reason)

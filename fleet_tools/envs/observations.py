@@ -50,8 +50,8 @@ def observe(observables: Mapping[str, Observable], measurement: Measurement) -> 
         array = np.array(each.read(measurement), dtype=each.spec.dtype)
         if array.shape != each.spec.shape:
             raise ConfigError(
-                f"The observation {name!r} has the shape {array.shape}; its ArraySpec says "
-                f"{each.spec.shape}."
+                f"The observation {name!r} has the shape {array.shape}; expected "
+                f"{each.spec.shape}, as in its ArraySpec."
             )
         observation[name] = array
     return observation

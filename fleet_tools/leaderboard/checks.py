@@ -83,14 +83,14 @@ def _problems(
     if folder.relative_to(entry.folder).parts[1:2] != (level,):
         yield f"it is of the level {level}, and its place is results/{level}"
     if policy.env_kwargs.get("obs_mode", "state") not in list(OBS_MODES):
-        yield f"its observation mode is none of the package's, {', '.join(OBS_MODES)}"
+        yield f"its observation mode is not one of the package's, {', '.join(OBS_MODES)}"
     here = models_of_all(map(protocol.load_task, protocol.task_files))
     if differing := other_models(result.models, here):
         yield f"it was made with other models than those here: {differing}"
     if missing := missing_scenes(protocol, {episode.key for episode in episodes}):
         yield f"it has only {missing}; the same evaluation, run again, adds the others"
     if not episodes:
-        yield "there are no episodes"
+        yield "it has no episodes"
     yield from _wrong_episodes(episodes, protocol)
 
 

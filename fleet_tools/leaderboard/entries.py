@@ -306,8 +306,9 @@ def _foreign(folder: Path) -> Iterator[str]:
                 stat.S_ISREG(mode) and any(each.fullmatch(inside) for each in _FILES)
             ):
                 yield (
-                    f"{printable(inside)} is no part of one (entry.yaml, README.md, policy*.py, "
-                    "checkpoints/*.safetensors, results of evaluate below results/LEVEL)"
+                    f"{printable(inside)} does not belong to an entry (allowed: entry.yaml, "
+                    "README.md, policy*.py, checkpoints/*.safetensors, results of evaluate below "
+                    "results/LEVEL)"
                 )
         # Models that a result carries are not used here: the host has those of its protocol.
         folders[:] = [name for name in folders if name != MODELS or RESULT not in files]

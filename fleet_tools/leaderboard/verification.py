@@ -273,7 +273,7 @@ def _check(
     claimed = evaluation.result.policy
     source = next((p.source for p in planned if is_same(p.result.policy, claimed)), None)
     if planned and source is None:
-        return digest, f"it is of {claimed.source!r}, which is none of the entry's policies"
+        return digest, f"it belongs to {claimed.source!r}, which is not a policy of the entry"
     began = [e for e in evaluation.episodes if e.outcome not in (SIMULATION_ERROR, WORKER_ERROR)]
     suspect = [e for e in evaluation.episodes if e.outcome == SIMULATION_ERROR]
     generator = np.random.default_rng([*f"{seed} {digest}".encode()])

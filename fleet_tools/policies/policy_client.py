@@ -178,7 +178,7 @@ class WebSocketChannel(PolicyChannel):
 
     def told(self, code: FailureCode, why: str) -> str:
         """See `PolicyChannel`."""
-        return f"The policy's server {self._url} says {code}{': ' if why else ''}{why[:500]}"
+        return f"The policy's server {self._url} reported {code}{': ' if why else ''}{why[:500]}"
 
     def _do(self, work: Coroutine[Any, Any, R], timeout_s: float | None) -> R:
         """Returns the result of work of the loop, whose errors are OSError or EOFError."""

@@ -279,7 +279,7 @@ def _require_parts(plant: MultibodyPlant, arm: ModelInstanceIndex, robot: Arm, f
     if driven != list(robot.joints):
         raise ConfigError(
             f"{file} must have one actuator for each of the joints that {robot.file} names, in "
-            f"their order; it has those of {', '.join(driven) or 'none'}."
+            f"their order; it has actuators for {', '.join(driven) or 'none'}."
         )
 
 

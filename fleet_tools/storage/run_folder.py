@@ -19,7 +19,7 @@ from fleet_tools.storage.tensor_files import read_checked, write_checked
 CONFIG, STATE = "config.json", "state.safetensors"
 """File names of the document and of the state."""
 
-REMEDY = "Restore it from a copy, or begin anew with --restart, which keeps the former files."
+REMEDY = "Restore it from a copy, or start again with --restart, which keeps the former files."
 """Remedy for a damaged run, for error messages."""
 
 D = TypeVar("D", bound=Document)

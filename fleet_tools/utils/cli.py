@@ -183,7 +183,7 @@ def _missing_library(error: ImportError) -> str | None:
 
 def _failed(prog: str, message: object, code: int) -> int:
     if isinstance(message, DiskError):
-        message = f"{message}. What was finished is kept; the same command goes on."
+        message = f"{message}. Finished work is stored; run the same command again to continue."
     print(f"{prog}: {message}", file=sys.stderr)
     return code
 

@@ -25,8 +25,8 @@ before_compiling: list[Callable[[], None]] = []
 
 _NO_CACHE = (
     "There is no place to keep compiled code: neither {} nor your cache folder can be written. "
-    "Every run with point clouds compiles anew, which takes 1 to 3 s. Set NUMBA_CACHE_DIR to a "
-    "folder of yours that can be written."
+    "Every run with point clouds compiles again, which takes 1 to 3 s. Set NUMBA_CACHE_DIR to a "
+    "writable folder."
 )
 
 

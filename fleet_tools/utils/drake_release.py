@@ -83,8 +83,8 @@ def incomparable_drake(packages: Mapping[str, str]) -> str | None:
         return None
     made = "it does not name its release of Drake" if release is None else f"its Drake is {release}"
     return (
-        f"{made}; results compare that were made with one of {', '.join(RELEASES)}, whose "
-        "episodes end alike (docs/results/reproducibility.md)"
+        f"{made}; only results of the releases {', '.join(RELEASES)} can be compared, because "
+        "their episodes end alike (docs/results/reproducibility.md)"
     )
 
 

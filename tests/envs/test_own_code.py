@@ -153,7 +153,7 @@ def test_what_cannot_be_used_is_refused_when_the_environment_is_made(kwargs, mes
 
 
 def test_an_entry_of_another_shape_than_it_says_is_refused():
-    with pytest.raises(ConfigError, match=r"shape \(2,\); its ArraySpec says \(1,\)"):
+    with pytest.raises(ConfigError, match=r"shape \(2,\); expected \(1,\)"):
         gymnasium.make(HAMMER, obs_mode=f"{MODULE}:FLAT").reset(seed=0)
 
 

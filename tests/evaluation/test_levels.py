@@ -281,7 +281,11 @@ def test_nominal_says_nothing_of_levels():
         (("levels", "shaken", "sensors"), "sonar", "sensors"),
         (("levels", "shaken", "range"), {}, "Did you mean 'ranges'"),
         (("levels", "heavy", "ranges"), {"objct_pose": 1}, "Did you mean 'object_pose'"),
-        (("levels", "heavy", "ranges", "object_mass_scale"), 1e9, "must lie between 0.01 and 100"),
+        (
+            ("levels", "heavy", "ranges", "object_mass_scale"),
+            1e9,
+            "expected a number from 0.01 to 100",
+        ),
         (("levels", "heavy", "ranges", "object_mass_scale"), 1, "overlaps the task's"),
         (("levels", "heavy", "ranges", "object_mass_scale"), "sme", "expected 'same', {below"),
         (
@@ -308,7 +312,7 @@ def test_nominal_says_nothing_of_levels():
         (
             ("levels", "heavy", "second_object"),
             {"least_distance_m": 0, "y_m": 50},
-            "must lie between -10 and 10 m",
+            "expected a number from -10 to 10 m",
         ),
     ],
 )

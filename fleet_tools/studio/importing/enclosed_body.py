@@ -177,7 +177,9 @@ def _united(solids: list[Solid]) -> tuple[list[Solid], list[str]]:
         united = call_apart("manifold3d", CLEAN, _union, solids)
     except NativeLibraryError as error:
         reason = str(error).rstrip(".")
-        return solids, [f"parts were not united, so that an overlap weighs twice: {reason}"]
+        return solids, [
+            f"parts were not united, so overlaps count twice in mass and inertia: {reason}"
+        ]
     if not united:
         return solids, ["parts touch themselves and cannot be united: an overlap weighs twice"]
     before, after = sum(map(volume, solids)), sum(map(volume, united))

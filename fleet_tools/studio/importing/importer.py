@@ -339,7 +339,7 @@ def plausibility_warnings(
         if distance > 0.03 or (low > 0).any() or (high < 0).any():
             warnings.append(
                 f"without --grasp the hand holds the model's origin, which is {distance:.3g} m "
-                "from the surface; --grasp X,Y,Z says where the handle is held"
+                "from the surface; set the point of the grasp with --grasp X,Y,Z"
             )
     return warnings
 

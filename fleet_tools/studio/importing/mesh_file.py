@@ -110,7 +110,7 @@ def choose_scale(
         note = f"the file says its unit, {unit_text(stated)}: its longest side is {size:.4g} m"
         return ChosenScale(stated, note)
     guess = guess_scale(longest, kind, family)
-    doubt = f"the file says its unit, {unit_text(stated)}, which would make it {size:.4g} m long"
+    doubt = f"in the unit of the file, {unit_text(stated)}, it would be {size:.4g} m long"
     return ChosenScale(guess.factor, guess.note, doubt)
 
 

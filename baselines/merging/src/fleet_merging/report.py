@@ -151,7 +151,7 @@ def as_text(report: MergeReport) -> str:
     if report.losses:
         lines.append(f"losses of the models  {' '.join(f'{loss:.4g}' for loss in report.losses)}")
     else:
-        lines.append("No losses or barriers: there are no data.")
+        lines.append("No losses or barriers, because there are no data.")
     return "\n".join(lines)
 
 

@@ -134,7 +134,7 @@ class ResultForm:
         return same if wanted == counts else form
 
 
-_OTHER_KIND = "The network to be made is none of the models' kind"
+_OTHER_KIND = "The new network is not of the models' kind"
 _REMEDY = (
     "Build it as the models are built: the same layers, inputs and outputs, with other numbers of "
     "units."

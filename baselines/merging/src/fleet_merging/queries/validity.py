@@ -208,7 +208,7 @@ def _sizes_of_data(
     each matrix that is larger than G, too. Parts of labels have weights whose mean over the parts
     is 1, so that each one's is at most their number.
     """
-    no_data = f"The moments of {name!r} are those of no data: "
+    no_data = f"No data have the moments of {name!r}: "
     count, spread, gain = found.inputs.shape[1], [], 0.0
     ridge, largest = count * _ROUNDING, limits.label * math.sqrt(parts)
     deviation, other = (

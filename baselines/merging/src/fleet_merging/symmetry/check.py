@@ -50,15 +50,15 @@ class CheckReport:
         cautions = []
         if not self.sizes:
             cautions.append(
-                f"The table fixes every axis of all {self.parameters} parameters, so that there is "
+                f"The table fixes every axis of all {self.parameters} parameters, so there is "
                 "nothing to test and nothing to align. Name the axes of hidden units."
             )
         if self.unused:
             verb = "does" if len(self.unused) == 1 else "do"
             cautions.append(
                 f"{len(self.unused)} of {self.parameters} parameters {verb} not affect the outputs "
-                f"for this example, so that their axes are not tested: {_listing(self.unused)}. "
-                "Give an example that reaches them."
+                f"for this example, so their axes are not tested: {_listing(self.unused)}. Give an "
+                "example that reaches them."
             )
         return tuple(cautions)
 

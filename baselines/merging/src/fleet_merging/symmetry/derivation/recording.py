@@ -81,8 +81,8 @@ def record(
     if known.foreign:
         raise DerivationError(
             f"{type(model).__name__} reads learned parameters that are not in its state dict, such "
-            f"as one of the shape {tuple(known.foreign[0].shape)}, so that a merge would miss "
-            "them. Register their modules (`nn.ModuleList`), and read them by `self`, no closure."
+            f"as one of the shape {tuple(known.foreign[0].shape)}, so a merge would miss them. "
+            "Register their modules (`nn.ModuleList`), and read them by `self`, no closure."
         )
     return program
 

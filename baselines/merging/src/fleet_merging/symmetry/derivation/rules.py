@@ -69,7 +69,7 @@ class Call:
         return [self.dim(v, axes) for v in ([value] if isinstance(value, int) else value)]
 
 
-WITHOUT_RULE = ", of which no rule is known"
+WITHOUT_RULE = ", which has no rule"
 """End of the reason for which units are fixed that might be free."""
 
 Rule = Callable[[Call], Sequence[Sequence[Units]]]
