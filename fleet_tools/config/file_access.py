@@ -109,7 +109,7 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{path} is not a readable file.")
+            raise ConfigError(f"{path} is not a file that can be read.")
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise ConfigError(f"{path} is too large: at most {max_bytes:,} bytes are read.")

@@ -171,7 +171,11 @@ def test_an_invalid_building_block_is_refused_with_its_location(data, location, 
         ("success.2.object", "bas", ["success.2.object", "Did you mean 'base'"]),
         ("expert.after.3.motion.object", "bas", ["after.3.motion.object", "Did you mean 'base'"]),
         ("expert.after.3.motion.tool", "fac", ["after.3.motion.tool", "Did you mean 'face'"]),
-        ("keypoints.object", ["base", "top", "place"], ["'place' is the marked place"]),
+        (
+            "keypoints.object",
+            ["base", "top", "place"],
+            ["'place' is the name of the task's marked place"],
+        ),
     ],
 )
 def test_a_place_is_used_with_keypoints_that_exist(location, value, messages):

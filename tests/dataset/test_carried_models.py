@@ -161,7 +161,10 @@ def test_a_killed_writer_is_no_obstacle(data, tmp_path):
 
 @pytest.mark.parametrize(
     ("edited", "message"),
-    [("later", "not the tool own that was used"), ("before", "outside of the model's folder")],
+    [
+        ("later", "is not the model tool own that was used"),
+        ("before", "outside of the model's folder"),
+    ],
 )
 def test_a_model_edited_before_the_first_episode_or_with_absolute_paths_is_not_carried(
     edited, message, tmp_path
@@ -205,7 +208,7 @@ def name_outside(data: Path) -> None:
     edit(data, "model.sdf", "meshes/handle.obj", "../../../secret.obj")
 
 
-OTHER = "not the tool myclaw that was used: its hash is"
+OTHER = "is not the model tool myclaw that was used: its hash is"
 LINKED = "links are not followed"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "labels": (lambda data: edit(data, LABELS, "head", "haed"), OTHER),
@@ -223,7 +226,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "outside": (name_outside, "outside of the model's folder"),
     "huge": (
         lambda data: os.truncate(carried(data)["myclaw"] / "model.sdf", 10**11),
-        "has more than 2,000,000 bytes",
+        "at most 2,000,000 bytes",
     ),
     "another": (
         lambda data: shutil.copytree(CLAW, data / "models/tools/hammer/extra"),
@@ -286,7 +289,7 @@ def test_a_model_that_is_edited_while_it_is_used_is_refused(tmp_path):
     env.reset(seed=0)
     before = env.scene.tool
     (tool / LABELS).write_text((tool / LABELS).read_text() + "# edited\n")
-    with pytest.raises(ConfigError, match=f"it was {before}, and now it is own@"):
+    with pytest.raises(ConfigError, match=f"it was {before}, is own@"):
         env.reset(seed=0)
 
 

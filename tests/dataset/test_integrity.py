@@ -217,7 +217,7 @@ def test_digests_are_listed_and_required_and_can_be_skipped(copy, intact):
     rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"file_digest": "0" * 32})
     assert read_episodes(copy, check=False) == read_episodes(intact)
     assert read_samples(copy, check=False) == read_samples(intact)
-    with pytest.raises(DatasetError, match=f"not {'0' * 32}"):
+    with pytest.raises(DatasetError, match=f"expected {'0' * 32}"):
         read_episodes(copy)
 
 

@@ -296,7 +296,9 @@ def test_datasets_that_differ_are_refused_unless_the_difference_is_not_used(tmp_
 @pytest.mark.parametrize("length", [0, -1, 2.0, True, "whole"])
 def test_length_or_stride_that_is_no_count_is_refused(tmp_path, length):
     write(tmp_path, Drawn([1], [True], 0))
-    with pytest.raises(ConfigError, match=f"sequence_length is a positive .*given: {length!r}"):
+    with pytest.raises(
+        ConfigError, match=f"sequence_length must be a positive .*given: {length!r}"
+    ):
         Samples(tmp_path, sequence_length=length)
     with pytest.raises(ConfigError, match="stride is"):
         Samples(tmp_path, stride=length)

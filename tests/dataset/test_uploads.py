@@ -293,7 +293,7 @@ def test_entries_that_no_policy_reads_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="'ticks' is state of int64"):
         encode(Samples(tmp_path / "data"), [tmp_path / "data"], PLAIN)
     write(tmp_path / "cloud", Drawn([3], [True], 0), a_header(CLOUD))
-    with pytest.raises(ConfigError, match=f"to move clouds {HAND}"):
+    with pytest.raises(ConfigError, match=f"needs {HAND} to move clouds"):
         encode(Samples(tmp_path / "cloud"), [tmp_path / "cloud"], RawDataConfig(cloud_every=2))
 
 

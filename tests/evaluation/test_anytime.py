@@ -177,7 +177,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs():
     refused(mine, few, "'theirs' lacks 2 of the 14 requested scenes, such as 1 of knife, unseen")
     told = comparison().look([])
     stopped = theirs.result.model_copy(update={"stopped": told})
-    refused(mine, Evaluation(stopped, theirs.episodes), "was stopped after 0 scenes .* without --")
+    refused(mine, Evaluation(stopped, theirs.episodes), "was stopped after 0 scenes.* without --")
 
 
 @pytest.mark.parametrize("kind", ["factory", "checkpoint", "built_in"])

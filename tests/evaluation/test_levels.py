@@ -296,14 +296,14 @@ def test_nominal_says_nothing_of_levels():
         (
             ("levels", "heavy", "ranges", "object_pose"),
             {"translation_m": [1]},
-            r"object_pose.translation_m: it needs 3 entries; given: 1",
+            r"object_pose.translation_m: expected 3 entries; given: 1",
         ),
         (("levels", "heavy", "ranges", "object_pose"), {"translation": 1}, "Did you mean"),
         (("levels", "heavy", "ranges", "table_texture"), "same", None),
         (("levels", "heavy", "ranges", "joint_resistance"), {"slid": 9}, "Did you mean 'slide'"),
         (("levels", "heavy", "ranges", "table_texture"), 1, "no numbers here"),
         (("levels", "shaken", "by_task"), {"wrench": {"depth_error_scale": 2}}, "wrench"),
-        (("levels", "shaken", "hand_pushes", 0, "horizontal_N"), -1, "between 0 and 500"),
+        (("levels", "shaken", "hand_pushes", 0, "horizontal_N"), -1, "from 0 to 500"),
         (
             ("levels", "shaken", "second_object"),
             {"least_distance_m": 0.2, "y_m": 0},

@@ -218,7 +218,7 @@ def test_a_result_alone_gives_its_protocol(own, tmp_path):
     )
     (own.parent / "basket").rename(tmp_path / "moved")
     assert load_evaluation(folder).result.protocol == protocol
-    with pytest.raises(ConfigError, match=f"were in {own.parent / 'basket'}, and there is no"):
+    with pytest.raises(ConfigError, match=f"were in {own.parent / 'basket'}, which does not exist"):
         protocol.make_env("basket")
 
 

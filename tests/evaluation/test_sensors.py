@@ -99,9 +99,9 @@ def test_a_policy_is_shown_what_the_evaluation_says_and_the_result_says_so(tmp_p
 @pytest.mark.parametrize(
     ("env_kwargs", "message"),
     [
-        ({**CLOUDS, "sensors": "perfect"}, "no sensors 'perfect'"),
+        ({**CLOUDS, "sensors": "perfect"}, "unknown sensors 'perfect'"),
         ({**CLOUDS, "sensors": ["active_stereo"]}, "unknown sensors"),
-        ({"sensors": "active_stereo"}, "'state' show nothing of active_stereo"),
+        ({"sensors": "active_stereo"}, "'state' use no cameras"),
         ({"obs_mode": ["point_cloud"], "sensors": "active_stereo"}, "use no cameras"),
     ],
     ids=str,

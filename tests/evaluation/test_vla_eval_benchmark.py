@@ -111,7 +111,7 @@ def test_no_scene_is_run_twice(harness: Any) -> None:
     benchmark = ToolUseBenchmark()
     assert benchmark.get_metadata()["max_episodes_per_task"] == 30
     task = {**benchmark.get_tasks()[0], "episode_idx": 30}
-    with pytest.raises(ConfigError, match="hammer/train has 30 scenes, and episode 30"):
+    with pytest.raises(ConfigError, match="hammer/train has 30 scenes, but episode 30"):
         asyncio.run(benchmark.start_episode(task))
 
 

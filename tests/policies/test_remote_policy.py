@@ -289,7 +289,7 @@ def test_it_acts_through_wrappers_and_is_not_copied(checkpoints, hammer):
             *_, info = env.step(policy.act(observation))
             actions.append(info["action"].tobytes())
             for copied in (copy.deepcopy, pickle.dumps):
-                with pytest.raises(PolicyError, match="RemotePolicy is not copied"):
+                with pytest.raises(PolicyError, match="RemotePolicy cannot be copied"):
                     copied(policy)
             policy.close()
     assert actions[0] == actions[1]

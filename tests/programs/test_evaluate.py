@@ -391,7 +391,7 @@ def test_a_result_of_another_protocol_is_refused_before_anything_is_run(two, tmp
 def test_a_page_of_failures_is_an_html_file(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(options(tmp_path / "out", "--failures", str(tmp_path / "failures.txt")))
-    assert "failures.txt is no .html file" in " ".join(capsys.readouterr().err.split())
+    assert "failures.txt does not end with .html" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
 
 

@@ -104,7 +104,7 @@ def test_a_moved_task_resumes_where_it_was(moved, capsys):
         edited.read_text().replace("success_duration_s: 0.5", "success_duration_s: 0.3")
     )
     assert evaluate.main(options(moved, "zero")) == 2
-    assert "already holds an evaluation, but another one" in capsys.readouterr().err
+    assert "already holds an evaluation with other options" in capsys.readouterr().err
 
 
 def test_a_result_alone_is_enough_to_score_and_compare(mine, tmp_path, capsys):

@@ -59,7 +59,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         (f"{EVALUATE} --policy expert --obs-mode sonar", "Unknown obs_mode: 'sonar'"),
     ],
     "leaderboard": [
-        ("page nowhere", "nowhere has no folder entries"),
+        ("page nowhere", "nowhere has no folder named entries"),
         ("page . --protocol v9", "Unknown protocol: 'v9'"),
         ("page . --output page.pdf", "ends with .html"),
         ("page . --output nowhere/page.html", "no folder nowhere"),
@@ -119,7 +119,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("{mesh} --task hamer", "Unknown task: 'hamer'"),
         ("{mesh} --family a --keypoint-names bowl,no\tname", "letters, digits"),
         ("{mesh} --family a --keypoint-names tip,hand --output {folder}",
-         "A keypoint cannot be called hand"),
+         "The name hand is reserved"),
     ],
     "assets": [
         ("check .", "lacks keypoints.yaml"),
@@ -144,7 +144,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         (f"{MOVING} --limits 0,1 --axis 0,0,0", "expected a direction as --axis"),
         (f"{MOVING} --limits 0,1", "only for objects"),
         (f"{CHEST} --material pine --moving-keypoint base=0,0,0",
-         "base: given by --keypoint and by --moving-keypoint"),
+         "base: given both by --keypoint and by --moving-keypoint"),
         (f"{CHEST} --mass 1", "Give --moving-mass, too"),
         (CHEST.replace("--moving {mesh}", "--moving absent.stl --material pine"), "absent.stl"),
     ],

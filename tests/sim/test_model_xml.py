@@ -60,7 +60,7 @@ ATTACKS = {
     "links": (sdf(model="<link name='l'/>" * 3000), r"3,001 elements <link>, at most 100"),
     "elements": (sdf(model="<a/>" * 60_000), "at most 50,000 elements"),
     "deep": (sdf(model="<a>" * 1000 + "</a>" * 1000), "30 levels"),
-    "bytes": (sdf(model=" " * MAX_BYTES), "more than 2,000,000 bytes"),
+    "bytes": (sdf(model=" " * MAX_BYTES), "at most 2,000,000 bytes"),
     "above": (sdf(MESH.format("../secret.obj", 1)), "outside of the model's folder"),
     "absolute": (sdf(MESH.format("/etc/passwd", 1)), "outside of the model's folder"),
     "file": (sdf(MESH.format("file:///etc/passwd", 1)), "outside of the model's folder"),

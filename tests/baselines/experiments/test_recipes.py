@@ -127,8 +127,8 @@ def test_a_command_is_called_for_each_combination_of_its_values(values):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["bash", "-c", "evil"], "begin with fleet-tools, python, copy, data-of"),
-        ([], "begin with fleet-tools, python, copy, data-of"),
+        (["bash", "-c", "evil"], "begins with fleet-tools, python, copy, data-of"),
+        ([], "begins with fleet-tools, python, copy, data-of"),
         ("python x", "list of words"),  # a shell's text
         ({"run": "python x"}, "list of words"),
         (["python", True], "texts or numbers; given: True"),

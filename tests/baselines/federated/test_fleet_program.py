@@ -136,7 +136,7 @@ def test_a_folder_of_something_else_is_left_unchanged(
 ) -> None:
     before = content(whole)
     assert main(arguments(data, whole, **ROUNDS | {"participation": 0.5})) == 2
-    assert "in it, participation is 1.0, not 0.5" in capsys.readouterr().err
+    assert "options: participation is 1.0, not 0.5" in capsys.readouterr().err
     assert main(arguments(data, data)) == 2
     assert "is not empty and is not a fleet" in capsys.readouterr().err
     assert content(whole) == before

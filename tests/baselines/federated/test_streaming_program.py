@@ -24,7 +24,7 @@ from fleet_tools.errors import ConfigError
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method": "least_squares", "streaming": {}}, "those that stream are naive_average"),
+        ({"method": "least_squares", "streaming": {}}, "choose one of naive_average"),
         ({"method": "fleet_merge", "options": {"soft": True}, "streaming": {}}, "'soft'"),
         ({**COMMON, "streaming": {"passes": 2}}, "passes: 1"),
         ({**COMMON, "streaming": {}, "try_robots": True}, "does not store robots' weights"),

@@ -271,7 +271,7 @@ def test_what_does_not_fit_is_refused():
         ),
         ({"config": {"body": {"type": "gru"}, "clouds": {}}}, "one network without memory"),
         ({"config": {"clouds": {}, "gate": {"members": 2, "sharpness": 0}}}, "one network"),
-        ({"observation": OBSERVED}, "other entries"),
+        ({"observation": OBSERVED}, "must read exactly"),
     ],
 )
 def test_blueprints_of_what_is_no_reader_are_refused(change, message):

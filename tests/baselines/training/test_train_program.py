@@ -95,7 +95,7 @@ def test_without_validation_there_is_no_best_policy(data, tmp_path):
     [
         (["--architecture", "elmn"], "Unknown architecture: 'elmn'. Did you mean 'elman'"),
         (["--architecture", "pointnet_elman"], "there is no cloud to encode"),
-        (["--architecture", "absent.json"], "absent.json is not the JSON of a policy"),
+        (["--architecture", "absent.json"], "absent.json is not the JSON config of a policy"),
         (["--set", "body.wdth=8"], "Unknown key: 'wdth'. Did you mean 'width'"),
         (["--set", "clouds.unit_m=1"], "The architecture gru has no key 'clouds.unit_m'"),
         (["--set", "body.width=0"], "body.gru.width"),
@@ -145,13 +145,13 @@ def test_a_folder_of_something_else_is_not_changed(data, tmp_path, capsys):
     assert train.main(train_options(data, output, "--epochs", "1", "--quiet")) == 0
     before = {path: path.read_bytes() for path in output.iterdir()}
     assert train.main(train_options(data, output, "--epochs", "1", "--seed", "1")) == 2
-    assert "another one: in it, training.seed is 0, not 1" in capsys.readouterr().err
+    assert "with other options: training.seed is 0, not 1" in capsys.readouterr().err
     more = small_data(tmp_path / "more", [3, 3, 3]).episodes[0].folder
     assert train.main(train_options(more, output, "--epochs", "1")) == 2
     assert "content_digest is" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in output.iterdir()} == before
     assert train.main(train_options(data, data, "--epochs", "1")) == 2
-    assert "is neither empty nor a training run" in capsys.readouterr().err
+    assert "is not empty and is not a training run" in capsys.readouterr().err
     state = output / "state.safetensors"
     state.write_bytes(state.read_bytes()[:-5])
     assert train.main(train_options(data, output, "--epochs", "1")) == 2

@@ -364,7 +364,7 @@ def test_the_command_says_what_is_imitated(tmp_path):
 @each_format
 @pytest.mark.parametrize(
     ("info", "message"),
-    [({NOISE_STEPS: [7]}, "names the step 7"), ({LEARNER_STEPS: [0]}, "one action of the expert")],
+    [({NOISE_STEPS: [7]}, "names step 7"), ({LEARNER_STEPS: [0]}, "one action of the expert")],
 )
 def test_labels_that_lie_are_refused_and_nothing_is_left(format_name, info, message, tmp_path):
     dataset = relabelled(tmp_path, info)
