@@ -186,7 +186,7 @@ class CarriesModels(Value):
             raise self.error(f"{model} cannot be used: {error}") from error
         if (found := digest_of(files)) != model.content_digest:
             raise self.error(
-                f"{folder} is damaged, or is not the model {model} that was used: its hash is "
+                f"{folder} is damaged, or not {model} that was used: its hash is "
                 f"{found}, expected {model.content_digest}."
             )
         return files

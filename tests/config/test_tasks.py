@@ -122,7 +122,7 @@ OVER_PLACE = {"type": "keypoint_over_place", "object": "head", "within_m": 0.01}
         ("randomization.tool_mass_scale", UNIFORM, ["tool_mass_scale"]),
         ("randomization.joint_resistance.slide", UNIFORM, ["joint_resistance"]),
         ("randomization.place", {}, ["randomization.place.distance_m", "Field required"]),
-        ("randomization.place", {"distance_m": -0.1}, ["place.distance_m", "between 0 and 2 m"]),
+        ("randomization.place", {"distance_m": -0.1}, ["place.distance_m", "from 0 to 2 m"]),
         ("randomization.place", {"distance": 0.1}, ["Did you mean 'distance_m'?"]),
         ("randomization.table_texture", "wod", ["table_texture", "Did you mean 'wood'"]),
         ("randomization.tool_tint", [1, 1], ["tool_tint"]),

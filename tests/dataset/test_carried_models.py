@@ -162,7 +162,7 @@ def test_a_killed_writer_is_no_obstacle(data, tmp_path):
 @pytest.mark.parametrize(
     ("edited", "message"),
     [
-        ("later", "is not the model tool own that was used"),
+        ("later", "not the tool own that was used"),
         ("before", "outside of the model's folder"),
     ],
 )
@@ -208,7 +208,7 @@ def name_outside(data: Path) -> None:
     edit(data, "model.sdf", "meshes/handle.obj", "../../../secret.obj")
 
 
-OTHER = "is not the model tool myclaw that was used: its hash is"
+OTHER = "not the tool myclaw that was used: its hash is"
 LINKED = "links are not followed"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "labels": (lambda data: edit(data, LABELS, "head", "haed"), OTHER),
@@ -289,7 +289,7 @@ def test_a_model_that_is_edited_while_it_is_used_is_refused(tmp_path):
     env.reset(seed=0)
     before = env.scene.tool
     (tool / LABELS).write_text((tool / LABELS).read_text() + "# edited\n")
-    with pytest.raises(ConfigError, match=f"it was {before}, is own@"):
+    with pytest.raises(ConfigError, match=f"was {before}, is own@"):
         env.reset(seed=0)
 
 

@@ -300,7 +300,7 @@ def test_length_or_stride_that_is_no_count_is_refused(tmp_path, length):
         ConfigError, match=f"sequence_length must be a positive .*given: {length!r}"
     ):
         Samples(tmp_path, sequence_length=length)
-    with pytest.raises(ConfigError, match="stride is"):
+    with pytest.raises(ConfigError, match="stride must be"):
         Samples(tmp_path, stride=length)
 
 

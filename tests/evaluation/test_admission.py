@@ -65,7 +65,7 @@ def test_results_of_another_robot_cannot_enter_and_do_not_compare():
     assert policy.label == f"{policy.name} (ur5e)"
     assert "its robot is 'ur5e', but the leaderboard's" in str(admission(other, keys()))
     (reason,) = objections(other, CURRENT)
-    assert "of the robot 'ur5e'" in reason
+    assert "robot is 'ur5e'" in reason
     with pytest.raises(ResultError, match="on different robots"):
         require_comparable(result, other)
 

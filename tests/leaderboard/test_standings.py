@@ -282,7 +282,7 @@ def test_a_result_of_another_policy_or_place_is_rejected_alone(root):
         "has the name 'expert'": renamed(
             evaluation_with(lambda trial: SUCCESS, name="best"), name="expert"
         ),
-        "already holds hammer": evaluation_with(lambda trial: SUCCESS, name="best"),
+        "already has results of hammer": evaluation_with(lambda trial: SUCCESS, name="best"),
         "has only 0 of 2 scenes of unseen_tools of knife": evaluation_with(
             lambda trial: SUCCESS, name="best"
         ),

@@ -116,7 +116,7 @@ LIES = [
 
 @pytest.mark.parametrize("content", [*NO_MESSAGES, *LIES])
 def test_what_is_no_message_is_refused(content):
-    with pytest.raises(ProtocolError, match="Expected a msgpack message"):
+    with pytest.raises(ProtocolError, match="Expected a msgpack"):
         decode(content)
 
 

@@ -112,7 +112,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("{folder} --family hammer", "the folder of a model has these already"),
         ("{mesh} --family hamer --output {folder}", "Did you mean 'hammer'"),
         ("{folder}/none.stl --family hammer --output {folder}", "There is no file"),
-        ("{folder}", "lacks keypoints.yaml"),
+        ("{folder}", "has no keypoints.yaml"),
         ("{mesh} --family spoon --output {folder}", "--keypoint-names NAME,NAME"),
         ("{mesh} --task hammer --family nail", "the task has these already: --family"),
         ("{mesh} --task hammer", "Give --output for a mesh"),
@@ -122,7 +122,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
          "The name hand is reserved"),
     ],
     "assets": [
-        ("check .", "lacks keypoints.yaml"),
+        ("check .", "has no keypoints.yaml"),
         ("check {nut} --task hammer", "is for a"),
         (f"{TOOL} --mass 1", "--keypoint head=X,Y,Z .. side"),
         (HAMMER.replace("--mass 0.5", ""), "--mass KG, --density .. steel"),

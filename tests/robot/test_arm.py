@@ -170,7 +170,7 @@ def test_an_unknown_robot_is_refused(given, message):
         ({"joints": []}, "joints: .*at least 1"),
         ({"joints": ["panda_joint1", "panda_joint1"]}, "joints: a joint is named twice"),
         ({"joints": [f"panda_joint{i}" for i in (2, 1, 4, 5, 6, 7)]}, "in their order"),
-        ({"joints": MOST, "postures": {"ready": [0] * 5}}, "panda_joint7 moves"),
+        ({"joints": MOST, "postures": {"ready": [0] * 5}}, "panda_joint7 can move"),
         ({"joints": ["panda_jiont1", *MOST[1:], "panda_joint7"]}, "Did you mean 'panda_joint1'"),
         ({"base_link": "panda_lnk0"}, "Did you mean 'panda_link0'"),
         ({"end_effector": "panda_hand_tpc"}, "Did you mean 'panda_hand_tcp'"),

@@ -345,7 +345,7 @@ def test_nothing_to_imitate_is_an_error_unless_left_whole(tmp_path, capsys):
     assert main([*arguments, str(tmp_path / "out")]) == 2
     assert "no steps to imitate. --whole exports" in capsys.readouterr().err
     assert main([arguments[0], str(tmp_path / "plain"), *arguments[1:], str(tmp_path / "out")]) == 2
-    assert "set holds no step to imitate" in capsys.readouterr().err
+    assert "set has no steps to imitate" in capsys.readouterr().err
     assert main([*arguments, str(tmp_path / "out"), "--whole"]) == 0
     assert "3 of 3 steps are not to be imitated" in capsys.readouterr().out
 

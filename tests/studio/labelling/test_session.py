@@ -241,7 +241,7 @@ def test_labels_that_cannot_be_kept_are_reported_and_stay(session, tmp_path):
 
 def test_labels_of_another_mesh_or_of_unknown_keypoints_are_refused(labelled, subject, tmp_path):
     labelled.file.write_text(labelled.file.read_text().replace("    tail:", "    tial:"))
-    with pytest.raises(ConfigError, match="lacks: tial"):
+    with pytest.raises(ConfigError, match="does not have: tial"):
         LabellingSession(subject)
     trimesh.creation.box((100, 20, 20)).export(subject.file)
     with pytest.raises(ConfigError, match="labels of another mesh"):

@@ -82,7 +82,7 @@ REFUSED = {
     "too many": (b"--" + f"\r\n--{BOUNDARY}".encode() * 5000, "1 to 64 fields"),
     "too long a name": (
         form().replace(b'name="near"', b'name="' + b"x" * 5000 + b'"'),
-        "more than 4096",
+        "at most 4096",
     ),
 }
 
