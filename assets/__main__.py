@@ -51,17 +51,17 @@ class GenerateOptions(cli.Options):
     """Assets folder, where a model goes to tools/FAMILY/NAME or objects/FAMILY/NAME (default: the
     package's)."""
     count: Count | None = None
-    """Number of random members of each family, in place of those that ship."""
+    """Number of random models of each family, instead of the package's models."""
     seed: Seed | None = None
     """Seed of the random members (default: 0)."""
     check: bool = False
-    """Compare the folders with what would be written, and write nothing."""
+    """Compare the folders with the generated models, and write nothing."""
 
     @pydantic.model_validator(mode="after")
     def _random_members(self) -> Self:
         if self.count is None and self.seed is not None:
             raise ValueError(
-                f"--seed {self.seed} selects random members; give their number with --count"
+                f"--seed {self.seed} is for random models; give their number with --count"
             )
         if self.count is not None and self.output is None:
             raise ValueError(

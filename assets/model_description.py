@@ -190,8 +190,8 @@ class JointDescription:
         """Refuses a screw without a lead, and a lead of anything else, with a ValueError."""
         if (self.kind == "screw") != (self.lead != 0.0):
             raise ValueError(
-                f"a screw has a lead, other joints have none; given: {self.kind} joint "
-                f"{self.name} with a lead of {self.lead} m"
+                f"expected a lead for screw joints only; given: {self.kind} joint {self.name} with "
+                f"a lead of {self.lead} m"
             )
 
 

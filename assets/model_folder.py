@@ -56,7 +56,7 @@ def write_model(model: ModelDescription, folder: Path) -> None:
     found = read_files(folder)
     if found and not found.get("keypoints.yaml", b"").startswith(SIGNATURE.encode()):
         raise FileExistsError(
-            f"{folder} was not written by a generator, and is left unchanged. Choose another "
+            f"{folder} was not written by a generator and was left unchanged. Choose another "
             "--output, or move the folder away."
         )
     replace_folder(folder, model_files(model))

@@ -1,4 +1,4 @@
-"""What families share: constraints on parameters, and the handle of a tool."""
+"""Shared parts of families: constraints on parameters, and the handle of a tool."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def check_parameters(family: str, params: object, rules: Mapping[str, bool]) -> 
     broken = [rule for rule, holds in rules.items() if not holds]
     if broken:
         raise ValueError(
-            f"these are not the parameters of a {family}; required: {'; '.join(broken)}; given: "
+            f"these parameters do not describe a {family}; required: {'; '.join(broken)}; given: "
             f"{params}"
         )
 

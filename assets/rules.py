@@ -28,7 +28,7 @@ NaN is a value that cannot be measured."""
 
 @dataclass(frozen=True)
 class Rule:
-    """What a family needs of its models.
+    """Requirements of a family for its models.
 
     Attributes:
         name: Name of the quantity.
@@ -159,8 +159,8 @@ def _scaling(lengths: Sequence[MeasuredRule], geometry: ModelGeometry) -> str:
     size = factor * geometry.length
     if words := unusual(kind, family, size):
         return (
-            f"The size is not what is wrong: with a model {factor:.3g} times as large, {words[0]}. "
-            "The keypoints lie elsewhere, or it is another kind of model."
+            f"The size is not the cause: with a model {factor:.3g} times as large, {words[0]}. The "
+            "keypoints lie elsewhere, or it is another kind of model."
         )
     return f"Scale the model by {low:.3g} to {high:.3g}, such as by --length {size:.3g}."
 
@@ -263,7 +263,9 @@ def perpendicular(direction: np.ndarray, other: np.ndarray) -> np.ndarray:
     part = direction - (direction @ other) * other
     length = np.linalg.norm(part)
     if length < 1e-6:
-        raise ConfigError("Two axes between keypoints are parallel that must not be.")
+        raise ConfigError(
+            "Two axes between keypoints are parallel, but must not be. Move a keypoint."
+        )
     return part / length
 
 

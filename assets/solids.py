@@ -169,7 +169,9 @@ def frusta(
         ValueError: The number of corner points is neither 1 nor 2.
     """
     if corner_points not in (1, 2):
-        raise ValueError(f"{corner_points} corner points bend a frustum's sides; give 1 or 2")
+        raise ValueError(
+            f"{corner_points} corner points would bend the sides of a frustum; give 1 or 2"
+        )
     x, y = (round(coordinate, 9) for coordinate in axis)
     pairs = itertools.pairwise(stations)
     return tuple(section_loft(pair, corner_points, (x, y)) for pair in pairs)

@@ -56,7 +56,7 @@ class ObservationOptions(_LearningOptions):
     """
 
     lacking: tuple[str, ...] = ()
-    """Entries, such as tool_keypoints, of which policies lack one each (default: all policies)."""
+    """Entries, such as tool_keypoints; each policy lacks one of them (default: all policies)."""
 
 
 class DemonstrationOptions(_LearningOptions):

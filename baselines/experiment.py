@@ -49,7 +49,7 @@ class ExperimentOptions(cli.Options):
     @pydantic.model_validator(mode="after")
     def _has_output(self) -> "ExperimentOptions":
         if self.output is None and not self.render:
-            raise ValueError("give --output DIR, the folder of what is learned")
+            raise ValueError("give --output DIR, the folder for results")
         return self
 
 

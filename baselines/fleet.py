@@ -151,7 +151,9 @@ def _transport(workers: RobotWorkerOptions, plan: "FleetPlan") -> Generator["Tra
     with connected(count, workers.ray_address) if count != 0 else contextlib.nullcontext() as ray:
         if ray is None:
             if workers.place:
-                raise WorkersError("This process has no places. Leave out --place, or --workers 0.")
+                raise WorkersError(
+                    "--place needs worker processes, but --workers is 0. Leave out one of the two."
+                )
             yield LocalTransport(plan.assignments, memory=memory, report=_report)
             return
         transport = RayTransport(

@@ -193,8 +193,8 @@ def _adapters(
     configs = configs_beside(options.models)
     if configs is None:
         print(
-            f"Warning: No {CONFIG_FILE} beside the models. The factors of all have to be scaled "
-            "alike.",
+            f"Warning: found no {CONFIG_FILE} beside the models. The merge assumes the same scale "
+            "of factors in all models.",
             file=sys.stderr,
         )
         return models, None
@@ -225,7 +225,9 @@ def _problem(
     given = [f"--{name}" for name, value in foreign.items() if value is not None]
     if options.problem is not None:
         if given or options.dataset:
-            raise MergeError(f"--problem says all; leave out {', '.join(given) or '--dataset'}.")
+            raise MergeError(
+                f"--problem defines the whole merge; leave out {', '.join(given) or '--dataset'}."
+            )
         problem = call(options.problem, "problem", models)
         if not isinstance(problem, MergeProblem):
             raise MergeError(
@@ -237,8 +239,8 @@ def _problem(
     if blueprint is not None:
         if given:
             raise MergeError(
-                f"{', '.join(given)} are for models that are no checkpoints of policies. Give "
-                "--dataset for each model's data."
+                f"{', '.join(given)} are for models other than checkpoints of policies. For "
+                "checkpoints, give each model's data with --dataset."
             )
         return _checkpoint_problem(options, models, base, blueprint)
     if options.dataset:
@@ -248,8 +250,9 @@ def _problem(
         )
     if options.model is None and registry.permutes(options.method):
         raise MergeError(
-            "These models are no checkpoints, and have no table of axes. Name a function that "
-            "returns a model, --model MODULE:FACTORY, or the problem, --problem MODULE:FUNCTION."
+            "These models are not checkpoints of policies, so their table of axes is unknown. Give "
+            "a function that returns the model (--model MODULE:FACTORY) or the problem (--problem "
+            "MODULE:FUNCTION)."
         )
     module, example = (
         (None, None) if options.model is None else load_model(options.model, options.example)
@@ -279,7 +282,7 @@ def _checkpoint_problem(
     folders = options.dataset
     if folders and len(folders) != len(models):
         raise MergeError(
-            f"There are {len(models)} models, and --dataset is given {len(folders)} times. Give "
+            f"There are {len(models)} models, but --dataset is given {len(folders)} times. Give "
             "each model its own data, in the same order."
         )
 
@@ -356,8 +359,8 @@ def _require_several(models: Sequence[Path]) -> None:
         for other in models[:index]:
             if model.exists() and other.exists() and model.samefile(other):
                 raise MergeError(
-                    f"{model} is given twice. Give each model once; --averaging-weights makes one "
-                    "count more."
+                    f"{model} is given twice. Give each model once; use --averaging-weights to "
+                    "give one more weight."
                 )
 
 

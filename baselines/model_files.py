@@ -1,4 +1,4 @@
-"""What a program reads of models: safetensors files, and functions of a user's own code.
+"""Reading of models for programs: safetensors files, and functions of a user's own code.
 
 Models are data; no pickle is ever read.
 """
@@ -126,7 +126,9 @@ def read_notes(path: Path) -> Any:
             text = (file.metadata() or {}).get(_NOTES)
         return None if text is None else strict_json.loads(text)
     except (OSError, SafetensorError, ValueError) as error:
-        raise MergeError(f"The notes of {path} cannot be read: {error}. Make it again.") from None
+        raise MergeError(
+            f"The notes of {path} cannot be read: {error}. Write the file again."
+        ) from None
 
 
 def write_model(path: Path, state: State, notes: Any = None) -> None:
@@ -159,8 +161,8 @@ def load_model(name: str, example: str | None) -> tuple[torch.nn.Module, Any]:
     if isinstance(returned, torch.nn.Module):
         if example is None:
             raise MergeError(
-                f"The model {name!r} comes without an example of its inputs. Give --example 8x3, "
-                "the shape of a batch, or a safetensors file; or return (model, example)."
+                f"The model {name!r} has no example of its inputs. Give --example 8x3, the shape "
+                "of a batch, or a safetensors file; or return (model, example)."
             )
         return returned, read_example(example)
     if isinstance(returned, tuple) and len(returned) == 2:
@@ -206,7 +208,7 @@ def configs_beside(paths: Sequence[Path]) -> list[Config] | None:
     if not any(file.is_file() for file in files):
         return None
     if missing := [str(file) for file in files if not file.is_file()]:
-        raise MergeError(f"There is no {', '.join(missing)}, which says how factors are scaled.")
+        raise MergeError(f"There is no {', '.join(missing)}, which holds the scale of the factors.")
     configs = []
     for file in files:
         try:
@@ -257,7 +259,7 @@ def require_output(output: Path, models: Sequence[Path], overwrite: bool) -> Non
     if output.is_dir():
         raise ConfigError(f"The output {output} is a folder. Name a file in it.")
     if any(output.exists() and model.exists() and output.samefile(model) for model in models):
-        raise ConfigError(f"The output {output} is one of the models that are read. Give another.")
+        raise ConfigError(f"The output {output} is also one of the input models. Give another.")
     if output.exists() and not overwrite:
         raise ConfigError(f"{output} exists already. Give another --output, or --overwrite.")
 
@@ -285,8 +287,8 @@ def common_blueprint(blueprints: Mapping[str, "Blueprint"]) -> "Blueprint":
         if found := blueprint.differences(other):
             raise IncompatiblePoliciesError(
                 f"{first} and {name} have different blueprints: in the first, {'; '.join(found)}. "
-                "Weights can be merged only where they mean the same. Train the second anew with "
-                f"the config and layout of the first, by `--like {first}` of `python -m "
+                "Only weights with the same meaning can be merged. Train the second again with the "
+                f"config and layout of the first, by `--like {first}` of `python -m "
                 "fleet_tools.baselines.train`."
             )
     return blueprint

@@ -42,8 +42,8 @@ class TrainOptions(cli.Options):
     dataset: Annotated[tuple[Path, ...], pydantic.Field(min_length=1)]
     """Folders of datasets, as `python -m fleet_tools.collect` makes them."""
     teacher: Path | None = None
-    """Checkpoint of a policy whose actions are imitated instead of the episodes', in all of
-    these that are stored, also those that failed (distillation)."""
+    """Checkpoint of a teacher: its actions are imitated instead of the episodes', in all stored
+    episodes, also failed ones (distillation)."""
     policy: PolicyOptions
     detector: DetectorOptions = DetectorOptions()
     output: Path
@@ -56,7 +56,7 @@ class TrainOptions(cli.Options):
     threads: Count = 1
     """Number of threads; another number rounds sums differently."""
     save_every: Positive = 10.0
-    """Time between two stored states, s, which is what a kill costs."""
+    """Time between two stored states, s; a kill loses at most this much."""
     validation_fraction: Annotated[Number, pydantic.Field(ge=0, lt=1)] = 0.1
     """Fraction of the episodes that are used for validation, and not for training."""
     no_check: bool = False
@@ -74,24 +74,25 @@ class TrainOptions(cli.Options):
     dagger_episodes: Count = 100
     """Number of episodes of each task that a round collects."""
     choose_by: Criterion = "loss"
-    """By what the best weights are chosen: the lowest validation loss, or the most successful
-    rollouts."""
+    """Criterion for the best weights: the lowest validation loss, or the most successful rollouts.
+    """
     curves: CurveOptions = CurveOptions()
 
     @pydantic.model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.choose_by == "rollouts" and self.rollouts == 0:
-            raise ValueError("--choose-by rollouts needs --rollouts, their number in each task")
+            raise ValueError(
+                "--choose-by rollouts needs --rollouts, the number of rollouts in each task"
+            )
         if self.dagger and self.restart:
-            raise ValueError("--restart begins one training anew; give --dagger another --output")
+            raise ValueError("--restart is not for --dagger; give another --output")
         if self.dagger and self.teacher:
-            raise ValueError("--dagger asks the expert; leave out --teacher")
+            raise ValueError("--dagger uses the expert as teacher; leave out --teacher")
         acts = self.teacher or self.dagger or self.rollouts or self.policy.observations
         if self.detector.keypoints and (acts or self.policy.like):
             raise ValueError(
-                "a keypoint detector of --keypoints reads clouds and does not act; leave out "
-                "--teacher, "
-                "--dagger, --rollouts, --observations and --like"
+                "--keypoints trains a keypoint detector, which reads clouds and returns no "
+                "actions; leave out --teacher, --dagger, --rollouts, --observations and --like"
             )
         return self
 
@@ -266,7 +267,7 @@ def _device(name: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise TrainingError("PyTorch finds no GPU here. --device cpu computes without one.")
+        raise TrainingError("PyTorch finds no GPU here. Use --device cpu.")
     return name
 
 

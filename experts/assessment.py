@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from fleet_tools.config.predicates import Predicate
-from fleet_tools.config.values import Value
+from fleet_tools.config.predicates import CausedByPart, Predicate
 from fleet_tools.envs.success import Verdict, judge
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.predicate_sentences import amount, sentence
 from fleet_tools.experts.problem import Plan, PlanningProblem
 from fleet_tools.sim.world_state import WorldState
+
+_UNITS = {"least": "", "m": "m", "deg": "degrees", "s": "m/s"}
+"""Units of thresholds by the ends of their names; those of joints depend on the joint."""
 
 MOVED_M = 0.003
 """Largest displacement of the object, before the tool touches it, that keeps a plan valid, m."""
@@ -33,28 +36,25 @@ def unmet_predicates(
 
 
 def describe(predicate: Predicate, verdict: Verdict) -> str:
-    """Describes a predicate and its verdict, such as "joint_displacement slide 0.0003 of 0.001".
+    """Describes a predicate that does not hold, and the present value.
 
-    The value follows from progress, which is value / threshold of what is to reach a threshold
-    (`at_least`), and limit / value of what is to stay below a limit (`within`, `below`).
+    An example: "the object's joint `slide` has moved by at least 0.001; now 0.0003". The value
+    follows from progress, which is value / threshold of what is to reach a threshold (`at_least`),
+    and limit / value of what is to stay below a limit (`within`, `below`).
     """
-    words, measure = [predicate.type], ""
-    for name, value in predicate:
-        if name == "type":
-            continue
-        if isinstance(value, Value):  # another predicate, with the same verdict
-            words.append(describe(cast(Predicate, value), verdict))
-        elif name.startswith("at_least"):
-            measure = f" {verdict.progress * value:.3g} of {value:g}"
+    words, judged = sentence(predicate, lambda joint: ""), predicate
+    while isinstance(judged, CausedByPart):  # its verdict is of the change
+        judged = judged.change
+    for name, value in judged:
+        if name.startswith("at_least"):
+            present = verdict.progress * value
         elif name.startswith(("within", "below")):
-            measure = f" {value / max(verdict.progress, 1e-9):.3g}, at most {value:g}"
-        elif isinstance(value, bool):
-            words += [] if value else [f"not {name}"]
-        elif isinstance(value, list | tuple):
-            words.append(" and ".join(map(str, value)))
+            present = value / max(verdict.progress, 1e-9)
         else:
-            words.append(str(value))
-    return " ".join(words) + measure
+            continue
+        unit = _UNITS[name.rpartition("_")[2]]
+        return f"{words}; now {amount(float(f'{present:.3g}'), unit)}"
+    return words
 
 
 class Assessment(Enum):

@@ -52,7 +52,10 @@ def move(
             return RigidTransform(X_WE.rotation(), p)
         case OverPlace():
             if problem.p_W_place is None:
-                raise ConfigError("The motion over_place needs a task with a marked place.")
+                raise ConfigError(
+                    "The motion `over_place` needs a marked place, but the task has none. Add "
+                    "`randomization: {place: ...}`."
+                )
             way = problem.p_W_place - X_WE @ problem.tool_point(motion.tool)
             p = X_WE.translation() + fraction * way * [1.0, 1.0, 0.0]
             return RigidTransform(X_WE.rotation(), p)

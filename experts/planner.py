@@ -115,7 +115,7 @@ def _trajectory(
                 return solve_trajectory(robot, all_knots, all_q, step_limit), outline
         too_fast = {leg.name: "steps too long" for leg in outline if leg not in longer}
         outline = longer
-    raise InfeasibleError("The plan exceeds its step limits at any length.", too_fast)
+    raise InfeasibleError("The plan exceeds the limits of a step at every length.", too_fast)
 
 
 def _within_limits(

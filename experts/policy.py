@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     StateSource = PrivilegedState | PerceivedState
 
 NO_SUCCESS = "success, which has not come"
-"""What is unmet if the episode goes on though no predicate is known not to hold."""
+"""Unmet predicate of an episode that continues although all known predicates hold."""
 
 SYNC_STEPS, SYNC_COST = 10, 0.1
 """Largest change of the present target after another has acted, and its cost a step: as much as a
@@ -130,7 +130,7 @@ class _Execution:
 
 
 class ExpertPolicy:
-    """Plans at the start, then acts towards the plan's next pose from wherever the tool is.
+    """Plans at the start, then moves from the tool's present pose towards the plan's next pose.
 
     With feedback, it replans when the object has moved since planning, and after an attempt that
     failed, for which it retreats first. So it does when another object has come into use.
@@ -197,7 +197,7 @@ class ExpertPolicy:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What happened in this episode, as JSON data.
+        """Events of this episode, as JSON data.
 
         `planning_seconds` (sum over all plans), `plans` and `retreats` (numbers). `stage` is the
         keyframe to which it is on its way, such as "after[1]", or "retreat" or "planning".
@@ -250,7 +250,7 @@ class ExpertPolicy:
             InfeasibleError: There is no plan from the first observation.
         """
         if not self._began:
-            raise RuntimeError("reset() comes before act()")
+            raise RuntimeError("act() was called before reset(); call reset() first")
         state = self._source.look(observation)
         execution = self._execution or self._begin(state)
         if self._another_acted and not state.in_contact("tool", "object"):

@@ -27,7 +27,10 @@ GROUPS = {
         "merge": ("baselines.merge", "Merges models into one."),
         "fleet": ("baselines.fleet", "Trains a fleet of robots in rounds of federated learning."),
         "experiment": ("baselines.experiment", "Compares merging methods, draws and tables."),
-        "audit": ("baselines.audit", "Says what tasks require, and what results prove."),
+        "audit": (
+            "baselines.audit",
+            "Audits requirements of tasks, and the ranks that results support.",
+        ),
         "metaworld": (
             "baselines.metaworld.__main__",
             "Collects and evaluates in Meta-World's tasks.",
@@ -43,7 +46,7 @@ GROUPS = {
         ),
         "reproduce": ("reproduce", "Makes a stored result again, and compares the two."),
         "checkpoints": ("checkpoints", "Lists and gets trained policies of this release."),
-        "doctor": ("doctor", "Checks what this machine can do."),
+        "doctor": ("doctor", "Checks the abilities of this machine."),
     },
     "make": {
         "new-task": ("new_task", "Writes the folder of a task of your own, to begin with."),

@@ -73,7 +73,7 @@ class AddOptions(cli.Options):
     folder: Path
     """Folder of the release's files, such as leaderboard/entries."""
     about: str = ""
-    """What the policy is, and what it solves."""
+    """Description of the policy and of its task."""
     manifest: Path = MANIFEST
     """The manifest."""
 
@@ -137,7 +137,7 @@ def _add(options: AddOptions) -> int:
     env_kwargs_of(options.file)  # it is a checkpoint
     content, folder = options.file.read_bytes(), options.folder.resolve()
     if not options.file.resolve().is_relative_to(folder):
-        raise ConfigError(f"{options.file} does not lie in {options.folder}. Copy it there first.")
+        raise ConfigError(f"{options.file} is not in {options.folder}. Copy it there first.")
     given = {
         "file": options.file.resolve().relative_to(folder).as_posix(),
         "size": len(content),
@@ -148,8 +148,8 @@ def _add(options: AddOptions) -> int:
     before = read_manifest(options.manifest)
     if before.checkpoints.get(options.name, asset) != asset:
         raise ConfigError(
-            f"{options.manifest} has {options.name} with another content. What a release has does "
-            "not change; choose another name."
+            f"{options.manifest} has {options.name} with other content. Files of a release never "
+            "change; choose another name."
         )
     after = parse(
         Manifest,

@@ -40,7 +40,7 @@ class CollectOptions(cli.Options):
     """Number of successful episodes that the dataset is to hold."""
     policy: PolicyName = "expert"
     obs_mode: OptionalObsMode = None
-    """Stored observations (default: those that the policy reads, or else state)."""
+    """Stored observations (default: the policy's own, or else state)."""
     robot: str = DEFAULT_ROBOT
     """Robot of the package by name, or your own by the path of its YAML file."""
     env: tuple[EnvArgument, ...] = ()

@@ -1,4 +1,4 @@
-"""Checks what this machine can do: `python -m fleet_tools.doctor`.
+"""Checks the abilities of this machine: `python -m fleet_tools.doctor`.
 
 For what is missing or broken, it prints a command that installs or repairs it. Code that might
 crash or hang, such as the import of a library, is tried in another process.
@@ -74,7 +74,7 @@ class AbsentError(ProbeError):
 
 
 Probe = tuple[str, str, tuple[str, ...]]
-"""Module and name of a function and its arguments, as another process is told them."""
+"""Module and name of a function and its arguments, for another process."""
 
 
 def function_probe(function: Callable[..., Any]) -> Probe:
@@ -213,7 +213,7 @@ def check_cache(result: str | ProbeError | None) -> Check:
     """
     if result is not None:
         return _check("Compiled code", result, lambda: f"kept in {result}")
-    detail = "cannot be kept; every run with point clouds compiles anew, for 1 to 3 s"
+    detail = "cannot be stored; every run with point clouds compiles again, for 1 to 3 s"
     remedy = "export NUMBA_CACHE_DIR=a folder of yours"
     return Check("Compiled code", MISSING, False, detail, remedy)
 
@@ -351,7 +351,7 @@ def _workers() -> str:
 
 
 class DoctorOptions(cli.Options):
-    """Checks what this machine can do, and prints commands that install what is missing.
+    """Checks the abilities of this machine, and prints commands that install missing parts.
 
     Exit codes:
     0: demonstrations can be collected.

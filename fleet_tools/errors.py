@@ -1,4 +1,4 @@
-"""The errors that Fleet-Tools raises on purpose; the library fleet-merging has its own.
+"""The errors that Fleet-Tools raises on purpose (fleet-merging has its own).
 
 Each says what was given, what exists and how to mend it, and is raised before anything changes.
 """
@@ -17,7 +17,7 @@ _SHORT.maxstring = _SHORT.maxother = 400
 
 
 def shown(given: object) -> str:
-    """Returns a given value for a message: short, whatever it is."""
+    """Returns a short text of a given value, for a message."""
     try:
         text = _SHORT.repr(given)
     except Exception:  # such as an integer that is too long to be written
@@ -114,7 +114,7 @@ class NativeLibraryError(FleetToolsError, RuntimeError):
 
 
 class RenderServerError(FleetToolsError, RuntimeError):
-    """A render server or Meshcat does not answer, or cannot render; the message says what to do."""
+    """A render server or Meshcat does not answer, or cannot render. The message has a remedy."""
 
 
 class ForkedRendererError(FleetToolsError, RuntimeError):
@@ -161,14 +161,14 @@ class WorkersError(FleetToolsError, RuntimeError):
 
 
 class LostClusterError(WorkersError, ConnectionError):
-    """Processes of Ray that all others need have died; what is stored can be resumed.
+    """Essential processes of the Ray cluster have died. Stored work can be resumed.
 
     It is an error of the system, too, as a full disk is, so that programs end alike after both.
     """
 
 
 class DiskError(FleetToolsError, OSError):
-    """The disk is full, read-only or broken; what was finished before is stored."""
+    """The disk is full, read-only or broken. Work finished before is stored."""
 
 
 def _restore(cls: type[Exception], args: tuple, attributes: dict) -> Exception:

@@ -32,13 +32,13 @@ _ERRORS_SHOWN = 10
 
 NOT_ALONE = (
     "The policy's process sees this user's other processes, since user namespaces are not allowed "
-    "here. docs/benchmark/security.md says what it can do, and how to run it in a container."
+    "here. See docs/benchmark/security.md for the risks, and for running it in a container."
 )
 
 
 def _html(path: Path) -> Path:
     if path.suffix != ".html":
-        raise ValueError(f"{path} is no .html file")
+        raise ValueError(f"{path} does not end with .html, as a page must")
     return path
 
 
@@ -71,8 +71,8 @@ class EvaluateOptions(cli.Options):
     """Stop as soon as the comparison has a verdict. Such a result is incomplete, and cannot enter
     the leaderboard; the same command without --stop completes it."""
     nominal: Path | None = None
-    """Folder of the same policy's result at the level nominal: tells what the level costs it, by
-    scenes that differ in nothing else."""
+    """Folder of the same policy's result at the level nominal: prints the cost of the level, from
+    matched scenes."""
     failures: Annotated[Path, pydantic.AfterValidator(_html)] | None = None
     """New page (.html) with videos of the first failed episodes of each task and outcome."""
     workers: WorkerOptions = WorkerOptions()
@@ -80,7 +80,7 @@ class EvaluateOptions(cli.Options):
     @pydantic.model_validator(mode="after")
     def _stops_by_a_comparison(self) -> Self:
         if self.stop and self.against is None:
-            raise ValueError("--stop is for a comparison; give --against a result")
+            raise ValueError("--stop ends a comparison early; give the other result with --against")
         return self
 
 

@@ -73,9 +73,11 @@ class LabelOptions(cli.Options):
         known = {"--family": self.family, "--keypoint-names": self.keypoint_names}
         placed = {"--output": self.output}
         if self.path.is_dir():
-            _refuse(known | placed | {"--name": self.name}, "a folder of a model says that itself")
+            _refuse(
+                known | placed | {"--name": self.name}, "the folder of a model has these already"
+            )
         elif self.task is not None:
-            _refuse(known, "the task says that itself")
+            _refuse(known, "the task has these already")
         elif lacking := [key for key, value in (known | placed).items() if value is None]:
             raise ValueError(f"a mesh needs {' and '.join(lacking)}, or --task")
         return self
@@ -130,7 +132,9 @@ def _subject(options: LabelOptions) -> "Subject":
         if output is None and task.assets is not None:
             output = Path(task.assets)
     if family is None or output is None:
-        raise ConfigError("A mesh of a task without `assets` of its own needs --output.")
+        raise ConfigError(
+            "Give --output for a mesh: the task has no `assets` folder in which to store its model."
+        )
     return MeshSubject(
         options.path, options.kind, family, output, options.name, options.size, keypoints
     )

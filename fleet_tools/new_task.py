@@ -61,11 +61,13 @@ def _new_task(options: NewTaskOptions) -> int:
     folder = options.output or Path(options.name)
     files = scaffold(options.name, options.tool_family, options.object_family)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} exists, and is left unchanged. Choose another --output.")
+        raise FileExistsError(
+            f"{folder} exists already and was left unchanged. Choose another --output."
+        )
     _write(folder, files)
     task = folder / "task.yaml"
     steps = [
-        f"{task}: what varies, what counts as success, what the expert is to do",
+        f"{task}: randomization, success predicates, and keyframes of the expert",
         *(f"{path.parent}: a model" for path in sorted(folder.glob("*/*/*/model.sdf"))),
         f"Try it: fleet-tools view --task {shlex.quote(str(task))}",
     ]

@@ -75,7 +75,9 @@ def _photograph(options: PhotographOptions) -> int:
     health = require_server(options.server)
     output = options.output.resolve()
     if output.exists() and any(output.iterdir()):
-        raise ConfigError(f"{options.output} is not empty; photographs need a folder of their own.")
+        raise ConfigError(
+            f"{options.output} is not empty. Give an empty or new folder for the photographs."
+        )
     source = _states(options)
     cameras = options.camera or (THIRD,)
     for camera in cameras:
@@ -111,8 +113,8 @@ def _photograph(options: PhotographOptions) -> int:
         for _, result in results:
             if isinstance(result, LostJob):
                 raise RenderServerError(
-                    f"A photograph was given up: {result.reason}. Fewer photographs at the same "
-                    "time need less memory: start the server with fewer --workers."
+                    f"A photograph failed: {result.reason}. If memory is short, start the server "
+                    "with fewer --workers."
                 )
             with disk_errors(output / INDEX):
                 print(json.dumps(result), file=index, flush=True)

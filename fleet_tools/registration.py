@@ -54,7 +54,7 @@ class Arena:
     observations: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def read_task(self, task: str) -> "TaskFile":
-        """Returns what is stored of a task.
+        """Returns the stored form of a task.
 
         Raises:
             UnknownNameError, ConfigError: There is no such task, or it is not valid.

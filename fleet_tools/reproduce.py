@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReproduceOptions(cli.Options):
-    """Runs the commands that made a stored result, and compares what comes out with it.
+    """Runs the commands that made a stored result, and compares the new result with it.
 
     They run in a folder of their own, OUTPUT/NAME, and write nothing into the checkout. Entries of
     the leaderboard share their data, OUTPUT/data. The same command resumes a run that was stopped.
@@ -103,7 +103,7 @@ def _run(recipe: "Recipe", options: ReproduceOptions) -> int:
         for each in agreements
     ]
     lines += ["Nothing is stored with which it could be compared."] * (not lines)
-    lines.append(f"{seconds / 60:.1f} min; what was made is in {folder}.")
+    lines.append(f"{seconds / 60:.1f} min; the results are in {folder}.")
     options.report(report, lambda: "\n".join(lines))
     return cli.OK if all(each.agrees for each in agreements) else cli.FAILED
 

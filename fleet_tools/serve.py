@@ -34,12 +34,13 @@ class ServeOptions(cli.Options):
     """
 
     policy: Positional[str]
-    """Checkpoint to serve; or the folder of a policy of LeRobot's, in an environment of its own; or
+    """Checkpoint to serve; or the folder of a policy of LeRobot, in LeRobot's environment; or
     module:factory, whose code then sees what this process sees."""
     tool: str | None = None
     """Task of a module:factory, by its tool."""
     header: Path | None = None
-    """What a policy of LeRobot's observes: meta/fleet_tools.json of the export that it learned."""
+    """Observations of a policy of LeRobot: meta/fleet_tools.json of the export that it was trained
+    on."""
     port: Annotated[int, pydantic.Field(ge=0, lt=2**16)] = 8000
     """Port to listen on; 0 takes a free one."""
     token_file: Path | None = None
@@ -80,7 +81,7 @@ def _served(options: ServeOptions) -> "Served":
     ):
         if given is not None and not fits:
             raise ConfigError(
-                f"{options.policy} says itself what it observes. Leave {name} out, which is for "
+                f"{options.policy} declares its own observations. Leave out {name}, which is for "
                 f"{use}."
             )
     if folder:
@@ -93,7 +94,7 @@ def _served(options: ServeOptions) -> "Served":
         from fleet_tools.policies.confined import served_source
 
         if options.tool is None:
-            raise ConfigError(f"{options.policy} acts in any task. Name one by --tool.")
+            raise ConfigError(f"{options.policy} can act in any task. Choose one with --tool.")
         source = find_policy(options.policy)
         with contextlib.closing(EnvSpec.of(task=options.tool, **source.env_kwargs).make()) as env:
             return served_source(source, interface_of(env))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TeleopOptions(cli.Options):
-    """Lets a person act in the browser, and adds to a dataset what is saved.
+    """Lets a person act in the browser, and adds saved episodes to a dataset.
 
     The page is for this machine and one tab of its browser alone; its address, which is another one
     in every run, is printed on stderr. Each scene is saved, discarded or begun again, and what is

@@ -46,7 +46,7 @@ class SourceOptions(TaskOptions):
     """A task, in which a policy acts, or a dataset, whose stored actions run again."""
 
     dataset: Path | None = None
-    """Folder of a dataset, whose stored actions run again."""
+    """Folder of a dataset; its stored actions run again."""
 
     @pydantic.model_validator(mode="after")
     def _one_task(self) -> Self:
@@ -102,7 +102,7 @@ class ViewOptions(cli.Options):
             smallest <= length <= largest and length % 2 == 0 for length in self.size
         ):
             raise ValueError(
-                f"--size has an even width and height from {smallest} to {largest}; given: "
+                f"--size needs an even width and height from {smallest} to {largest}; given: "
                 f"{self.size[0]}x{self.size[1]}"
             )
         return self
@@ -146,7 +146,7 @@ def _require_writable(output: Path) -> None:
     """Checks that a file can be written, before an episode runs in vain."""
     if not output.absolute().parent.is_dir():
         raise FleetToolsError(
-            f"There is no folder {output.absolute().parent} for {output.name}; make it first."
+            f"There is no folder {output.absolute().parent} for {output.name}. Create it first."
         )
     if output.suffix == VIDEO:
         from fleet_tools.studio.pictures.filming import require_video

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # --help answers without numpy
 
 @dataclass(frozen=True)
 class KeypointDerivation:
-    """How a keypoint follows from others.
+    """Rule by which a keypoint follows from others.
 
     Attributes:
         how: The construction: "behind" is straight through the body, "across" straight over a gap,
@@ -47,7 +47,7 @@ class KeypointDerivation:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a keypoint is.
+    """Meaning of a keypoint.
 
     Attributes:
         text: A line for the person who labels.
@@ -76,12 +76,12 @@ def middle(one: str, other: str) -> KeypointDerivation:
 
 
 HAND = Meaning("the middle of the handle, where the hand holds the tool; drag it to turn it")
-"""What the grasp of a tool means."""
+"""Meaning of the grasp of a tool."""
 
 
 @dataclass(frozen=True)
 class HandAlignment:
-    """How a tool lies in the hand, and how far from that the expert can still use it.
+    """The grasp of a tool, and the tolerance within which the expert can use it.
 
     Attributes:
         ahead: Keypoint of the working end, to which x of the hand points.
@@ -148,7 +148,10 @@ class Family:
             params = self.draw(rng)
             if lightest <= self.build(params, "draft").mass <= heaviest:
                 return params
-        raise RuntimeError(f"none of 100 draws has a mass between {lightest} and {heaviest} kg")
+        raise RuntimeError(
+            f"expected a mass between {lightest} and {heaviest} kg; 100 random models were lighter "
+            "or heavier"
+        )
 
 
 def family_names() -> tuple[str, ...]:
@@ -167,7 +170,9 @@ def find_family(name: str) -> Family:
     module = importlib.import_module(f"{__name__}.{name}")
     family = getattr(module, "FAMILY", None)
     if not isinstance(family, Family):
-        raise ConfigError(f"{module.__file__} has no FAMILY; a module of this folder declares one.")
+        raise ConfigError(
+            f"{module.__file__} has no FAMILY; each module of this folder must define one."
+        )
     return family
 
 

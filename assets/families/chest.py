@@ -38,7 +38,7 @@ SLOT = 0.007
 """Height of the slot between the sill and the lid, m."""
 
 INSERTION = 0.012
-"""How far the tip of a lever goes under the lid, m."""
+"""Depth of a lever's tip under the lid, m."""
 
 DEPTH = 0.024
 """Depth of the slot behind the lid's edge, m."""
@@ -47,7 +47,7 @@ UNDER = 0.008
 """Distance of the keypoints on the lid behind its front edge, m."""
 
 INSET = 0.0015
-"""How much narrower than the case the lid is on each side, m."""
+"""Distance of the lid's edge from the case's on each side, m."""
 
 INERTIA = 0.01
 """Added inertia about the hinge, kg m^2; see `JointDescription`."""
@@ -237,8 +237,8 @@ RULES = (
         "mm",
         low=SLOT - 0.0005,
         high=SLOT + 0.001,
-        reason="the expert slides the blade in 1 mm above the sill; a blade has 3 to 5 mm there, "
-        "and what is higher than it needs is lost of its stroke",
+        reason="the expert slides the blade in 1 mm above the sill; a blade is 3 to 5 mm thick "
+        "there, and a larger gap shortens its stroke",
         remedy="Else place `sill` at the edge before the slot.",
         scales=True,
     ),

@@ -69,7 +69,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Motor:
-    """What moves a joint, and its limits.
+    """The drive of a joint, and its limits.
 
     Attributes:
         lower, upper: Limits of the position, rad.

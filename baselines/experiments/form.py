@@ -102,14 +102,14 @@ class Experiment(Value):
                 f"{', '.join(sorted(both))} names both an arm and a reference; rename the arm"
             )
         if missing := set(self.controls) - set(self.arms):
-            raise ValueError(f"controls are arms, and {', '.join(sorted(missing))} is none")
+            raise ValueError(f"`controls` names {', '.join(sorted(missing))}, which is not an arm")
         if missing := set(self.against) - set(self.compared):
             raise ValueError(
-                f"`against` names {', '.join(sorted(missing))}, and there are only the arms and "
-                f"references {', '.join(self.compared)}"
+                f"`against` names {', '.join(sorted(missing))}; known arms and references: "
+                f"{', '.join(self.compared)}"
             )
         if self.vary is None and not isinstance(self.values, dict):
-            raise ValueError("`values` are of the key `vary`; give it, or names to the values")
+            raise ValueError("`values` needs the key `vary`; give it, or give each value a name")
         return self
 
     @property
@@ -207,8 +207,8 @@ def expanded(patterns: Sequence[str]) -> list[pydantic.JsonValue]:
         found = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
         if not found:
             raise ConfigError(
-                f"The experiment's data {pattern!r} matches nothing below {Path.cwd()}. Collect "
-                "the datasets first, or name others."
+                f"The experiment's data {pattern!r} matches nothing in {Path.cwd()}. Collect the "
+                "datasets first, or correct the pattern."
             )
         paths += found
     return paths

@@ -82,8 +82,8 @@ def prepare(recipe: Recipe, checkout: Path, folder: Path) -> dict[str, Any]:
         or report.get("packages", here["packages"]) != here["packages"]
     ):
         raise ConfigError(
-            f"{folder} has what {report['name']} made with {report['packages']}. Give another "
-            "--output, or remove it."
+            f"{folder} has results of {report['name']} made with {report['packages']}. Give "
+            "another --output, or remove it."
         )
     return report | here
 

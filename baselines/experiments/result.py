@@ -163,10 +163,10 @@ def read_result(path: Path) -> tuple[Experiment, dict[str, Any]]:
         if not isinstance(result, dict) or not all(
             isinstance(result.get(name), list) for name in ("rows", "cells", "failed")
         ):
-            raise ValueError("it has no rows, cells and failed")
+            raise ValueError("it lacks rows, cells or failed")
         return parse(Experiment, result.get("experiment"), str(path)), result
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is no result of an experiment: {error}") from None
+        raise ConfigError(f"{path} is not a result of an experiment: {error}") from None
 
 
 def changes(before: Experiment, now: Experiment) -> list[str]:

@@ -74,8 +74,8 @@ class FixedPointSum:
         """
         if not 1 <= weight <= min(HEAVIEST, CAPACITY - self.weight):
             raise MessageError(
-                f"A robot counts as {weight} steps; it may count as up to {HEAVIEST}, and a sum "
-                f"of {self.weight} holds {CAPACITY}."
+                f"A robot has a weight of {weight} steps; expected 1 to {HEAVIEST}, and at most "
+                f"{CAPACITY} in all (now {self.weight})."
             )
         values = np.asarray(vector, np.float64)
         if not np.abs(values).max(initial=0.0) < LARGEST:

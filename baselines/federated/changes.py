@@ -1,4 +1,4 @@
-"""What a robot does in a streaming round after training: it aligns, and sends the difference."""
+"""A robot's work in a streaming round after training: alignment, and the upload of its change."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -78,7 +78,9 @@ def require_streaming(assignment: Assignment) -> StreamingConfig:
         MessageError: It does not.
     """
     if assignment.streaming is None:
-        raise MessageError("The robot's fleet does not stream; its configuration says how to.")
+        raise MessageError(
+            "The robot's fleet does not stream. Set `streaming` in its configuration."
+        )
     return assignment.streaming
 
 

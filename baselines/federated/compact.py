@@ -116,7 +116,7 @@ def decode(data: bytes) -> Any:
     except (ValueError, TypeError, KeyError, RuntimeError, StopIteration) as error:
         if isinstance(error, MessageError):
             raise
-        raise MessageError(f"{len(data)} bytes are no answer: {error}.") from None
+        raise MessageError(f"{len(data)} bytes are not a valid answer: {error}.") from None
 
 
 def _by_axes(tensors: wire.Tensors, rank: int) -> wire.Tensors:

@@ -219,12 +219,12 @@ class FleetConfig(Value):
     def _require_server_data(self) -> Self:
         if both := sorted(set(self.data) & set(self.public)):
             raise ConfigError(
-                f"{', '.join(both)} is in `data` and in `public`; leave it out of one of them"
+                f"{', '.join(both)} is both in `data` and in `public`; remove it from one of them"
             )
         if self.server_blind and not self.public:
             raise ConfigError(
-                "`server_blind: true` leaves the server its `public` data alone, on which it "
-                "measures the scaling of inputs; give some"
+                "`server_blind: true` needs `public` data, because the server measures the scaling "
+                "of inputs; give some"
             )
         return self
 
@@ -234,17 +234,17 @@ class FleetConfig(Value):
             registry.find(self.later_method)
         if "base" in registry.needs(self.method) and self.initialization != "common":
             raise ConfigError(
-                f"`method: {self.method}` needs weights from which all robots begin, and in the "
-                "first round each begins with its own; give `initialization: common`"
+                f"`method: {self.method}` needs common initial weights, but each robot starts from "
+                "its own; give `initialization: common`"
             )
         if (
             self.method_options().get("width") is not None
             and self.method == "structured_compression"
         ):
             raise ConfigError(
-                "robots go on with what is merged, so that it has their width; give `last_method: "
-                "structured_compression` with `last_options: {width: ...}` for what is made after "
-                "the last round"
+                "the merged policy must keep the robots' width, because they train it further; "
+                "give `last_method: structured_compression` with `last_options: {width: ...}` to "
+                "change the width after the last round"
             )
         return self
 
@@ -262,8 +262,8 @@ class FleetConfig(Value):
                 raise ConfigError("`streaming` has `bits` of its own; leave out `uploads`")
             if self.last_method is not None or self.try_robots:
                 raise ConfigError(
-                    "`streaming` keeps no robot's weights, of which `last_method` and `try_robots` "
-                    "make policies; give one or the other"
+                    "`streaming` does not store robots' weights, which `last_method` and "
+                    "`try_robots` need; give one or the other"
                 )
         return self
 
@@ -301,15 +301,15 @@ class FleetConfig(Value):
     def _require_possible_last_method(self) -> Self:
         if (last := self.last_method) is None:
             if self.last_options:
-                raise ConfigError("`last_options` are those of a `last_method`; give one")
+                raise ConfigError("`last_options` needs a `last_method`; give one")
             return self
         width = keyword_arguments(last, self.last_options).get("width")
         if last == "structured_compression" and width is not None:
             self._require_width(width)
         if "base" in registry.needs(last):
             raise ConfigError(
-                f"`last_method: {last}` needs weights from which all robots began the last round, "
-                "which a fleet does not keep; give it as `method`"
+                f"`last_method: {last}` needs the common weights at the start of the last round, "
+                "which are not stored; give it as `method`"
             )
         return self
 
@@ -318,13 +318,13 @@ class FleetConfig(Value):
         body: Any = self.policy.body
         if self.policy.with_width(width) is None:
             raise ConfigError(
-                f"`last_options: {{width: {width}}}` is the width of an MLP or a recurrent body, "
-                f"and at least 1; this body is {body.type}"
+                f"`last_options: {{width: {width}}}` needs an MLP or a recurrent body and a width "
+                f"of at least 1; this body is {body.type}"
             )
         if width > (most := self.robots * body.width):
             raise ConfigError(
-                f"`last_options: {{width: {width}}}` are more than the {most} units in a layer of "
-                "all robots together; give at most as many"
+                f"`last_options: {{width: {width}}}` exceeds the {most} units in a layer of all "
+                f"robots together; give at most {most}"
             )
 
     @pydantic.model_validator(mode="after")
@@ -332,7 +332,9 @@ class FleetConfig(Value):
         if self.distillation is None:
             return self
         if self.last_method is None:
-            raise ConfigError("`distillation` imitates what a `last_method` makes; give one")
+            raise ConfigError(
+                "`distillation` needs a `last_method`, whose result it imitates; give one"
+            )
         if self.distillation.inputs == "scenes":
             return self
         if self.last_method not in ("density_gated_ensemble", "gated_refit"):
@@ -353,7 +355,7 @@ class FleetConfig(Value):
         if self.training.epochs % self.epochs_per_round:
             raise ConfigError(
                 f"{self.training.epochs} training.epochs are not a multiple of merge_every, "
-                f"{self.merge_every}; give one of its divisors"
+                f"{self.merge_every}; change one of them"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""What the robots of a fleet are sent, and what they answer: typed values, and these as bytes.
+"""Messages between server and robots of a fleet, as typed values and as bytes.
 
 Beside these there are queries (`merging.queries.query`). An answer is refused if it holds a name,
 shape or dtype that the network's weights do not have, or a number that is not finite. So no
@@ -212,7 +212,9 @@ def checked_change(
 
 def _of_kind(given: object, kind: type[Trained], round_number: int, limits: Limits) -> Any:
     if not isinstance(given, kind):
-        raise MessageError(f"A robot answers a {type(given).__name__}, and not {kind.__name__}.")
+        raise MessageError(
+            f"A robot answered with a {type(given).__name__}; expected {kind.__name__}."
+        )
     answer: Trained = given
     if (
         answer.round != round_number

@@ -1,4 +1,4 @@
-"""What is kept of a round in progress: what robots sent is not asked for again."""
+"""Checkpoint of an unfinished round, so that robots need not send again."""
 
 import json
 from collections.abc import Mapping, Sequence

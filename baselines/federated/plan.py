@@ -373,8 +373,8 @@ def _some(episodes: list[int], samples: Samples, config: FleetConfig) -> list[in
         if wanted > len(pool):
             of_arm = f", {wanted} of an arm," if config.groups else ""
             raise ConfigError(
-                f"`episodes: {config.episodes}`{of_arm} are more than the {len(pool)} that are not "
-                "held out. Give fewer, or collect more."
+                f"`episodes: {config.episodes}`{of_arm} exceed the {len(pool)} that are not held "
+                "out. Give fewer, or collect more."
             )
         drawn = generator.choice(len(pool), wanted, replace=False)
         chosen += [pool[index] for index in drawn]
@@ -431,10 +431,9 @@ def _require_every_task(config: FleetConfig, samples: Samples, server: Samples) 
     every, known = ({episode.task for episode in each.episodes} for each in (samples, server))
     if config.policy.task_hidden and not every <= known:
         raise ConfigError(
-            "The server's episodes are of "
-            f"{len(known)} of {len(every)} tasks, without {', '.join(sorted(every - known))}, and "
-            "`policy.task_hidden` hides what some task lacks. Give a larger `held_out`, or "
-            "`public` data of these."
+            f"`policy.task_hidden` needs episodes of all {len(every)} tasks on the server, but it "
+            f"has only {len(known)}, without {', '.join(sorted(every - known))}. Give a larger "
+            "`held_out`, or `public` data of these."
         )
 
 
@@ -485,9 +484,9 @@ def partition(
     known = sorted(set(kinds))
     if robots > len(known):
         raise ConfigError(
-            f"Without alpha, all episodes of one {config.by} belong to one robot, and there are "
-            f"{len(known)} of these ({', '.join(known)}) for {robots} robots. Give fewer robots, "
-            "or an alpha."
+            f"Without alpha, all episodes of one {config.by} belong to one robot, but there are "
+            f"only {len(known)} ({', '.join(known)}) for {robots} robots. Give fewer robots, or an "
+            "alpha."
         )
     owner = {name: index % robots for index, name in enumerate(known)}
     return [

@@ -139,7 +139,7 @@ class FleetClient:
             raise DatasetError(f"There are only {len(samples.episodes)} episodes here; {_REMEDY}")
         own = samples.subset(assignment.episodes)
         if content_digest(own) != assignment.content_digest:
-            raise DatasetError(f"The episodes here are not the assigned ones; {_REMEDY}")
+            raise DatasetError(f"The episodes here differ from the assigned ones; {_REMEDY}")
         return Trajectories(own, assignment.blueprint, lacks=assignment.lacks)
 
     @cached_property

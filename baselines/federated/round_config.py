@@ -116,8 +116,8 @@ def require_streamable(
     """
     if method not in STREAMED_METHODS:
         raise ConfigError(
-            f"`method: {method}` needs all policies at once, or answers to questions; those that "
-            f"stream are {', '.join(STREAMED_METHODS)}"
+            f"`method: {method}` cannot stream, because it needs all policies at once or further "
+            f"answers; choose one of {', '.join(STREAMED_METHODS)}"
         )
     known = STREAMED_OPTIONS if method == "fleet_merge" else ()
     if unknown := sorted(set(options) - set(known)):
@@ -129,7 +129,8 @@ def require_streamable(
     own = initialization == "own"
     if config.passes > 1 and (not own or method not in ("git_rebasin", "fleet_merge")):
         raise ConfigError(
-            "a second pass aligns policies of own initial weights anew; give `passes: 1`"
+            "a second pass needs git_rebasin or fleet_merge, and `initialization: own`; give "
+            "`passes: 1`"
         )
 
 

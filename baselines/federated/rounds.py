@@ -260,7 +260,7 @@ def merge_remaining(
         except DataHolderError as error:
             _leave_out(plan, messages, error)
     reasons = "; ".join(f"robot {robot}: {why}" for robot, why in _reasons(messages).items())
-    raise TrainingError(f"In round {number}, no robot is left to merge. {reasons}")
+    raise TrainingError(f"In round {number}, every robot was excluded. {reasons}")
 
 
 def _reasons(messages: RoundMessages) -> dict[int, str | None]:
@@ -275,8 +275,8 @@ def _leave_out(plan: FleetPlan, messages: RoundMessages, error: DataHolderError)
     if query is not None and not is_finite(plan.shared_data_holder.answer(query)):
         raise UnsoundMergeError(
             f"Robot {holder.robot} was asked about a merged model, and its answer is not finite; "
-            "nor is the answer of the server's own episodes. So the model is at fault, and no "
-            "robot. Give a smaller learning rate, or a robust rule."
+            "the server's own episodes give no finite answer, either. The merged model has "
+            "diverged. Give a smaller learning rate, or a robust rule."
         )
     messages.leave_out(holder.robot, str(error))
 

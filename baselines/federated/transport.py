@@ -1,4 +1,4 @@
-"""How messages reach the robots of a fleet, wherever they run; here, robots of this process.
+"""The interface of transports to the robots of a fleet; here, robots of this process.
 
 A robot that dies, hangs or fails is reported as lost, which affects no other robot; it is started
 again when it is sent the next message. In this process, messages and answers are passed as they

@@ -1,4 +1,4 @@
-"""What the configuration of a SuperNode says: its number, its own data, and its protection."""
+"""The configuration of a SuperNode: its number, its own data, and its protection."""
 
 import math
 import os
@@ -53,12 +53,11 @@ class Node:
             )
         data = config.get(DATA, "")
         if not isinstance(data, str):
-            raise ConfigError(f"`{DATA}` of this node is {data!r}, not folders of datasets.")
+            raise ConfigError(f"`{DATA}` of this node is {data!r}; expected folders of datasets.")
         protection, clip = config.get(PROTECTION, "none"), config.get(CLIP)
         if protection not in PROTECTIONS:
             raise ConfigError(
-                f"`{PROTECTION}` of this node is {protection!r}; there are "
-                f"{', '.join(PROTECTIONS)}."
+                f"`{PROTECTION}` of this node is {protection!r}; known: {', '.join(PROTECTIONS)}."
             )
         if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
             raise ConfigError(f"`{CLIP}` of this node is {clip!r}; expected: a positive number.")
@@ -94,11 +93,11 @@ class Node:
         """
         if self.protection not in ("none", given):
             raise ConfigError(
-                f"This node answers with {PROTECTION}={self.protection} alone, and the message has "
+                f"This node answers only with {PROTECTION}={self.protection}, but the message has "
                 f'{given}. Start the run with `protection="{self.protection}"`.'
             )
         if given == "noise" and self.clip is not None and not norm <= self.clip:
             raise ConfigError(
-                f"This node clips to {self.clip:g} at most, and the server wants {norm:g}. Start "
-                f"the run with `clip={self.clip:g}`."
+                f"This node clips to at most {self.clip:g}, but the server requests {norm:g}. "
+                f"Start the run with `clip={self.clip:g}`."
             )

@@ -61,9 +61,8 @@ def with_data_of_nodes(plan: FleetPlan, reports: Mapping[int, NodeReport]) -> Fl
     robots = range(plan.config.robots)
     if absent := sorted(set(robots) - data.keys()):
         raise ConfigError(
-            f"Some nodes have data of their own, so that the fleet needs those of all "
-            f"{len(robots)} robots. Nodes without data, or that are not online: {absent}. Start "
-            "them with `data` in their --node-config."
+            f"Some nodes have their own data, so all {len(robots)} robots need their own. Nodes "
+            f"without data, or offline: {absent}. Start them with `data` in their --node-config."
         )
     if unknown := sorted(data.keys() - set(robots)):
         raise ConfigError(

@@ -100,19 +100,20 @@ def _require_possible(plan: FleetPlan, roster: Roster, protection: str) -> None:
     config = plan.config
     if config.streaming is None or config.streaming.bits or config.initialization != "common":
         raise ConfigError(
-            f"`protection={protection}` needs robots that begin with common weights and align at "
-            "home, and rounds by itself. Give `streaming: {}` without `bits`, and "
-            "`initialization: common`."
+            f"`protection={protection}` needs common initial weights, alignment on the robots and "
+            "its own quantization. Give `streaming: {}` without `bits`, and `initialization: "
+            "common`."
         )
     if roster.partitions != config.robots:
         raise ConfigError(
-            f"`protection={protection}` protects nodes, and there are {roster.partitions} for "
-            f"{config.robots} robots. Give `robots: {roster.partitions}`."
+            f"`protection={protection}` needs one node for each robot, but there are "
+            f"{roster.partitions} nodes for {config.robots} robots. Give `robots: "
+            f"{roster.partitions}`."
         )
     if plan.wanted(1) < FEWEST:
         raise ConfigError(
-            f"{plan.wanted(1)} robots take part in a round; with fewer than {FEWEST}, each would "
-            "know what the others sent. Give more robots, or a larger `participation`."
+            f"{plan.wanted(1)} robots take part in a round; with fewer than {FEWEST}, each could "
+            "compute the uploads of the others. Give more robots, or a larger `participation`."
         )
 
 
@@ -177,8 +178,8 @@ def _secure_mean(
         workflow(grid, legacy)
         if rounds.found is None:
             raise TrainingError(
-                f"Secure aggregation of round {number} was given up, as too few robots stayed "
-                "until its end. The SuperLink's log has their errors."
+                f"Secure aggregation of round {number} failed, because too few robots stayed until "
+                "its end. See their errors in the SuperLink's log."
             )
         return rounds.found
 
@@ -240,8 +241,8 @@ def _noisy_mean(
         found, _ = strategy.aggregate_train(number, replies)
         if found is None:
             raise TrainingError(
-                f"In round {number}, not all of {len(messages)} robots answered, so that the noise "
-                "is not that of the accountant. The SuperLink's log has their errors."
+                f"In round {number}, not all of {len(messages)} robots answered, so the noise "
+                "does not match the privacy accountant. See their errors in the SuperLink's log."
             )
         (merged,) = found.to_numpy_ndarrays()
         return merged

@@ -1,4 +1,4 @@
-"""What a node does under a protection: Flower's SecAgg+ or clipping, around one training.
+"""Protection of one training on a node: Flower's SecAgg+ or clipping.
 
     sums    SecAgg+ (Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic
             Overhead", 2020): the server learns the sum of the nodes' weights and no single ones
@@ -64,7 +64,9 @@ def read_task(text: Any) -> Task:
         MessageError: It holds none.
     """
     if not isinstance(text, str):
-        raise MessageError(f"A protected message holds no task, but a {type(text).__name__}.")
+        raise MessageError(
+            f"A protected message must hold a task as text; it holds a {type(text).__name__}."
+        )
     try:
         return parse(Task, loads(text), "A message over Flower")
     except (ValueError, FleetToolsError) as error:

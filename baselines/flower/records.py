@@ -112,7 +112,7 @@ def _entry(message: Any, name: str, kind: type[Any]) -> Any:
     found = message.content.config_records.get(name, {}).get(name)
     if not isinstance(found, kind):
         raise MessageError(
-            f"A message over Flower holds the records {sorted(message.content)}, and not {name!r} "
+            f"A message over Flower holds the records {sorted(message.content)}; expected {name!r} "
             f"with a {kind.__name__}. Run the same version of Fleet-Tools on all machines."
         )
     return found

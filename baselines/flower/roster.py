@@ -145,8 +145,8 @@ class Roster:
         if not found:
             reasons = "".join(f"\n  node {node}: {why}" for node, why in self.failures.items())
             raise ConfigError(
-                f"No node of Flower reported within {wait_s:g} s. Start SuperNodes, and look with "
-                f"`flwr supernode list` whether they are online.{reasons}"
+                f"No node of Flower reported within {wait_s:g} s. Start SuperNodes, and check with "
+                f"`flwr supernode list` that they are online.{reasons}"
             )
         return dict(sorted(found.items()))
 

@@ -140,9 +140,9 @@ class MergeStrategy(flower("serverapp.strategy").FedAvg):
             registry.merge(self._method, problem, **self._method_options)
         except (MergeError, TypeError) as error:
             raise MergeError(
-                f"{self._method} cannot merge over messages of a Flower app: {error}\nMethods that "
-                f"work on weights alone: {', '.join(ASK_NOTHING)}. Others run over Flower as a "
-                "fleet of ours (`fleet_tools.baselines.flower.server`)."
+                f"{self._method} cannot merge in a Flower app: {error}\nMethods that work on "
+                f"weights alone: {', '.join(ASK_NOTHING)}. Use Fleet-Tools' own Flower server for "
+                "other methods (`fleet_tools.baselines.flower.server`)."
             ) from None
 
 

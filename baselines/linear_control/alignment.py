@@ -112,7 +112,7 @@ def equal_weights(controllers: Controllers) -> np.ndarray:
     if len(shapes) != 1:
         found = ", ".join(map(str, sorted(shapes))) or "none"
         raise LinearControlError(
-            f"Controllers of one shape (n, p, m) are required; given: {found}."
+            f"Expected controllers with the same shape (n, p, m); given: {found}."
         )
     return np.ones(len(controllers)) / len(controllers)
 

@@ -129,7 +129,7 @@ def _solve(inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     solution, _, rank, _ = np.linalg.lstsq(inputs, outputs)
     if rank < inputs.shape[1]:
         raise LinearControlError(
-            f"The demonstrations determine {rank} of {inputs.shape[1]} coefficients. "
-            "Record more episodes."
+            f"The demonstrations determine only {rank} of {inputs.shape[1]} coefficients. Record "
+            "more episodes."
         )
     return solution

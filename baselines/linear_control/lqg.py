@@ -97,8 +97,8 @@ def closed_loop(system: LinearSystem, controller: Controller) -> ClosedLoop:
     states, p, m = controller.shape
     if (p, m) != (system.p, system.m):
         raise LinearControlError(
-            f"The controller reads {p} outputs and drives {m} inputs; "
-            f"the plant has {system.p} and {system.m}."
+            f"The controller reads {p} outputs and drives {m} inputs; the plant has {system.p} "
+            f"outputs and {system.m} inputs."
         )
     D, E = controller.C @ controller.B, controller.C @ controller.A
     F = np.block(

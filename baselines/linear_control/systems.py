@@ -128,9 +128,7 @@ class Controller:
                 np.linalg.solve(T, self.A @ T), np.linalg.solve(T, self.B), self.C @ T
             )
         except np.linalg.LinAlgError as error:
-            raise LinearControlError(
-                "T is singular, and GL(n) has only invertible matrices. Give another T."
-            ) from error
+            raise LinearControlError("T is singular; expected an invertible matrix.") from error
 
     def responses(self, count: int) -> np.ndarray:
         """Returns the impulse response C A^k B for k < count, (count, m, p).

@@ -19,10 +19,10 @@ from fleet_tools.utils import cli
 
 
 class ObservationOptions(OptionGroup):
-    """What is observed."""
+    """Observations."""
 
     obs_mode: Literal["state", "features"] | None = None
-    """What is observed: the state, or features of an image (default: what the policy reads)."""
+    """Observations: the state, or features of an image (default: the policy's own)."""
     resnet_weights: Path | None = None
     """Safetensors file with torchvision's weights of ResNet-18, which makes the features (default:
     random weights, the encoder "resnet18_random")."""
@@ -39,7 +39,7 @@ class ObservationOptions(OptionGroup):
         learned, weights = policy.env_kwargs, self.resnet_weights
         if (self.obs_mode or learned.get("obs_mode", "state")) != "features":
             if weights is not None:
-                raise ConfigError("--resnet-weights is used with --obs-mode features alone.")
+                raise ConfigError("--resnet-weights is used only with --obs-mode features.")
             return {}
         kwargs: dict[str, Any] = {"obs_mode": "features"}
         kwargs["encoder"] = open_encoder(learned.get("encoder"), weights).name
@@ -90,7 +90,7 @@ class MetaWorldEvaluateOptions(cli.Options):
 
     policy: PolicyName
     tasks: str = "mt10"
-    """The tasks, as those that the policy has learned were named: mt10, mt50, or names."""
+    """Tasks, named as in the policy's training: mt10, mt50, or names."""
     scenes: Count = 20
     """Number of scenes of each task."""
     observation: ObservationOptions = ObservationOptions()
@@ -112,7 +112,7 @@ class MetaWorldViewOptions(cli.Options):
     """The video, an MP4 file, in real time."""
     policy: PolicyName = EXPERT
     tasks: str = "mt10"
-    """The tasks, as those that the policy has learned were named."""
+    """Tasks, named as in the policy's training."""
     episodes: Count = 1
     """Number of episodes."""
     seed: Seed = 0

@@ -141,7 +141,7 @@ class MetaWorldEnv(RecordedEnv):
         if given is not None and (
             not isinstance(given, MetaWorldScene) or given.task != self._task
         ):
-            raise ConfigError(f"A scene of {self._task!r} is needed; given: {given!r}.")
+            raise ConfigError(f"Expected a scene of {self._task!r}; given: {given!r}.")
         gymnasium.Env.reset(self, seed=seed)
         if given is not None:
             seed = given.seed
@@ -280,8 +280,8 @@ class MetaWorldEnv(RecordedEnv):
             self.step(action)
         if self.state_digest() != digest:
             raise SimulationError(
-                f"The {len(actions)} actions of this episode do not lead to the same state here. "
-                "Continue with the versions of the packages with which it was copied."
+                f"The {len(actions)} actions of this episode lead to another state here. Install "
+                "the versions of the packages with which it was copied."
             )
         self._episode = episode
 

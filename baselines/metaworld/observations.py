@@ -1,4 +1,4 @@
-"""What policies observe in Meta-World beside the task: the state, or features of an image.
+"""Observations of policies in Meta-World besides the task: the state, or image features.
 
 Images are of MuJoCo's renderer with EGL, which needs no display.
 """
@@ -61,7 +61,7 @@ class MetaWorldObserver(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees what it holds."""
+        """Frees its resources."""
         ...
 
 
@@ -150,7 +150,7 @@ def make_observer(
         return FeatureObserver(simulation, open_encoder(encoder, weights))
     if encoder is not None or weights is not None:
         raise ConfigError(
-            f'An encoder and its weights are of obs_mode="features"; given: obs_mode={obs_mode!r}.'
+            f'An encoder and its weights need obs_mode="features"; given: obs_mode={obs_mode!r}.'
         )
     return StateObserver()
 

@@ -1,4 +1,4 @@
-"""Meta-World's tasks and scenes: sets of tasks, and what is stored of a task and of a scene."""
+"""Meta-World's tasks and scenes: sets of tasks, and their stored forms."""
 
 from importlib.metadata import version
 from typing import Any, Literal
@@ -29,7 +29,7 @@ MAX_STEPS = 500
 
 
 class MetaWorldTask(Value):
-    """What is stored of a task: everything on which its episodes depend, beside packages.
+    """Stored form of a task: everything that its episodes depend on, besides packages.
 
     Attributes:
         task: Name of the task.
@@ -101,7 +101,7 @@ def env_spec(task: str, tasks: str, **others: Any) -> EnvSpec:
 
 
 def read_task(name: str) -> TaskFile:
-    """Returns what is stored of a task, see `MetaWorldTask`.
+    """Returns the stored form of a task, see `MetaWorldTask`.
 
     Raises:
         UnknownNameError: There is no such task.

@@ -47,7 +47,7 @@ _DERIVED: dict[str, "Symmetry"] = {}
 
 
 class Blueprint(Value):
-    """What a policy's network is built from, and the environments in which it can act.
+    """The parts of a policy's network, and the environments in which it can act.
 
     Attributes:
         version: `VERSION`.
@@ -76,9 +76,11 @@ class Blueprint(Value):
     def _consistent(self) -> Self:
         if self.detector is not None:
             if self.detector.reading is None or self.reading is not None:
-                raise ValueError("the blueprint of its detector is not that of a keypoint detector")
+                raise ValueError(
+                    "the blueprint of its detector does not describe a keypoint detector"
+                )
             if set(self.detector.observation) - set(self.observation):
-                raise ValueError("it does not have what its detector reads")
+                raise ValueError("its observation lacks the inputs of its detector")
             if self.config.first_frame:
                 raise ValueError("a policy behind a detector keeps no entry of the first step")
             self.policy()  # checks the rest
@@ -86,30 +88,31 @@ class Blueprint(Value):
             self._require_scaled_entries()
         if observation_kwargs(self.env_kwargs) != self.env_kwargs:
             raise ValueError(
-                f"{self.env_kwargs} are not exactly the keyword arguments that affect observations"
+                f"{self.env_kwargs} must be exactly the keyword arguments that affect observations"
             )
         if len(self.action.shape) != 1 or self.action.dtype != "float32":
-            raise ValueError("an action is one row of float32")
+            raise ValueError("expected an action that is one row of float32")
         if self.action.rate_hz is None:
             raise ValueError("the rate_hz of actions is missing")
         if self.reading is not None:
             if self.action.shape != (self.reading.size,):
-                raise ValueError(f"a keypoint detector gives {self.reading.size} numbers")
+                raise ValueError(f"expected {self.reading.size} numbers from a keypoint detector")
             if list(self.observation) != [CLOUD] or self.config.with_memory or self.config.gate:
                 raise ValueError(
-                    f"a keypoint detector is one network without memory that reads {CLOUD!r}"
+                    "expected a keypoint detector that is one network without memory and reads "
+                    f"{CLOUD!r}"
                 )
         return self
 
     def _require_scaled_entries(self) -> None:
         if list(entries_read(self.config, self.observation)) != list(self.observation):
-            raise ValueError("the config reads other entries than those of `observation`, sorted")
+            raise ValueError("the config must read exactly the entries of `observation`, sorted")
         sizes = {name: len(row) for name, row in self.scaling.mean.items()}
         expected = {
             name: int(np.prod(self.observation[name].shape)) for name in self.names("state")
         }
         if sizes != expected:
-            raise ValueError(f"the scaling has the sizes {sizes}, not {expected}")
+            raise ValueError(f"the scaling has the sizes {sizes}; expected {expected}")
 
     @classmethod
     def of(
@@ -263,7 +266,7 @@ class Blueprint(Value):
         return DetectingNetwork(KeypointDetector(self.detector, self.detector.reading), network)
 
     def arguments(self, seed: int = 0) -> "tuple[Any, ...]":
-        """Returns arguments of the network: an example, and what its head is asked in training.
+        """Returns arguments of the network: an example, and the queries of its head in training.
 
         With these, the network returns what its last linear map does.
 
@@ -336,7 +339,7 @@ class Blueprint(Value):
         return (*maps, replace(last, parts=self.config.chunk))
 
     def differences(self, other: "Blueprint") -> list[str]:
-        """Lists the differences because of which weights of one are not weights of the other.
+        """Lists the differences that make the weights of two policies incompatible.
 
         Scalings may differ, see `merged_checkpoints.with_common_scaling`.
         """
@@ -368,7 +371,7 @@ class Blueprint(Value):
         if action != self.action:
             found = differences(dict(action), dict(self.action))
             raise LayoutError(
-                "The policy's actions are not those of the environment: "
+                "The policy's actions differ from those of the environment: "
                 f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
                 "as it was in training, or train on this one."
             )

@@ -69,7 +69,7 @@ def require_weights(
     from fleet_merging.soundness import defects
 
     if found := defects(weights, expected):
-        raise CheckpointError(f"The weights are not those of this network: {found}.")
+        raise CheckpointError(f"The weights do not fit this network: {found}.")
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -135,7 +135,7 @@ def _cannot_be_run(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (CheckpointError, ConfigError) as error:
-        raise CheckpointError(f"{path} is not a policy that can be run: {error}") from None
+        raise CheckpointError(f"{path} is not a runnable policy: {error}") from None
 
 
 def _to_json(checkpoint: Checkpoint) -> str:
@@ -148,17 +148,17 @@ def _from_metadata(metadata: Mapping[str, str]) -> tuple[Blueprint, dict[str, An
     """Returns the blueprint and the notes of a file's metadata."""
     if _KEY not in metadata:
         raise CheckpointError(
-            "it holds weights without a policy's blueprint. Store them with `save_checkpoint`, as "
-            "a Checkpoint with its blueprint."
+            "it holds weights, but not the blueprint of a policy. Store them with "
+            "`save_checkpoint`, as a Checkpoint with its blueprint."
         )
     try:
         data = _JSON_OBJECT.validate_json(metadata[_KEY])
     except pydantic.ValidationError as error:
-        raise CheckpointError(f"its metadata are not a JSON object: {error}") from None
+        raise CheckpointError(f"its metadata is not a JSON object: {error}") from None
     if data.get("version") != VERSION:
         raise CheckpointError(
             f"its version is {data.get('version')!r}, and this version of Fleet-Tools reads "
-            f"{VERSION}. Run it with the one that wrote it, or train it again."
+            f"{VERSION}. Use the version of Fleet-Tools that wrote it, or train it again."
         )
     notes = data.pop("notes", {})
     if not isinstance(notes, dict):

@@ -1,4 +1,4 @@
-"""The configuration of a policy: a value with all that does not follow from what it observes."""
+"""The configuration of a policy: a value with all that its observations do not determine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,12 +61,15 @@ class GateConfig(Value):
     @pydantic.model_validator(mode="after")
     def _reader_is_member(self) -> Self:
         if self.reader >= self.members:
-            raise ValueError(f"{self.members} members have no number {self.reader}, which reads")
+            raise ValueError(
+                f"{self.members} members have the numbers 0 to {self.members - 1}; given: `reader: "
+                f"{self.reader}`"
+            )
         return self
 
 
 class PolicyConfig(Value):
-    """A policy without the layout of what it observes.
+    """A policy without the layout of its observations.
 
     Attributes:
         body: Turns features into the units that the head reads, step by step.
@@ -108,8 +111,8 @@ class PolicyConfig(Value):
     def _require_predicted(self) -> Self:
         if isinstance(self.execution, HorizonConfig) and self.execution.steps > self.chunk:
             raise ValueError(
-                f"{self.execution.steps} execution.steps are more than the {self.chunk} actions of "
-                "a chunk; give a larger `chunk`"
+                f"{self.execution.steps} execution.steps exceed the {self.chunk} actions of a "
+                "chunk; give a larger `chunk`"
             )
         return self
 
@@ -285,4 +288,4 @@ def _read(source: str) -> PolicyConfig:
     try:
         return parse(PolicyConfig, load(Path(source)), source)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{source} is not the JSON of a policy: {error}") from None
+        raise ConfigError(f"{source} is not the JSON config of a policy: {error}") from None

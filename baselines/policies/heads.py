@@ -113,7 +113,7 @@ class DenoisingHead(nn.Module):
         return self.output(hidden)
 
     def asked(self, noisy: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
-        """Returns what the first layer reads beside units, (..., n + 16)."""
+        """Returns the inputs of the first layer besides units, (..., n + 16)."""
         angles = math.pi * time * self.frequencies
         return torch.cat([noisy, angles.sin(), angles.cos()], -1)
 
@@ -170,7 +170,7 @@ def side_by_side(
 
 
 class Regression(NamedTuple):
-    """What a head is asked, and what its last linear map should answer.
+    """Queries of a head, and the targets of its last linear map.
 
     Attributes:
         inputs: What it reads beside units: nothing, or noisy actions (..., n) and times (..., 1).
@@ -191,7 +191,7 @@ class Regression(NamedTuple):
 def regression(
     head: HeadConfig, actions: torch.Tensor, generator: np.random.Generator
 ) -> Regression:
-    """Returns what a head is to learn from demonstrated actions.
+    """Returns the training targets of a head for demonstrated actions.
 
     Args:
         head: Configuration of the head.
@@ -204,7 +204,7 @@ def regression(
 
 
 def largest_target(head: HeadConfig, action: float) -> float:
-    """Returns a bound of the root mean square of what a head should answer, over 32 draws or more.
+    """Returns a bound of the root mean square of a head's targets, over 32 draws or more.
 
     Args:
         head: Configuration of the head.
@@ -219,7 +219,7 @@ def largest_target(head: HeadConfig, action: float) -> float:
 def first_noise(
     head: HeadConfig, shape: tuple[int, ...], generator: np.random.Generator
 ) -> tuple[torch.Tensor, ...]:
-    """Returns what a head reads to act: noise of a shape (..., n) in float32, or nothing."""
+    """Returns the inputs of a head to act: noise of a shape (..., n) in float32, or nothing."""
     if isinstance(head, LinearHeadConfig):
         return ()
     return (torch.from_numpy(generator.standard_normal(shape, np.float32)),)

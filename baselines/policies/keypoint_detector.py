@@ -51,7 +51,7 @@ class KeypointDetector(PolicyNetwork):
 
 
 class DetectingNetwork(nn.Module):
-    """A keypoint detector, and a policy that acts on what it reads.
+    """A keypoint detector, and a policy that acts on its keypoints.
 
     Its hidden state has, before the policy's, the sum of the numbers for the tasks since the
     beginning of the episode, by which it decides for one, and the angles of parts with a symmetry.
@@ -127,9 +127,8 @@ class DetectingNetwork(nn.Module):
             MergeError: Always.
         """
         raise MergeError(
-            "A policy that reads keypoints is made of a keypoint detector and a policy. Merge the "
-            "detectors, "
-            "and the policies, and attach the one to the other."
+            "A policy with a keypoint detector cannot be merged as one network. Merge the "
+            "detectors, merge the policies, and attach the merged detector to the merged policy."
         )
 
 
@@ -155,24 +154,26 @@ def behind(policy: Blueprint, detector: Blueprint) -> Blueprint:
     """Returns the blueprint of a policy with a keypoint detector; see `attached`."""
     if detector.reading is None:
         raise LayoutError(
-            "The detector's checkpoint is a policy's. Train a keypoint detector by `python -m "
+            "The checkpoint given as detector is a policy. Train a keypoint detector by `python -m "
             "fleet_tools.baselines.train --keypoints`."
         )
     if policy.reading is not None or policy.detector is not None:
-        raise LayoutError("A keypoint detector is attached to a policy that has none, and is none.")
+        raise LayoutError(
+            "Expected a policy without a keypoint detector, which is not a detector itself."
+        )
     keypoints = {name: each for name, each in policy.observation.items() if name in NAMES}
     given = {name: detector.reading.layout for name in NAMES}
     found = layout_differences(keypoints, given) if keypoints else ["there are none"]
     if found:
         raise LayoutError(
-            f"The policy does not read keypoints as the detector gives them: {'; '.join(found)}. "
-            f"Train it with obs_mode=multitask_state, keypoint_rows={detector.reading.rows}."
+            f"The policy's inputs do not match the detector's keypoints: {'; '.join(found)}. Train "
+            f"it with obs_mode=multitask_state, keypoint_rows={detector.reading.rows}."
         )
     others = {name: each for name, each in policy.observation.items() if name not in NAMES}
     if HAND not in others:
         raise LayoutError(
-            f"The policy does not observe {HAND}, by which a tool that delayed cameras show is put "
-            f"into the hand. It observes {', '.join(policy.observation)}: train it on {HAND}, too."
+            f"The policy does not observe {HAND}, which corrects the pose of a tool in delayed "
+            f"images. It observes {', '.join(policy.observation)}. Train it on {HAND}, too."
         )
     observation = dict(sorted({**others, **detector.observation}.items()))
     update = {"observation": observation, "env_kwargs": detector.env_kwargs, "detector": detector}

@@ -1,4 +1,4 @@
-"""Layouts of observations: which entries a policy reads, how each is read, and how it is scaled."""
+"""Layouts of observations: a policy's entries, their encoders and their scaling."""
 
 import contextlib
 import hashlib
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from fleet_tools.dataset.normalization import Statistics
 
 Kind = Literal["state"] | EncodedKind
-"""How an entry is read: as it is (state), or by the encoder of its kind."""
+"""Reading of an entry: as it is (state), or by the encoder of its kind."""
 
 _SHOWING: tuple[str, ...] = ("keypoints", "masked_keypoints", "points", "rgb")
 """Kinds of entries that show the world, and not the robot."""
 
 _ENCODER_KEYS: dict[EncodedKind, str] = {"cloud": "clouds", "image": "images"}
 _PREFIXES: dict[EncodedKind, str] = {"cloud": "pointnet_", "image": "resnet_"}
-"""What the names of architectures begin with that have these encoders."""
+"""Prefixes of the names of architectures with these encoders."""
 
 
 class LayoutError(FleetToolsError, ValueError):
@@ -48,8 +48,8 @@ def kind_of(name: str, array: ArraySpec) -> Kind:
         case _, "float32", _:
             return "state"
     raise LayoutError(
-        f"Policies do not read entries like {name!r} ({_brief(array)}); they read float32 numbers, "
-        "point clouds (n, 4) and colour images (height, width, 3)."
+        f"Policies cannot read {name!r} ({_brief(array)}); they read float32 numbers, point clouds "
+        "(n, 4) and colour images (height, width, 3)."
     )
 
 
@@ -99,7 +99,7 @@ def entries_read(config: PolicyConfig, offered: Layout) -> dict[str, ArraySpec]:
                 "or use data of cameras with one size."
             )
     if not read:
-        raise LayoutError("There is nothing to read in an observation without entries.")
+        raise LayoutError("The observation has no entries. Give a policy at least one to read.")
     for name in (*config.first_frame, *config.optional):
         require_name("entry that the policy reads", name, read)
     if len(sights := entries_of_sight(read)) == 1 and sights[0] in config.optional:
@@ -132,7 +132,7 @@ def entries_with_masks(read: Layout) -> list[str]:
     names = [name for name, array in read.items() if array.kind == "masked_keypoints"]
     if not names:
         raise LayoutError(
-            f"None of {', '.join(read)} says which task it is, so the policy cannot be conditioned "
+            f"None of {', '.join(read)} identifies the task, so the policy cannot be conditioned "
             "on it. Read tool_keypoints or object_keypoints of `obs_mode=multitask_state`, or "
             'leave the body\'s `task_conditioning` at "input".'
         )
@@ -184,27 +184,28 @@ def require_offered(read: Layout, offered: Layout) -> None:
 
 
 def require_observed(read: Layout, observation: Mapping[str, np.ndarray]) -> None:
-    """Checks that an observation holds what a policy reads, in shapes and dtypes.
+    """Checks that an observation holds a policy's entries, in their shapes and dtypes.
 
     Raises:
         LayoutError: It does not; the message names every difference.
     """
     if not isinstance(observation, Mapping):
         raise LayoutError(
-            f"A policy reads a mapping of arrays by name; given: {type(observation).__name__}."
+            "Expected an observation that is a mapping of arrays by name; given: "
+            f"{type(observation).__name__}."
         )
     errors = misfits(read, observation)
     if errors:
         raise LayoutError(
-            f"The observation is not what the policy reads: {'; '.join(errors)}. Its entries: "
-            f"{', '.join(observation) or 'none'}."
+            f"The observation does not match the inputs of the policy: {'; '.join(errors)}. Its "
+            f"entries: {', '.join(observation) or 'none'}."
         )
 
 
 def _what_works(config: PolicyConfig, offered: Layout) -> str:
     """Returns the options of programs by which a policy with this body reads what there is."""
     if config.own_classes:
-        return "Classes of your own read what its `clouds`, `images` and `reads` say."
+        return "Your own classes read the entries in `clouds`, `images` and `reads`."
     kinds: dict[str, Kind] = {}
     for name, array in sorted(offered.items()):
         with contextlib.suppress(LayoutError):
@@ -249,7 +250,7 @@ class Scaling(Value):
     def _same_sizes(self) -> Self:
         sizes = [{name: len(row) for name, row in rows.items()} for rows in (self.mean, self.std)]
         if sizes[0] != sizes[1]:
-            raise ValueError(f"the sizes of mean, {sizes[0]}, are not those of std, {sizes[1]}")
+            raise ValueError(f"mean has the sizes {sizes[0]}, but std has {sizes[1]}")
         return self
 
     @classmethod

@@ -62,9 +62,8 @@ class LeRobotPolicy:
             utils = importlib.import_module("lerobot.policies.utils")
         except ImportError as error:
             raise MissingLibraryError(
-                f"{folder} is a folder, as policies of LeRobot are, and LeRobot is not here "
-                f"({error}). Serve it in an environment of LeRobot's own: "
-                "docs/tutorials/serving.md."
+                f"{folder} is a folder, as policies of LeRobot are, but LeRobot is not installed "
+                f"({error}). Serve it from an environment with LeRobot: docs/tutorials/serving.md."
             ) from error
         overrides = {"device_processor": {"device": "cpu"}}  # whatever it was trained on
         try:
@@ -129,8 +128,8 @@ def served_lerobot(folder: Path, header_file: Path | None) -> Served:
     """
     if header_file is None:
         raise ConfigError(
-            f"{folder} is a folder, as policies of LeRobot are. Give with --header what it "
-            "observes: the file meta/fleet_tools.json of the export that it learned."
+            f"{folder} is a folder, as policies of LeRobot are. Give its observations with "
+            "--header: the file meta/fleet_tools.json of the dataset on which it was trained."
         )
     header = read_document(header_file, Header, SCHEMA_VERSION, ConfigError)
     policy = LeRobotPolicy(folder, header)
@@ -162,7 +161,7 @@ def _require_fit(config: Any, names: FeatureNames, header: Header) -> None:
         found.append(f"the action is {action}, not {header.action.shape}")
     if found:
         raise CheckpointError(
-            f"The policy learned another dataset than the header's: {'; '.join(found)}."
+            f"The policy was trained on another dataset than the header's: {'; '.join(found)}."
         )
 
 

@@ -30,7 +30,7 @@ _BY_FEATURES = ("density_gated_ensemble", "gated_refit", "distillation")
 def with_common_scaling(
     checkpoints: Sequence[Checkpoint], averaging_weights: AveragingWeights | None = None
 ) -> list[Checkpoint]:
-    """Returns policies that scale what they read by pooled statistics, and act as they did.
+    """Returns policies that scale their inputs by pooled statistics, and act as before.
 
     Args:
         checkpoints: Policies that differ in nothing but their scaling and their weights.
@@ -65,8 +65,9 @@ def rescaled(checkpoint: Checkpoint, scaling: Scaling) -> Checkpoint:
         weights = folded(own, common, (example,), _actions, _encoder_names())
     except MergeError as error:
         raise MergeError(
-            "The policies scale what they read by other statistics, which cannot be folded into "
-            f"the weights: {error} `--like` of `python -m fleet_tools.baselines.train` does."
+            "The policies scale their inputs by different statistics, which cannot be folded into "
+            f"the weights: {error} `--like` of `python -m fleet_tools.baselines.train` uses common "
+            "ones."
         ) from None
     return Checkpoint(blueprint, weights, checkpoint.notes)
 
@@ -105,9 +106,9 @@ def checkpoint_problem(
     encoders = _encoders(blueprint, maps)
     if method in _BY_FEATURES and encoders is None and blueprint.config.encoders:
         raise MergeError(
-            f"{method} has to know what reads the features of encoders, which it does not of a "
-            "keypoint detector or a body of a class of your own. Choose concatenation, which does "
-            "not ask what policies read."
+            f"{method} must know how the body uses the features of encoders, which is unknown for "
+            "a keypoint detector and for your own class of bodies. Choose concatenation, which "
+            "works for all policies."
         )
     wide = _side_by_side(blueprint, len(models)) if method == "partition" else None
     has_norms = any(map(keeps_statistics, network.modules()))
@@ -204,8 +205,8 @@ def _network_of_width(blueprint: Blueprint, width: int) -> torch.nn.Module:
     resized = blueprint.with_width(width)
     if resized is None:
         raise MergeError(
-            f"A policy with the body {blueprint.config.body.type!r} has no width that a merge "
-            "could change; an MLP or a recurrent body has one. Leave `width` out."
+            f"A policy with the body {blueprint.config.body.type!r} has no width to change; only "
+            "an MLP or a recurrent body has. Leave out `width`."
         )
     return resized.create().eval()
 

@@ -178,7 +178,7 @@ class DensityGate(nn.Module):
 
 
 class GatedNetwork(nn.Module):
-    """Networks of one kind as one policy, each weighted by how well it knows what is observed.
+    """Networks of one kind as one policy, weighted by the density of the observation in their data.
 
     A network that learned from one robot's data is right where these data lie. The gate holds the
     mean and the covariance of what one of the networks reads of each network's data: the scaled
@@ -243,6 +243,4 @@ class GatedNetwork(nn.Module):
         Raises:
             MergeError: Always.
         """
-        raise MergeError(
-            "A policy with a gate is itself a combination of policies. Merge its members."
-        )
+        raise MergeError("A policy with a gate is already an ensemble. Merge its members instead.")

@@ -1,4 +1,4 @@
-"""Configurations of the parts of a policy: bodies, encoders, heads, and what is executed.
+"""Configurations of the parts of a policy: bodies, encoders, heads, and execution of chunks.
 
 Each is a frozen value that creates its module, and is imported without PyTorch.
 """
@@ -121,7 +121,7 @@ class TransformerConfig(ModuleConfig):
     @pydantic.model_validator(mode="after")
     def _heads_divide_width(self) -> Self:
         if self.width % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide a width of {self.width}")
+            raise ValueError(f"the width {self.width} is not a multiple of the {self.heads} heads")
         return self
 
 
@@ -165,7 +165,7 @@ class ResNet18Config(ModuleConfig):
 
 def _class_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
-        raise ValueError(f"{text!r} is no class; expected module:Class, such as my_nets:Body")
+        raise ValueError(f"{text!r} is not a class; expected module:Class, such as my_nets:Body")
     return text
 
 
@@ -207,18 +207,18 @@ class OwnClassConfig(Value):
         require_trusted([self.name], "The policy", ConfigError)
         own = load_user_function(self.name, "class", ConfigError)
         if not isinstance(own, type) or not issubclass(own, nn.Module):  # nothing else is called
-            raise ConfigError(f"{self.name} is no class of torch modules; it is {own!r}.")
+            raise ConfigError(f"{self.name} is not a class of torch modules; it is {own!r}.")
         given = ", ".join([*map(str, inputs), *(f"{k}={v!r}" for k, v in self.arguments.items())])
         try:
             made = own(*inputs, **self.arguments)
         except Exception as error:  # a user's class may fail in any way
             what = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{self.name}({given}) cannot be made ({what}).") from error
+            raise ConfigError(f"{self.name}({given}) cannot be created ({what}).") from error
         width = getattr(made, "width", None)
         if not isinstance(width, int) or width < 1:
             raise ConfigError(
                 f"{self.name}({given}) has the width {width!r}. The attribute `width` of a body or "
-                "encoder is the number of what it returns."
+                "encoder must be the number of its outputs."
             )
         return made
 
@@ -303,7 +303,9 @@ class DiffusionHeadConfig(ModuleConfig):
     @pydantic.model_validator(mode="after")
     def _steps_are_levels(self) -> "DiffusionHeadConfig":
         if self.steps > self.levels:
-            raise ValueError(f"{self.steps} steps visit more than all of {self.levels} levels")
+            raise ValueError(
+                f"{self.steps} steps exceed the {self.levels} levels; give at most {self.levels}"
+            )
         return self
 
 

@@ -101,7 +101,7 @@ class NetworkPolicy:
         self.blueprint = checkpoint.blueprint
         if self.blueprint.reading is not None:
             raise LayoutError(
-                "The checkpoint is a keypoint detector, which does not act. Attach it to a "
+                "The checkpoint is a keypoint detector, which returns no actions. Attach it to a "
                 "policy: `python -m fleet_tools.baselines.attach_detector`."
             )
         self._device, self._through_wrappers = torch.device(device), ThroughWrappers(env)
@@ -164,9 +164,9 @@ class NetworkPolicy:
         )
         if remembers and self._acts_in is not None and self._acts_in() is not env:
             raise PolicyError(
-                f"This {type(self).__name__} remembers an episode of another environment than the "
-                "one of this observation. Make a policy for each environment, or call `reset` at "
-                "the beginning of an episode."
+                f"This {type(self).__name__} got an observation of another environment in the "
+                "middle of an episode. Make a policy for each environment, or call `reset` at the "
+                "beginning of an episode."
             )
         self._acts_in = weakref.ref(env)
 

@@ -45,12 +45,14 @@ class RotationalSymmetry(Value):
     @pydantic.model_validator(mode="after")
     def _three_keypoints(self) -> Self:
         if len({*self.axis, self.marker}) < 3:
-            raise ValueError("the ends of the axis and the marker are three keypoints")
+            raise ValueError(
+                "expected three different keypoints: the two ends of the axis and the marker"
+            )
         return self
 
 
 class TaskReading(Value):
-    """What there is to read in scenes of a task.
+    """The keypoints of a task's scenes.
 
     Attributes:
         name: Name of the task.
@@ -68,7 +70,7 @@ class TaskReading(Value):
     def _rows_exist(self) -> Self:
         parts = [each.part for each in self.symmetries]
         if len(set(parts)) < len(parts):
-            raise ValueError(f"the task {self.name} has several symmetries of one part")
+            raise ValueError(f"the task {self.name} has two symmetries of the same part; give one")
         for each in self.symmetries:
             if max(*each.axis, each.marker) >= getattr(self, each.part):
                 raise ValueError(f"the {each.part} of {self.name} has no such keypoint")
@@ -237,7 +239,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 class HeldTool(NamedTuple):
-    """What is remembered of the tool's keypoints, of a batch of B episodes.
+    """Memory of the tool's keypoints, for a batch of B episodes.
 
     A cloud is given in the present frame of the end effector, and shows the world when images were
     taken. Until the present the hand has moved on, so of a delayed cloud the tool lies where the

@@ -77,7 +77,7 @@ def observation_arms(
         layout = header.observation
         seen = [name for name in layout if name not in proprioception(1)]
         if not seen:
-            raise ConfigError(f"{folder} has no entry beside the robot's own senses.")
+            raise ConfigError(f"{folder} has no observation besides the robot's own sensors.")
         for name in lacking:
             require_name("entry beside the robot's own senses", name, seen)
         without = {EVERYTHING: (), **{f"no {name}": (name,) for name in lacking or seen}}
@@ -128,7 +128,7 @@ def demonstration_arms(
         if (header.task.name, header.observation) != (headers[0].task.name, headers[0].observation):
             raise ConfigError(
                 f"{folder} has another task or other observations than {datasets[0]}. Compare "
-                "datasets that differ in nothing but where their actions come from."
+                "datasets that differ only in the source of their actions."
             )
     sizes = [sum(record.success for record in Dataset(folder).stored()) for folder in datasets]
     numbers = tuple(episodes) or (round(0.9 * min(sizes)),)
@@ -136,7 +136,7 @@ def demonstration_arms(
         if max(numbers) >= size:
             raise ConfigError(
                 f"{folder} has {size} successful episodes, of which at least one is used for "
-                f"validation; {max(numbers)} to learn from are asked for. Collect more."
+                f"validation; {max(numbers)} for training were requested. Collect more."
             )
     return [
         Arm(

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 Criterion = Literal["loss", "rollouts"]
-"""By what the best epoch is chosen: the lowest validation loss, or the most successful rollouts."""
+"""Criterion for the best epoch: the lowest validation loss, or the most successful rollouts."""
 
 Fraction = Annotated[Number, pydantic.Field(ge=0, lt=1)]
 
 
 class CloudAugmentation(OptionGroup):
-    """How point clouds differ from the demonstrations', anew in every batch."""
+    """Augmentation of point clouds, drawn again for every batch."""
 
     jitter_m: NonNegative = 0.0
     """Standard deviation of the noise that is added to each coordinate, m."""
@@ -52,7 +52,7 @@ class CloudAugmentation(OptionGroup):
 
 
 class ImageAugmentation(OptionGroup):
-    """How the colours of images differ from the demonstrations', anew in every batch.
+    """Augmentation of the colours of images, drawn again for every batch.
 
     Without it, a policy can tell the scenes of few demonstrations by their colours, and learn
     their actions by heart.
@@ -114,7 +114,7 @@ class TrainingConfig(OptionGroup):
 
 
 PURPOSE = "write curves"
-"""What the libraries are needed for."""
+"""Purpose of the libraries."""
 
 
 class SymmetryOption(Value):
@@ -165,7 +165,7 @@ class DetectorOptions(OptionGroup):
     @pydantic.model_validator(mode="after")
     def _symmetric_keypoints(self) -> Self:
         if self.symmetry and not self.keypoints:
-            raise ValueError("--symmetry is of --keypoints")
+            raise ValueError("--symmetry needs --keypoints")
         return self
 
 
@@ -179,7 +179,7 @@ class CurveOptions(OptionGroup):
     WANDB_MODE=offline keeps them in OUTPUT."""
 
     def require_libraries(self) -> None:
-        """Imports what the options need.
+        """Imports the libraries that the options need.
 
         Raises:
             MissingLibraryError: A library is not installed.
@@ -212,7 +212,7 @@ class PolicyOptions(OptionGroup):
             raise ValueError("give either --architecture or --like")
         if self.like is not None and (self.settings or self.observations):
             raise ValueError(
-                "--like determines the architecture and what it reads; leave out --set and "
+                "--like determines the architecture and its inputs; leave out --set and "
                 "--observations, or give --architecture instead"
             )
         return self

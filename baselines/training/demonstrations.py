@@ -66,7 +66,7 @@ def split(
     count = max(1, round(fraction * episodes))
     if count >= episodes:
         raise ConfigError(
-            f"Of {episodes} episode{'s' * (episodes != 1)}, none is left to learn from when a "
+            f"Of {episodes} episode{'s' * (episodes != 1)}, none is left for training when a "
             f"fraction of {fraction:g}, at least one episode, is used for validation. Collect "
             f"more, or give a smaller {_FRACTION}."
         )
@@ -95,9 +95,8 @@ def blueprint_of(config: PolicyConfig, samples: Samples) -> Blueprint:
     """
     if samples.env_kwargs is None:
         raise DatasetError(
-            "The datasets were observed in different ways (obs_mode, camera_size, ...), so that no "
-            "environment gives the observations that the policy would learn from. Train on "
-            "datasets of one kind."
+            "The datasets have different kinds of observations (obs_mode, camera_size, ...), so no "
+            "environment could run the policy. Train on datasets of one kind."
         )
     Blueprint.of(config, samples.observation, samples.action)  # before all data are read
     scaling = Scaling.of(normalization_of(samples).observation)
@@ -120,7 +119,7 @@ def require_same_policy(blueprint: Blueprint, model: Blueprint) -> None:
     parts = [each.model_dump(mode="json", exclude={"scaling"}) for each in (blueprint, model)]
     if found := differences(*parts):
         raise ConfigError(
-            "A policy of these datasets differs from that of the checkpoint: "
+            "A policy of these datasets would differ from the checkpoint of --like: "
             f"{'; '.join(found)}. Give datasets of the same layout, or --architecture instead of "
             "--like."
         )
@@ -202,7 +201,7 @@ class Trajectories:
         if not every_step:
             require_steps(samples, "The data", "Collect more.")
         elif not self.imitated.any():
-            raise DatasetError("There is nothing to learn from episodes without steps.")
+            raise DatasetError("The episodes have no steps to learn from. Collect others.")
         self._taught = taught
         self._samples, self._names = samples, list(blueprint.observation)
         self._absent = {name: self._on_device(blueprint.absent(name)[None]) for name in lacks}

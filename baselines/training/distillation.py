@@ -1,4 +1,4 @@
-"""Labels by a teacher: what another policy would do at stored or at drawn states."""
+"""Labels by a teacher: the actions of another policy at stored or at sampled states."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
@@ -64,7 +64,7 @@ def _noise(
 
 
 class DrawnStates:
-    """States drawn from the Gaussians of a density gate, and what the gated policy does there.
+    """States drawn from the Gaussians of a density gate, and the gated policy's actions there.
 
     Each is an item of one step, without a hidden state. See `loop.Batches`.
 

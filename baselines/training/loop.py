@@ -35,7 +35,7 @@ DRAWS = 32
 
 
 class Batches(Protocol):
-    """What training needs of its data, see `Trajectories`."""
+    """Interface of training data, see `Trajectories`."""
 
     @property
     def device(self) -> torch.device:

@@ -182,7 +182,7 @@ def _of_metrics(spec: TrainingRunSpec, progress: TrainingProgress) -> Iterator[s
             or (each.rollouts is None) != (spec.rollouts == 0 or not due)
             or any(loss is not None and loss < 0 for loss in (each.loss, each.validation_loss))
         ):
-            yield f"the metrics of epoch {each.epoch} are not those of this run"
+            yield f"the metrics of epoch {each.epoch} do not match this run"
 
 
 def _of_counts(
@@ -219,7 +219,7 @@ def _of_tensors(
     yield from _other_tensors("averages", _parameters(network) if averaged else {}, state.average)
     best = best_epoch(progress.metrics, spec.choose_by)
     if (best is None) != (not progress.best):
-        yield "the best weights are not those of its best epoch"
+        yield "the best weights do not match its best epoch"
     elif best is not None:
         yield from _other_tensors("best weights", weights, progress.best)
         if (
@@ -227,7 +227,7 @@ def _of_tensors(
             and state.batch == 0
             and not _same(progress.best, state.policy_weights)
         ):
-            yield "the best weights are not those of its last epoch"
+            yield "the best weights do not match its last epoch"
 
 
 def expected_moments(network: nn.Module) -> dict[str, torch.Tensor]:

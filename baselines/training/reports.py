@@ -1,4 +1,4 @@
-"""What a training run shows: its plan, a progress bar, a summary, and curves.
+"""Reports of a training run: its plan, a progress bar, a summary, and curves.
 
 Curves go to TensorBoard and Weights & Biases, and follow from the run's stored log. Those of
 TensorBoard are written anew by each command, so that a resumed run has no point twice.
@@ -31,7 +31,7 @@ from fleet_tools.utils.progress import progress_bar
 def plan_text(
     spec: TrainingRunSpec, training: Trajectories, validation: Trajectories | None
 ) -> str:
-    """Returns what will be trained, with the values of options that were not given.
+    """Returns a description of the training, with the values of options that were not given.
 
     Args:
         spec: What the run depends on.

@@ -1,4 +1,4 @@
-"""A training run: all on which its result depends, its epochs, and what is stored in between."""
+"""A training run: its inputs, its epochs, and its stored states."""
 
 import time
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class TrainingRunSpec(Document):
     packages: dict[str, str]
 
     def essence(self) -> dict[str, object]:
-        """Returns what must not differ within one run, by its name in messages."""
+        """Returns the properties that must be equal within one run, by name."""
         parts = self.model_dump(mode="json")
         training = {f"training.{name}": value for name, value in parts.pop("training").items()}
         blueprint = parts.pop("blueprint")  # the rest of it follows from the data

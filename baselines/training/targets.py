@@ -1,4 +1,4 @@
-"""What a training teaches: actions of demonstrations or of a teacher, or keypoints in clouds."""
+"""Training targets: actions of demonstrations or of a teacher, or keypoints in clouds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,12 +40,12 @@ from fleet_tools.errors import ConfigError, DatasetError, UnknownNameError, requ
 from fleet_tools.storage.provenance import TaskFile
 
 Labels = Callable[[Samples], np.ndarray | None]
-"""Returns what is to be learned in each step of samples, (steps, n); None for their actions."""
+"""Returns the targets of each step of samples, (steps, n); None for their actions."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingTarget:
-    """What a training teaches.
+    """A training target.
 
     Attributes:
         blueprint: Blueprint of what learns.
@@ -64,7 +64,7 @@ class TrainingTarget:
     every_step: bool = False
 
     def trajectories(self, part: Samples, device: str) -> Trajectories:
-        """Returns a part of the samples as trajectories, with what is to be learned."""
+        """Returns a part of the samples as trajectories, with their targets."""
         return Trajectories(part, self.blueprint, device, self.labels(part), self.every_step)
 
 
@@ -138,8 +138,8 @@ def keypoint_reading(
     """
     if config.with_memory or config.head.type != "linear" or config.chunk > 1:
         raise ConfigError(
-            "A keypoint detector sees one cloud at a time, and gives one row of numbers: choose "
-            "--architecture pointnet_mlp, with the linear head and without chunks."
+            "A keypoint detector needs a network that reads one cloud and returns one row of "
+            "numbers: choose --architecture pointnet_mlp, with the linear head and without chunks."
         )
     samples = Samples(folders, observations=[CLOUD, HAND, *NAMES], check=check)
     reading = _reading(samples, symmetries)
@@ -195,8 +195,9 @@ def _reading(samples: Samples, symmetries: Sequence[SymmetryOption]) -> Reading:
     for name in NAMES:
         if samples.observation[name].kind != "masked_keypoints":
             raise DatasetError(
-                "The keypoints are in another layout. Collect with obs_mode=cloud_and_keypoints, "
-                "or observe episodes again by `python -m fleet_tools.dataset observe`."
+                "The keypoints of the dataset have another layout. Collect with "
+                "obs_mode=cloud_and_keypoints, or observe episodes again by `python -m "
+                "fleet_tools.dataset observe`."
             )
     specs = {each.task: each.header.env_spec for each in samples.episodes}
     for each in symmetries:
@@ -254,7 +255,8 @@ def _symmetry(
     if distances.max() < _OFF_AXIS_M or np.abs(z)[:, reference].max() > _ALONG:
         raise ConfigError(
             f"The angle of the {option.part} of {option.task} about {' to '.join(option.axis)} "
-            "cannot be told: no keypoint is off this axis, or the hand turns all around it."
+            "cannot be determined: no keypoint lies off this axis, or the hand turns fully around "
+            "it. Choose another axis."
         )
     found = {
         "part": option.part,

@@ -11,11 +11,11 @@ from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.envs.array_spec import ArraySpec, action_scale
 from fleet_tools.envs.observation_modes import OBS_MODES, observables, observation_config
 from fleet_tools.errors import UnknownNameError
+from fleet_tools.experts.predicate_sentences import joint_units, sentences
 from fleet_tools.registration import CUSTOM_ID, env_id
 from fleet_tools.robot.arm import load_robot
 from fleet_tools.sim.catalog import model_names
 from fleet_tools.sim.splits import SPLITS, model_pairs
-from fleet_tools.studio.predicate_sentences import joint_units, sentences
 
 _AXES = {"translation_m": ("x", "y", "z", "m"), "rpy_deg": ("roll", "pitch", "yaw", "degrees")}
 _COLORS = ("red", "green", "blue")

@@ -43,7 +43,7 @@ from fleet_tools.sim.splits import model_pairs
 
 PART_COARSE = Schedule(100, (0.01, 0.005, 0.005, 0.003))
 PART_FINE = Schedule(400, (0.003,) * 4 + (0.002,) * 8, starts=2)
-"""How accurately to register: from each start, and from the best of them."""
+"""Accuracy of registration from each start, and from the best of them."""
 
 PART_SPREAD = np.repeat([np.inf, np.inf, 0.1], 3)
 """Expected size of motions (m), turns (rad) and logarithms of scales, relative to the whole."""
@@ -144,7 +144,7 @@ def _triangles(whole: Estimate) -> np.ndarray:
 NO_STEP = Schedule(COARSE.points, ())
 SIZED_COARSE = Schedule(150, (0.03, 0.02, 0.02, 0.01, 0.01, 0.005))
 SIZED_FINE = Schedule(400, (0.01, *[0.005] * 7), starts=1)
-"""How accurately to register models that are scaled."""
+"""Accuracy of registration of models that are scaled."""
 LIKELIEST = 3
 """Number of candidates that may fit as they are."""
 SIMILAR_M = 3e-3

@@ -1,4 +1,4 @@
-"""What is unknown of a model's pose and size: parameters, their bounds, and what they stand for."""
+"""Free parameters of a model's pose and size, their bounds and meanings."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -114,7 +114,7 @@ class ShapeState:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What was found.
+    """Result of a registration.
 
     Attributes:
         state: The shape and its pose.
@@ -136,7 +136,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Freedom:
-    """What is unknown of a shape.
+    """Free parameters of a shape.
 
     Attributes:
         shape: The shape, whose visible links do not change.
@@ -158,7 +158,7 @@ class Freedom:
         return self.estimate(found.parameters, found.residual_m)
 
     def fit(self, cloud: np.ndarray) -> Fit:
-        """Returns what is fitted to a cloud, (m, 3), m."""
+        """Returns the fit of the shape to a cloud, (m, 3), m."""
 
         def place(x: np.ndarray) -> np.ndarray:
             state = self.state(x)
@@ -168,7 +168,7 @@ class Freedom:
         return Fit(self.shape.surfaces, place, self.low, self.high, scale_terms)
 
     def estimate(self, x: np.ndarray, residual_m: float) -> Estimate:
-        """Returns what the parameters stand for."""
+        """Returns the estimate for some parameters."""
         state = self.state(x)
         keypoints = state.shape.keypoints(state.X_P, state.joints)
         return Estimate(state, x, keypoints, residual_m)
@@ -193,7 +193,7 @@ def find(
 
 
 def by_prior(shape: Shape, prior: Prior, X_GP: np.ndarray) -> Freedom:
-    """Returns what is unknown at the start of an episode.
+    """Returns the free parameters at the start of an episode.
 
     Args:
         shape: The shape.
@@ -209,7 +209,7 @@ def by_prior(shape: Shape, prior: Prior, X_GP: np.ndarray) -> Freedom:
 
 
 def by_prior_and_size(shape: Shape, prior: Prior, X_GP: np.ndarray, cameras: np.ndarray) -> Freedom:
-    """Returns what is unknown at the start of an episode if the scales of the links are, too.
+    """Returns the free parameters at the start of an episode, with the scales of the links.
 
     The logarithms of these are the last parameters.
 
@@ -236,7 +236,7 @@ def by_prior_and_size(shape: Shape, prior: Prior, X_GP: np.ndarray, cameras: np.
 
 
 def by_motion(last: ShapeState, apart: bool, on_table: bool) -> Freedom:
-    """Returns what is unknown a moment later; parameters are 0 where nothing has moved.
+    """Returns the free parameters a moment later; they are 0 where nothing has moved.
 
     Args:
         last: What was known.

@@ -50,7 +50,7 @@ APART_GROWTH = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Follower:
-    """What moves with an object.
+    """Data for following an object through an episode.
 
     Attributes:
         first: The object where the episode began.
@@ -127,7 +127,7 @@ _ENTRIES = (
     "end_effector_wrench",
     "point_cloud",
 )
-"""What it reads of an observation."""
+"""Entries of an observation that it reads."""
 
 SIZED_ERROR_DEG = 2.0
 """Error of the directions between keypoints of models that are scaled, degrees."""
@@ -140,7 +140,7 @@ JUDGED = (
 
 
 def perceived_expert(env: gymnasium.Env) -> ExpertPolicy:
-    """Makes an expert that is told which tool and object there are, and perceives all else.
+    """Makes an expert that knows the names of tool and object, and perceives all else.
 
     Args:
         env: An environment with point clouds; its state is not read.
@@ -208,7 +208,7 @@ class PerceivedState:
         self.objects_done = 0
 
     def begin(self) -> None:
-        """Begins an episode, of which nothing is known yet."""
+        """Begins an episode."""
         self._memory = self._latest = None
         self.objects_done = 0
 
@@ -252,7 +252,9 @@ class PerceivedState:
     def _first(self, seen: "_Seen") -> "_Memory":
         for name, points in (("tool", seen.tool_E), ("object", seen.object_W)):
             if len(points) < MIN_POINTS:
-                raise PolicyError(f"the {name} is out of view: {len(points)} points of it are seen")
+                raise PolicyError(
+                    f"the {name} is out of view: the cameras see {len(points)} points of it"
+                )
         finder = Finder(self._task, self._candidates())
         return self._begin_object(seen, finder.find_tool(seen.tool_E, seen.X_WE), finder)
 

@@ -132,7 +132,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How accurately to register.
+    """Accuracy of a registration.
 
     Attributes:
         points: Largest number of points of the cloud.
@@ -156,12 +156,12 @@ class Schedule:
 COARSE = Schedule(150, (0.03, 0.02, 0.01, 0.005, 0.002), fits_m=1e-3)
 FINE = Schedule(800, (0.005, *[0.002] * 9), fits_m=3e-5, starts=4)
 TRACK = Schedule(300, (0.02, 0.01, 0.005, 0.002), fits_m=3e-5)
-"""How accurately to register: from each start, from the best of them, and from the last pose."""
+"""Accuracy of registration from each start, from the best of them, and from the last pose."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What a model is fitted to.
+    """A model that is fitted: its surfaces, poses and bounds.
 
     Attributes:
         links: Surfaces of the links, each in its frame.

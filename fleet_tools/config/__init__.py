@@ -1,1 +1,1 @@
-"""What YAML files may say: task files and their building blocks, as frozen values."""
+"""Schemas of YAML files: task files and their parts, as frozen values."""

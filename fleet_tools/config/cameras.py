@@ -1,4 +1,4 @@
-"""What a task file says about its cameras, and about the errors of depth cameras.
+"""Schema of a task file's cameras, and of the errors of depth cameras.
 
 Figures of errors are of the device. Those in pixels are of its own depth image, which has `rows`
 rows, so that they mean the same at any resolution of observed images. A distribution is drawn anew
@@ -25,14 +25,14 @@ class Camera(Value):
     field_of_view_deg: Annotated[Number, pydantic.Field(gt=0, lt=180)]
     """Vertical field of view, at any resolution."""
     depth_range_m: tuple[Positive, Positive]
-    """Nearest and farthest measured depth; what is nearer reads 0, what is farther infinity."""
+    """Nearest and farthest measured depth; nearer points read 0, farther ones infinity."""
 
     @pydantic.field_validator("depth_range_m")
     @classmethod
     def _ordered(cls, given: tuple[float, float]) -> tuple[float, float]:
         near, far = given
         if not CLIPPING_M[0] <= near < far <= CLIPPING_M[1]:
-            raise ValueError(f"the nearer limit comes first, and both lie in {CLIPPING_M}")
+            raise ValueError(f"expected the nearer limit first, and both within {CLIPPING_M}")
         return given
 
 
@@ -50,7 +50,7 @@ IDEAL = SENSORS[0]
 
 def _not_negative(given: Distribution) -> Distribution:
     if bounds(given)[0] < 0:
-        raise ValueError("it must not be negative")
+        raise ValueError("expected a number of at least 0")
     return given
 
 

@@ -36,10 +36,12 @@ Words = tuple[str, ...]
 
 def _words(given: Any) -> Any:
     if not isinstance(given, list | tuple):
-        raise ValueError("it is a list of words, such as [fleet-tools, collect, --tool, hammer]")
+        raise ValueError("expected a list of words, such as [fleet-tools, collect, --tool, hammer]")
     for word in given:
         if isinstance(word, bool) or not isinstance(word, str | int | float):
-            raise ValueError(f"a word is a text or a number; given: {word!r}. Put it into quotes")
+            raise ValueError(
+                f"expected words that are texts or numbers; given: {word!r}. Put it into quotes"
+            )
     return tuple(map(str, given))
 
 
@@ -58,10 +60,13 @@ class RecipeCommand(Value):
     def _can_run(self) -> Self:
         programs = [*_PROGRAMS, DATA_OF]
         if self.run[:1] not in [(name,) for name in programs]:
-            raise ValueError(f"commands begin with {', '.join(programs)}; given: {self.run[:1]}")
+            raise ValueError(
+                f"expected a command that begins with {', '.join(programs)}; given: {self.run[:1]}"
+            )
         if (named := {*_PLACEHOLDER.findall(" ".join(self.run))}) != {*self.each}:
             raise ValueError(
-                f"`run` has the placeholders {sorted(named)}, and `each` has {sorted(self.each)}"
+                f"`run` has the placeholders {sorted(named)}, but `each` defines "
+                f"{sorted(self.each)}"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""How a task is controlled: rate, bounds of actions, gains; and durations in control steps.
+"""Control of a task: rate, bounds of actions, gains; durations in control steps.
 
 A task file gives times in seconds and motions per second, so that its control rate can be changed
 alone.

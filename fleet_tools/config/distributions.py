@@ -24,7 +24,7 @@ class Uniform(Value):
     def _ordered(self):
         low, high = self.uniform
         if low > high:
-            raise ValueError(f"the lower bound comes first: {{uniform: [{high}, {low}]}}")
+            raise ValueError(f"expected the lower bound first: {{uniform: [{high}, {low}]}}")
         return self
 
 
@@ -45,7 +45,10 @@ class OneOf(Value):
     def _ordered(self):
         flat = [bound for interval in self.one_of for bound in interval]
         if flat != sorted(flat) or any(low == high for low, high in self.one_of):
-            raise ValueError(f"bounds ascend, and intervals do not overlap: {list(self.one_of)}")
+            raise ValueError(
+                "expected ascending bounds and intervals that do not overlap; given: "
+                f"{list(self.one_of)}"
+            )
         return self
 
 
@@ -208,7 +211,7 @@ def require_range(given: Any, info: pydantic.ValidationInfo) -> Any:
     for place, number, allowed in _numbers(given, RANGES[info.field_name]):
         if not allowed.low <= number <= allowed.high:
             reason = (
-                f"it must lie between {allowed.low:.5g} and {allowed.high:.7g}{allowed.unit}; "
+                f"expected a number from {allowed.low:.5g} to {allowed.high:.7g}{allowed.unit}; "
                 f"given: {shown(number)}"
             )
             raise MisfitError(".".join(map(str, place)), reason)

@@ -1,4 +1,4 @@
-"""What a task file may say about the expert: keypoint terms and keyframe motions.
+"""Schema of a task file's expert: keypoint terms and keyframe motions.
 
 A new task composes these building blocks in YAML. Frames: W world, E end effector, T tool model,
 O object model.
@@ -85,7 +85,7 @@ class Translate(Value):
 
 
 class Advance(Value):
-    """Moves the end effector along an axis of the tool, whatever the grasp."""
+    """Moves the end effector along an axis of the tool, independently of the grasp."""
 
     type: Literal["advance"]
     axis: Axis
@@ -95,7 +95,7 @@ class Advance(Value):
 
 
 class OverPlace(Value):
-    """Moves the end effector horizontally until what the tool carries is over the marked place.
+    """Moves the end effector horizontally until the carried object is over the marked place.
 
     The plan takes the two keypoints to be one above the other. Once the motion has begun, the
     expert corrects it by where the object lies on the tool.
@@ -134,7 +134,7 @@ KeyframeMotion = Annotated[
 
 
 class Keyframe(Value):
-    """A pose of the end effector relative to the actuation pose, and how it is approached."""
+    """A pose of the end effector relative to the actuation pose, and the approach to it."""
 
     motion: KeyframeMotion
     """Motion from the pose to which the keyframe is relative."""

@@ -23,7 +23,7 @@ EXTENDS = "extends"
 """Key that names the base."""
 
 MAX_LAYERS = 10
-"""Largest number of files of which each extends the next."""
+"""Largest number of files in a chain of extensions."""
 
 _OWN, _PATHS = ("name",), ("assets",)  # not taken from a base; relative paths
 _Dumper = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
@@ -51,7 +51,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class LayeredFile:
-    """A file with those that it extends.
+    """A file with all files that it extends.
 
     Attributes:
         layers: The file, its base, the base of that and so on; at least one.
@@ -95,7 +95,7 @@ class LayeredFile:
 
 
 def load_layers(path: Path, find: Callable[[str, Path], Path]) -> LayeredFile:
-    """Reads a file and those that it extends.
+    """Reads a file and all files that it extends.
 
     Args:
         path: The file.
@@ -122,7 +122,7 @@ def load_layers(path: Path, find: Callable[[str, Path], Path]) -> LayeredFile:
         content = _merge({key: below[key] for key in below if key not in _OWN}, content)
     file = LayeredFile(tuple(layers), content)
     if bases and (reason := excess(file.text)) is not None:
-        raise ConfigError(f"{path} is too large, with what it takes from others: {reason}")
+        raise ConfigError(f"{path} is too large together with the files that it extends: {reason}")
     return file
 
 
@@ -131,9 +131,7 @@ def _base_of(layers: list[Layer], base: Any, find: Callable[[str, Path], Path]) 
     layer = layers[-1]
     place = layer.cite((EXTENDS,))
     if not isinstance(base, str):
-        raise ConfigError(
-            f"{place}: a name or the path of a file is expected (given: {shown(base)})"
-        )
+        raise ConfigError(f"{place}: expected a name or the path of a file (given: {shown(base)})")
     try:
         path = find(base, layer.path.parent)
     except FleetToolsError as error:

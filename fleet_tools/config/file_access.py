@@ -1,4 +1,4 @@
-"""Where the package's own files are, and how files of others are read."""
+"""Paths of the package's files, and bounded reading of files of others."""
 
 import os
 import stat
@@ -43,8 +43,8 @@ def yaml_path(kind: str, name_or_path: str | os.PathLike[str], folder: Path) -> 
         name_or_path = os.fspath(name_or_path)
     if not isinstance(name_or_path, str):
         raise ConfigError(
-            f"A {kind} is given as one of {', '.join(names)}, or as the path of a YAML file; "
-            f"given: {shown(name_or_path)}."
+            f"Expected a {kind}: one of {', '.join(names)}, or the path of a YAML file; given: "
+            f"{shown(name_or_path)}."
         )
     if name_or_path in names:
         return folder / f"{name_or_path}.yaml"
@@ -112,5 +112,5 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
             raise ConfigError(f"{path} is not a file that can be read.")
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise ConfigError(f"{path} has more than {max_bytes:,} bytes.")
+        raise ConfigError(f"{path} is too large: at most {max_bytes:,} bytes are read.")
     return content

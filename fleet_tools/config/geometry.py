@@ -1,4 +1,4 @@
-"""Poses in readable numbers, as task files, scenes and keypoint files give them; the workspace."""
+"""Poses in readable numbers, as in task files, scenes and keypoint files; the workspace."""
 
 import math
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ class Workspace(Value):
         if not all(edge <= low and high <= far for edge, low, high, far in table):
             raise ValueError(
                 f"the workspace must not reach beyond the table, which ends at {TABLE_LOWER_M} and "
-                f"{TABLE_UPPER_M} in x and y; given are {self.lower_m} and {self.upper_m}"
+                f"{TABLE_UPPER_M} in x and y; given: {self.lower_m} and {self.upper_m}"
             )
         return self
 
@@ -65,7 +65,7 @@ class Workspace(Value):
     def _has_an_inside(self) -> Self:
         if not all(low < high for low, high in zip(self.lower_m, self.upper_m, strict=True)):
             raise ValueError(
-                f"lower_m must be below upper_m in x, y and z; given are {self.lower_m} and "
+                f"lower_m must be below upper_m in x, y and z; given: {self.lower_m} and "
                 f"{self.upper_m}"
             )
         return self

@@ -1,4 +1,4 @@
-"""Option groups: values from which programs make their options."""
+"""Option groups: values that programs offer as command-line options."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,9 @@ class OptionGroup(Value):
     def _path_of_one_line(cls, value: Any) -> Any:
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, Path) and "\n" in str(each):
-                raise ValueError("a path has no line break, which Drake cannot read")
+                raise ValueError(
+                    "Drake cannot read a path with a line break; rename the file or folder"
+                )
         return value
 
 

@@ -1,4 +1,4 @@
-"""What a task file may say about success: named predicates over the state of the world.
+"""Schema of a task file's success predicates, over the state of the world.
 
 `fleet_tools.envs.success` evaluates them.
 """
@@ -16,7 +16,7 @@ def _body_of_the_object(name: str) -> str:
 
 def _link_of_the_object(name: str) -> str:
     if not name.removeprefix("object/") or not name.startswith("object/"):
-        raise ValueError("a link of the object is named object/<link>")
+        raise ValueError("expected object/<link>, the name of a link of the object")
     return name
 
 
@@ -133,7 +133,7 @@ class CausedByPart(Value):
     part: str
     """Name in the task's `tool_parts`."""
     change: "Predicate"
-    """What the part must have done; its threshold may leave a share to everything else."""
+    """The change that the part must cause; its threshold may leave a share to everything else."""
 
 
 class BodyMoved(Value):
@@ -209,12 +209,12 @@ class OnBody(Value):
     @pydantic.model_validator(mode="after")
     def _two_links(self):
         if self.body == self.on:
-            raise ValueError(f"{self.body!r} cannot lie on itself")
+            raise ValueError(f"{self.body!r} cannot lie on itself; give two links")
         return self
 
 
 class UserFunction(Value):
-    """A function of one's own holds: function(initial, now, **kwargs) returns a bool or a Verdict.
+    """Your own function holds: function(initial, now, **kwargs) returns a bool or a Verdict.
 
     `initial` and `now` are the states of the world at the start and in the moment that is judged
     (`fleet_tools.sim.world_state.WorldState`); a Verdict (`fleet_tools.envs.success`) also tells

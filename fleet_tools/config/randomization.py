@@ -1,4 +1,4 @@
-"""How scenes vary: what a task file says about each group of randomized quantities."""
+"""Schema of a task file's randomization: one distribution for each varied quantity."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -111,7 +111,7 @@ EXTRINSICS: dict[str, CameraPose] = {
     ),
     "wrist": MOUNT,
 }
-"""Where `fleet_tools.config.cameras.CAMERAS` are."""
+"""Poses of `fleet_tools.config.cameras.CAMERAS`."""
 
 MASS_SCALE, FRICTION_SCALE = _between(0.8, 1.2), _between(0.7, 1.3)
 TINT = (_between(0.7, 1.2), _between(0.7, 1.2), _between(0.7, 1.2))

@@ -1,4 +1,4 @@
-"""What a task file may say.
+"""Schema of a task file.
 
 A task is data: families of tools and objects, how scenes vary, what
 the expert must achieve at which keypoints, and what counts as success. Its building blocks are in
@@ -59,7 +59,7 @@ class ObservedKeypoints(Value):
 
 
 class Facing(Value):
-    """A side of the tool: what lies no further back, along an axis, than a depth behind a point."""
+    """A side of the tool: its points up to a depth behind a keypoint, along an axis."""
 
     axis: Axis
     """Two keypoints of the tool: from the back to the front."""
@@ -75,7 +75,7 @@ class Facing(Value):
 
 
 class ObjectPlace(Value):
-    """A place on the object: what lies within a distance of the line through some keypoints."""
+    """A place on the object: its points within a distance of the line through some keypoints."""
 
     keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     """One keypoint of the object, or the corners of a line."""
@@ -84,7 +84,7 @@ class ObjectPlace(Value):
 
 
 class ToolPart(Value):
-    """A part of the tool: what lies within a distance of the line through some keypoints."""
+    """A part of the tool: its points within a distance of the line through some keypoints."""
 
     keypoints: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
     """One keypoint, or the corners of a line."""
@@ -121,7 +121,7 @@ class HeldOut(Value):
     objects: tuple[str, ...] = ()
     """Objects that occur in no scene of `train`."""
     pairs: tuple[tuple[str, str], ...] = ()
-    """Pairs of a tool and an object, each of which occurs in other pairs of `train`."""
+    """Pairs of a tool and an object; each of the two occurs in other pairs of `train`."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class TaskConfig(Value):
     name: str
     """Name of the task; the package's own are named like their files."""
     description: str
-    """What the robot must do, in a sentence."""
+    """The task in a sentence."""
     tool_family: str
     """Family of the tools, a folder of `assets/tools/`."""
     object_family: str
@@ -162,7 +162,7 @@ class TaskConfig(Value):
     """Folder of further models, laid out as the package's own, relative to the task file. None has
     the name of one of the package in the same family."""
     held_out: HeldOut = HeldOut()
-    """What training does not show."""
+    """Models and pairs that training does not show."""
     object_mount: Literal["fixed", "free"]
     """Whether the object's first link is fixed to the table."""
     workspace: Workspace = Workspace()
@@ -182,7 +182,7 @@ class TaskConfig(Value):
     sensors: Sensors = Sensors()
     """Errors of the cameras, for environments that are asked for them."""
     randomization: Randomization = Randomization()
-    """How scenes vary."""
+    """Distributions of the varied quantities of scenes."""
     success: Annotated[tuple[Predicate, ...], pydantic.Field(min_length=1)]
     """Success requires all of these predicates."""
     success_duration_s: NonNegative = 0.0
@@ -238,7 +238,8 @@ class TaskConfig(Value):
             if pose == MOUNT and self.cameras[name].frame != "end_effector":
                 raise MisfitError(
                     f"randomization.cameras.{name}",
-                    "the robot's mount is on its hand, and this camera is fixed to the world",
+                    "this camera is fixed to the world, but the robot's camera of this name is on "
+                    "its hand; leave it out here",
                 )
         return self
 
@@ -264,13 +265,13 @@ class TaskConfig(Value):
         if self.randomization.place is not None and PLACE in self.keypoints.object:
             raise MisfitError(
                 "keypoints.object",
-                f"{PLACE!r} is the marked place of the task, and no keypoint; rename the keypoint",
+                f"{PLACE!r} is the name of the task's marked place; rename the keypoint",
             )
         for location, user in self._users():
             if self.randomization.place is None and isinstance(user, KeypointOverPlace | OverPlace):
                 raise MisfitError(
                     f"{location}.type",
-                    f"{user.type} needs a marked place, and the task draws none; give one, such as "
+                    f"{user.type} needs a marked place, but the task has none; add one, such as "
                     "`randomization: {place: {distance_m: {uniform: [0, 0.08]}}}`",
                 )
         return self

@@ -23,7 +23,7 @@ def _odd(count: int) -> int:
 
 def _no_boolean(given: Any) -> Any:
     if isinstance(given, bool):
-        raise ValueError("a number is expected, not a boolean")
+        raise ValueError("expected a number, not a boolean")
     return given
 
 
@@ -50,13 +50,13 @@ Vector3 = tuple[Number, Number, Number]
 Axis = tuple[str, str]
 """An axis from one named keypoint to another."""
 Part = Literal["tool", "object"]
-"""What has keypoints in a scene."""
+"""Bodies with keypoints in a scene."""
 
 V = TypeVar("V", bound="Value")
 
 
 class MisfitError(ValueError):
-    """What a validator of a whole value raises where one part of it does not fit.
+    """Raised by a validator of a whole value if one part of it does not fit.
 
     Args:
         place: Keys and indices from the value to the part, such as "success.0.tool"; "" for the

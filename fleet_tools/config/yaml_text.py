@@ -1,4 +1,4 @@
-"""YAML texts of anybody as plain data: bounded, without repeated keys, and with lines in errors."""
+"""Strict YAML as plain data: bounded, without repeated keys, with line numbers in errors."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

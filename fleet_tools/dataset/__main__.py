@@ -17,7 +17,7 @@ from fleet_tools.utils import cli
 
 
 class InfoOptions(cli.Options):
-    """Prints what a dataset holds."""
+    """Prints the contents of a dataset."""
 
     dataset: Annotated[Path, Positional]
     """Folder of the dataset."""
@@ -31,12 +31,15 @@ class InfoOptions(cli.Options):
     @pydantic.model_validator(mode="after")
     def _require_output(self) -> Self:
         if self.output is None and (self.episodes, self.seed) != (None, None):
-            raise ValueError("--episodes and --seed select what the image shows; give --output")
+            raise ValueError(
+                "--episodes and --seed select the episodes of an image; give --output, the image "
+                "file"
+            )
         return self
 
 
 class ObserveOptions(cli.Options):
-    """Runs the stored actions of a dataset again, and stores what they show in another mode.
+    """Runs the stored actions of a dataset again, and stores observations of another mode.
 
     The new dataset has the same attempts, states and actions. An episode that takes another course
     is recorded as not_reproducible, and not stored.

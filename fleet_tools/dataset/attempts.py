@@ -1,4 +1,4 @@
-"""One attempt at a demonstration: the unit of collection, the same wherever it is made."""
+"""One attempt at a demonstration: the unit of collection, the same in every process."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -125,8 +125,8 @@ def require_versions(header: Header) -> None:
     here = installed_packages(header.env_spec.arena.packages)
     if here != header.packages:
         raise DatasetError(
-            f"The dataset is made with {header.packages}, but this process has {here}, which may "
-            "give other bits. Install the same on all machines."
+            f"The dataset was made with {header.packages}, but this process has {here}, so results "
+            "may differ in their bits. Install the same versions on all machines."
         )
 
 

@@ -1,4 +1,4 @@
-"""Folders that carry along with stored data the models that are not the package's.
+"""Folders of a user's own models, stored beside a dataset or result.
 
     models/tools/hook/gaff/                 of a family of a user's own task
     models/given/myclaw@9f0c1d2e3a4b5c6d/   given by path, as `tool=`, `object=` or `robot=`
@@ -49,7 +49,7 @@ def models_of_all(tasks: Iterable[TaskConfig]) -> dict[OwnModel, Path]:
             of_family = [model for model in models if (model.kind, model.family) == key]
             if families.setdefault(key, of_family) != of_family:
                 raise ConfigError(
-                    f"The task {task.name!r} and another one have the {each.kind} family "
+                    f"The task {task.name!r} and another task both have the {each.kind} family "
                     f"{each.family!r} with different models. Give one of the families another name."
                 )
         found |= models
@@ -57,7 +57,7 @@ def models_of_all(tasks: Iterable[TaskConfig]) -> dict[OwnModel, Path]:
 
 
 def other_models(models: Iterable[OwnModel], others: Iterable[OwnModel]) -> str:
-    """Returns a list of what is in one of two sets of models alone; empty if nothing is."""
+    """Lists the models that are in only one of two sets."""
     one, other = list(models), list(others)
     return _listing(each for each in (*one, *other) if (each in one) != (each in other))
 
@@ -137,8 +137,8 @@ class CarriesModels(Value):
         for model in self.models:
             if model not in self._folders:
                 raise self.error(
-                    f"The models of {task.name!r}, {_listing(self.models)}, lie in a folder beside "
-                    "the document that names them. Read it with its folder."
+                    f"The models of {task.name!r}, {_listing(self.models)}, are stored in a folder "
+                    "beside the file that names them. Read the file together with its folder."
                 )
             self._files(model, self._folders[model])
         self._require_no_others()
@@ -169,8 +169,8 @@ class CarriesModels(Value):
                 self._files(model, folder)
                 return {"robot": str(_robot_yaml(folder))}
         raise self.error(
-            f"The robot {shown(robot)} is not here: it is neither one of "
-            f"{', '.join(robot_names())} nor stored with the data."
+            f"The robot {shown(robot)} is unknown: it is neither one of {', '.join(robot_names())} "
+            "nor stored with the data."
         )
 
     def _files(self, model: OwnModel, folder: Path) -> dict[str, bytes]:
@@ -186,8 +186,8 @@ class CarriesModels(Value):
             raise self.error(f"{model} cannot be used: {error}") from error
         if (found := digest_of(files)) != model.content_digest:
             raise self.error(
-                f"{folder} is damaged, or not {model} that was used: its hash is {found}, not "
-                f"{model.content_digest}."
+                f"{folder} is damaged, or not {model} that was used: its hash is "
+                f"{found}, expected {model.content_digest}."
             )
         return files
 
@@ -197,8 +197,8 @@ class CarriesModels(Value):
             found = {path.parent for path in self._root.glob("*/*/*/keypoints.yaml")}
             if others := sorted(map(str, found - set(self._folders.values()))):
                 raise self.error(
-                    f"{', '.join(others[:5])}: these models are not among those with which the "
-                    f"data were made, {_listing(self.models)}. Move them away."
+                    f"{', '.join(others[:5])}: the data were made without these models. They were "
+                    f"made with {_listing(self.models)}. Move the other models away."
                 )
 
 
@@ -210,7 +210,9 @@ def _robot_yaml(folder: Path) -> Path:
     """
     found = sorted(folder.glob("*.yaml"))
     if len(found) != 1:
-        raise ConfigError(f"{folder} holds {len(found)} YAML files, and a robot has one.")
+        raise ConfigError(
+            f"{folder} holds {len(found)} YAML files; expected one, which describes the robot."
+        )
     return found[0]
 
 
@@ -222,9 +224,13 @@ def _require_no_links(root: Path, folder: Path) -> None:
     )
     for path in (*above, *islice(inside, _MAX_ENTRIES)):
         if os.path.islink(path):
-            raise ConfigError(f"{path} is a link, which is not followed. Put a copy in its place.")
+            raise ConfigError(
+                f"{path} is a link, and links are not followed. Replace it by a copy."
+            )
     if next(inside, None) is not None:
-        raise ConfigError(f"{folder} holds more than {_MAX_ENTRIES:,} files.")
+        raise ConfigError(
+            f"{folder} holds more than {_MAX_ENTRIES:,} files, the most that a model may have."
+        )
 
 
 def _listing(models: Iterable[OwnModel]) -> str:

@@ -1,4 +1,4 @@
-"""Fills a dataset: which attempts are begun, when there are enough, and what programs report."""
+"""Fills a dataset: chooses attempts, counts episodes, and reports progress."""
 
 import contextlib
 import sys
@@ -172,7 +172,7 @@ def describe_collection(
 
 @dataclass(frozen=True)
 class Collection:
-    """What a program reports after it has collected a dataset, or has been stopped.
+    """Report of a program after it has collected a dataset, or has been stopped.
 
     Attributes:
         summary: Plain JSON data, see `summary.summarize`; also the numbers of requested "episodes"

@@ -75,7 +75,7 @@ Run = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Contents:
-    """What an episode's file holds besides the entries of its arrays.
+    """Contents of an episode's file besides the entries of its arrays.
 
     Attributes:
         group: Name of the group that holds the episode.
@@ -145,7 +145,7 @@ def read(path: Path) -> Episode:
 
 
 def contents(path: Path) -> Contents:
-    """Returns what a file holds besides the entries of its arrays.
+    """Returns the contents of a file besides the entries of its arrays.
 
     Raises:
         DatasetError: The file is missing, damaged, or not an episode.

@@ -1,4 +1,4 @@
-"""`dataset.json`: what was collected, in which environment, from which seed, with which versions.
+"""`dataset.json`: the environment, policy, seed and package versions of a dataset.
 
 It describes an environment completely, so that the same one can be made again from it.
 """
@@ -60,7 +60,7 @@ class Header(CarriesModels, Document):
     @classmethod
     def _rate_is_known(cls, action: ArraySpec) -> ArraySpec:
         if action.rate_hz is None:
-            raise ValueError("its rate_hz is missing")
+            raise ValueError("rate_hz is missing")
         return action
 
     @property
@@ -96,8 +96,8 @@ class Header(CarriesModels, Document):
             present = None
         if present is None or present.content_digest != self.task.content_digest:
             raise DatasetError(
-                f"The task of the dataset is another one here. It was:\n{self.task.text}"
-                f"Here: {'missing' if present is None else present.text.strip()}\n"
+                "The task of the dataset differs from the task of this name here. In the dataset:\n"
+                f"{self.task.text}Here: {'missing' if present is None else present.text.strip()}\n"
                 f"The dataset was made with {self.packages}."
             )
         return self.env_spec.make(**others)
@@ -133,7 +133,7 @@ class Header(CarriesModels, Document):
         return str(description or self.task.name)
 
     def require_tool_use(self) -> None:
-        """Checks that what its episodes show is known to the pictures of this package.
+        """Checks that its episodes are of a tool-use environment, which this package can draw.
 
         Raises:
             ConfigError: It is a dataset of another arena.
@@ -141,12 +141,12 @@ class Header(CarriesModels, Document):
         arena = self.env_spec.arena
         if arena is not TOOL_USE:
             raise ConfigError(
-                f"Pictures are of environments of tool use; this dataset is of {self.task.name!r}, "
-                f"a task of {arena.name}."
+                "Images can only be made of tool-use environments; this dataset has "
+                f"{self.task.name!r}, a task of {arena.name}."
             )
 
     def essence(self) -> dict[str, object]:
-        """Returns what must not differ within one dataset, by its name in messages."""
+        """Returns the properties that must be equal within one dataset, by name."""
         kwargs = {key: value for key, value in self.env_spec.kwargs.items() if key != "task"}
         return {
             "the task": f"{self.task.name} ({self.task.content_digest})",
@@ -217,7 +217,7 @@ def common_layout(
             raise DatasetError(
                 f"{other} does not fit {folder}: "
                 f"{'; '.join(f'{name}: {what}' for name, what in found.items() if what)}. "
-                f"What fits: {', '.join(fitting) or 'nothing'}. Give what you need of it as "
+                f"Entries that fit: {', '.join(fitting) or 'none'}. Choose among them with "
                 "`observations=[...]` (`policy: {reads: [...]}` of a fleet); the action must fit."
             )
     observation = first.observation

@@ -87,14 +87,17 @@ def normalization_of(samples: Samples) -> Normalization:
             entries = _entries(rows, kinds.get(name) == "points")
             if not np.isfinite(entries).all():
                 raise DatasetError(
-                    f"{episode.path} has numbers in {name!r} that are not finite and have no "
-                    "statistics. Choose other `observations`."
+                    f"{episode.path} has NaN or infinity in {name!r}, so it has no mean. Choose "
+                    "other `observations`."
                 )
             if entries.shape[-1] > 0:
                 moments = _Moments.of(entries)
                 sums[name] = sums[name].merged(moments) if name in sums else moments
     if "actions" not in sums:
-        raise DatasetError("These samples have no step to imitate, and therefore no statistics.")
+        raise DatasetError(
+            "These samples have no steps to imitate, so they have no mean. Give datasets with "
+            "steps of an expert."
+        )
     return Normalization(
         observation={
             name: sums[f"{OBSERVATIONS}{name}"].statistics(cloud=spec.kind == "points")

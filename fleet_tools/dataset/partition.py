@@ -10,7 +10,7 @@ from fleet_tools.errors import ConfigError
 def dirichlet_partition(
     labels: Sequence[Hashable], robots: int, alpha: float, generator: np.random.Generator
 ) -> list[list[int]]:
-    """Partitions items among robots, each of which has its own mixture of labels.
+    """Partitions items among robots, so that each robot has its own mixture of labels.
 
     Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated
     Visual Classification", 2019. Every robot draws its mixture from Dirichlet(alpha p), where p are
@@ -33,11 +33,10 @@ def dirichlet_partition(
     """
     if not 1 <= robots <= len(labels):
         raise ConfigError(
-            f"{len(labels)} items can be partitioned among 1 to {len(labels)} robots; given: "
-            f"{robots!r}."
+            f"{len(labels)} items need between 1 and {len(labels)} robots; given: {robots!r}."
         )
     if not 0 < alpha < np.inf:
-        raise ConfigError(f"alpha is a positive number; given: {alpha!r}.")
+        raise ConfigError(f"Expected a positive number as alpha; given: {alpha!r}.")
     piles: dict[Hashable, list[int]] = {}
     for index, label in enumerate(labels):
         piles.setdefault(label, []).append(index)

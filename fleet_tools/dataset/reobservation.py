@@ -1,4 +1,4 @@
-"""Stored episodes observed in another mode: the same scenes and actions, seen otherwise.
+"""Observes stored episodes again in another mode, from the same scenes and actions.
 
 Episodes run again bit for bit, so what is stored is what a collection in that mode would have
 stored, as long as its policy acts alike whatever is observed, as experts do.
@@ -42,8 +42,8 @@ def describe_reobservation(source: Header, observed: Mapping[str, Any]) -> Heade
     """
     if source.env_spec.arena is not TOOL_USE:
         raise ConfigError(
-            f"Episodes of tool use are observed in other modes; this dataset is of "
-            f"{source.task.name!r}, a task of {source.env_spec.arena.name}."
+            "Only episodes of tool-use environments can be observed again in other modes; this "
+            f"dataset has {source.task.name!r}, a task of {source.env_spec.arena.name}."
         )
     affecting = observation_arguments()
     for name in observed:

@@ -20,7 +20,7 @@ from fleet_tools.rollouts.rollout import rollout
 
 @dataclass(frozen=True)
 class Replay(Agreement):
-    """Result of the replay of one episode: how it agrees with the stored one over all its steps.
+    """Result of the replay of one episode: its agreement with the stored one over all its steps.
 
     Attributes:
         attempt: Number of the attempt.

@@ -134,7 +134,7 @@ class Samples:
         return self._read(steps, mask) | {"mask": mask}
 
     def read(self, steps: np.ndarray) -> dict[str, Any]:
-        """Reads steps, whatever `sequence_length` is.
+        """Reads single steps, independently of `sequence_length`.
 
         Args:
             steps: (...) integers, numbers of steps among the steps of all episodes, see `starts`.
@@ -174,7 +174,9 @@ class Samples:
         try:
             actions = np.concatenate([none, *(actions for *_, actions in found)])
         except ValueError as error:
-            raise DatasetError(f"An expert's actions have another size: {error}.") from None
+            raise DatasetError(
+                f"Actions of the expert have another size than those of the dataset: {error}."
+            ) from None
         return steps, actions
 
     def subset(self, episodes: Iterable[int]) -> Self:
@@ -203,7 +205,9 @@ class Samples:
         indices = np.where(given < 0, given + len(self), given)
         outside = (indices < 0) | (indices >= len(self))
         if outside.any():
-            raise IndexError(f"There is no item {given[outside][0]}; there are {len(self)}.")
+            raise IndexError(
+                f"There is no item {given[outside][0]}; the last one is {len(self) - 1}."
+            )
         episodes = np.searchsorted(self._ends, indices, side="right")
         before = np.where(episodes > 0, self._ends[episodes - 1], 0)
         ages = (indices - before) * self._stride
@@ -306,7 +310,7 @@ def _row(batch: dict[str, Any], k: int) -> dict[str, Any]:
 
 def _require_count(what: str, given: object, others: str = "") -> None:
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise ConfigError(f"{what} is a positive number of steps{others}; given: {given!r}.")
+        raise ConfigError(f"{what} must be a positive number of steps{others}; given: {given!r}.")
 
 
 def _open(folders: str | Path | Sequence[str | Path], check: bool) -> list[Dataset]:
@@ -326,8 +330,8 @@ def _episodes(datasets: list[Dataset], failures: bool) -> tuple[StoredEpisode, .
     if not episodes:
         stored = sum(map(len, datasets))
         raise DatasetError(
-            f"{', '.join(str(dataset.folder) for dataset in datasets)}: no successful episode, "
-            f"{stored} failed ones. Collect more; or, to learn from failures with a teacher, give "
-            "`train` a --teacher, or `Samples` failures=True."
+            f"{', '.join(str(dataset.folder) for dataset in datasets)}: no episode succeeded, "
+            f"{stored} failed. Collect more. To learn from failures with a teacher, give `train` a "
+            "--teacher, or `Samples` failures=True."
         )
     return episodes

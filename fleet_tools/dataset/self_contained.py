@@ -1,4 +1,4 @@
-"""HDF5 files of strangers: what is read lies in the file itself, as `episode_file` stores it.
+"""Safe reading of untrusted HDF5 files, which may not refer to other files.
 
 HDF5 can name other places: links, external storage and virtual datasets lead to any file of the
 machine, and filters load plugins. None of these is followed. Sizes that a file cannot hold are
@@ -19,12 +19,12 @@ from h5py import h5d, h5l, h5t, h5z  # pyright: ignore[reportAttributeAccessIssu
 from fleet_tools.errors import DatasetError
 
 _ERRORS = (OSError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError)
-"""What h5py raises on damaged files."""
+"""Errors of h5py on damaged files."""
 
 _FILTERS = {h5z.FILTER_SHUFFLE, h5z.FILTER_DEFLATE}
 
 _HEAP = b"GCOL\x01\x00\x00\x00"
-"""How a global heap begins."""
+"""First bytes of a global heap."""
 
 _MOST_DEFLATED = 1040
 """Largest number of bytes that a byte of gzip stands for, with some room."""
@@ -77,7 +77,7 @@ def array_in(group: h5py.Group, name: str) -> h5py.Dataset:
     if not isinstance(array, h5py.Dataset):
         raise TypeError(f"{name} is not an array")
     if array.shape is None or array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} is no array of numbers")
+        raise TypeError(f"{name} is not an array of numbers")
     _require_own_storage(array, name)
     return array
 
@@ -90,10 +90,10 @@ def text_of(group: h5py.Group, name: str) -> str:
     """
     kind = group.attrs.get_id(name).get_type()
     if not isinstance(kind, h5t.TypeStringID) or kind.is_variable_str():
-        raise TypeError(f"the attribute {name} is not a text of fixed length")
+        raise TypeError(f"the attribute {name} is not a string of fixed length")
     value = group.attrs[name]
     if not isinstance(value, bytes):
-        raise TypeError(f"the attribute {name} is not one text")
+        raise TypeError(f"the attribute {name} is not a single string")
     return value.decode()
 
 
@@ -111,7 +111,7 @@ def integer_of(group: h5py.Group, name: str) -> int:
 
 def _member(group: h5py.Group, name: str) -> object:
     if group.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
-        raise ValueError(f"{name} is a link to another place, which is not followed")
+        raise ValueError(f"{name} is a link, and links are not followed")
     return group[name]
 
 
@@ -120,19 +120,21 @@ def _require_own_storage(array: h5py.Dataset, name: str) -> None:
     size = math.prod(array.shape) * array.dtype.itemsize
     if properties.get_layout() == h5d.CONTIGUOUS:
         if properties.get_external_count() > 0:
-            raise ValueError(f"{name} is stored in another file, which is not read")
+            raise ValueError(
+                f"{name} is stored in another file; only data in the file itself are read"
+            )
         if size and (array.id.get_offset() is None or stored != size):
             raise ValueError(f"{name} is not stored completely")
         return
     if properties.get_layout() != h5d.CHUNKED:
-        raise ValueError(f"{name} is a view of arrays elsewhere, which are not read")
+        raise ValueError(f"{name} is a view of other arrays; only data in the file itself are read")
     filters = {properties.get_filter(k)[0] for k in range(properties.get_nfilters())}
     if not filters <= _FILTERS:
-        raise ValueError(f"{name} is compressed by other means than gzip")
+        raise ValueError(f"{name} is compressed by another method than gzip")
     if array.chunks != (1, *array.shape[1:]) or array.id.get_num_chunks() != len(array):
         raise ValueError(f"{name} is not stored row by row")
     if size > _MOST_DEFLATED * stored:
-        raise ValueError(f"{name} is larger than gzip can make it of its {stored} bytes")
+        raise ValueError(f"{name} claims more data than {stored} bytes of gzip can hold")
 
 
 def _require_no_heap(path: Path) -> None:

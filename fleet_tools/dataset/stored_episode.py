@@ -1,4 +1,4 @@
-"""An attempt on disk: its line in the manifest, and the one way to its episode's file.
+"""An attempt on disk: its line in the manifest, and the reader of its episode file.
 
 The file is checked before it is used.
 """
@@ -85,7 +85,7 @@ class AttemptRecord(Value):
     @pydantic.model_validator(mode="after")
     def _digest_of_file(self) -> Self:
         if (self.file is None) != (self.file_digest is None):
-            raise ValueError("a stored episode has a file and its digest, another one neither")
+            raise ValueError("give both `file` and its digest, or neither")
         return self
 
 
@@ -148,7 +148,7 @@ class StoredEpisode:
 
     @cached_property
     def contents(self) -> Contents:
-        """What the file holds besides the entries of its arrays, which the header describes.
+        """Contents of the file besides the entries of its arrays, which the header describes.
 
         Raises:
             DatasetError: The file is missing, damaged, or not the one that the manifest lists.
@@ -238,8 +238,8 @@ class StoredEpisode:
         real, folder = Path(os.path.realpath(path)), os.path.realpath(self.folder)
         if not real.is_relative_to(folder):
             raise DatasetError(
-                f"{path} leads out of the dataset, to {real}, which is not read. If it belongs to "
-                "the dataset, put a copy in its place."
+                f"{path} leads out of the dataset, to {real}, and is not read. If it belongs to "
+                "the dataset, replace it by a copy."
             )
         if not path.is_file():
             raise DatasetError(f"{path} is missing.")
@@ -252,7 +252,7 @@ class StoredEpisode:
         if found != self.record.file_digest:
             raise DatasetError(
                 f"{path} is damaged, or not the episode that {MANIFEST} lists: its digest is "
-                f"{found}, not {self.record.file_digest}."
+                f"{found}, expected {self.record.file_digest}."
             )
 
     def _kind(self, name: str) -> Kind | None:
@@ -275,7 +275,7 @@ class StoredEpisode:
 
 
 def disallowed(kind: Kind | None, rows: np.ndarray) -> str | None:
-    """Returns what is wrong with the values of an array; None if nothing is.
+    """Returns the fault of an array's values; None if there is none.
 
     Numbers of an episode are within the limits of what they measure, and finite where there are
     none.

@@ -1,4 +1,4 @@
-"""The summary of a dataset: counts, rates, and why attempts failed."""
+"""The summary of a dataset: counts, rates, and reasons of failed attempts."""
 
 import statistics
 from collections import Counter

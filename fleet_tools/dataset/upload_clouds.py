@@ -1,4 +1,4 @@
-"""Point clouds of an episode as integers on a grid, and between two that are sent."""
+"""Compresses point clouds of an episode: integers on a grid, and interpolation between them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class GridClouds:
 
 
 def moved(given: np.ndarray, hand: np.ndarray | None, steps: int, every: int) -> np.ndarray:
-    """Returns the clouds of all steps: between those that are given, moved with the hand.
+    """Returns the clouds of all steps; those between given clouds are moved with the hand.
 
     Args:
         given: The clouds of each `every`-th step, (n, N, 4).

@@ -1,4 +1,4 @@
-"""Raw demonstrations as an upload of few bytes, and the dataset that its receiver learns from.
+"""Compact uploads of raw demonstrations, and the dataset that the receiver trains on.
 
 Both sides know the headers of the datasets, which entries a policy reads, and the configuration. An
 upload holds, for each episode, what learning needs and nothing else: no scene, no state, no reward.
@@ -56,7 +56,7 @@ _DIGITS = 23  # of a multiple of a unit, all of which float32 keeps
 
 
 class RawDataConfig(Value):
-    """How demonstrations are made small; the defaults lose nothing that a policy would see.
+    """Compression of demonstrations; the defaults lose nothing that a policy would see.
 
     Attributes:
         length_unit_m: Unit of keypoints and of points of clouds, m; rounded down to a power of two,
@@ -86,7 +86,7 @@ def encode(samples: Samples, folders: Sequence[Path], config: RawDataConfig) -> 
 
 
 class Demonstrations:
-    """Demonstrations in whole units, of which uploads are made.
+    """Demonstrations in whole units, the content of uploads.
 
     Args:
         samples: The demonstrations, with the entries of the observation that are sent.
@@ -170,7 +170,7 @@ class Demonstrations:
         return _digest(body) + body
 
     def order(self, seed: int) -> list[int]:
-        """Returns the indices of the episodes, those that are sent first first.
+        """Returns the indices of the episodes in the order in which they are sent.
 
         Args:
             seed: Seed of the draw; of k-centres, of the first episode.
@@ -245,14 +245,14 @@ def decode(
     own = [header.model_copy(update={"observation": layout}) for header in headers]
     try:
         if upload[:_DIGEST] != _digest(upload[_DIGEST:]):
-            raise ValueError("its digest is not that of its content")
+            raise ValueError("its digest does not match its content")
         decoded = list(_decoded(upload[_DIGEST:], own, _Entries.of(layout, config), config))
         if len({(number, record.attempt) for number, record, _ in decoded}) < len(decoded):
             raise ValueError("it holds an episode twice")
     except (ValueError, IndexError, OverflowError) as error:
         raise DatasetError(
-            f"An upload of {len(upload)} bytes cannot be decoded: {error}. Let the robot send it "
-            "again, made with the same datasets, entries and configuration."
+            f"An upload of {len(upload)} bytes cannot be decoded: {error}. Make it again from the "
+            "same datasets, entries and configuration, and send it."
         ) from None
     found: dict[int, list[tuple[AttemptRecord, Episode]]] = {}
     for number, record, episode in decoded:
@@ -326,15 +326,15 @@ class _Entries:
                 "uint8" if spec.kind == "rgb" else "float32"
             ):
                 raise ConfigError(
-                    f"{name!r} is {spec.kind} of {spec.dtype}, and an upload holds float32 "
-                    "numbers, point clouds and colour images. Name others as `observations`."
+                    f"{name!r} is {spec.kind} of {spec.dtype}, but an upload holds only float32 "
+                    "numbers, point clouds and colour images. Name other entries as `observations`."
                 )
             kinds[spec.kind if spec.kind in kinds else "numbers"][name] = spec
         numbers, clouds, images = kinds.values()
         if clouds and config.cloud_every > 1 and HAND not in numbers:
             raise ConfigError(
-                f"`cloud_every: {config.cloud_every}` moves clouds by {HAND}, which is not sent. "
-                "Let the policy read it, or give 1."
+                f"`cloud_every: {config.cloud_every}` needs {HAND} to move clouds, but {HAND} is "
+                "not sent. Let the policy read it, or set `cloud_every: 1`."
             )
         return cls(numbers, clouds, images)
 
@@ -402,7 +402,7 @@ def _decoded(
         except StopIteration:
             raise ValueError("it lacks columns") from None
         if length is not None and len(found) != length:
-            raise ValueError("its columns have other lengths")
+            raise ValueError("its columns differ in length")
         return found
 
     facts, labels = take(3), take(1)[:, 0]
@@ -412,9 +412,9 @@ def _decoded(
         width != sum(map(_size, entries.layout.values()))
         or np.abs(units).max(initial=0) > _EXPONENTS
     ):
-        raise ValueError("its units are of other entries")
+        raise ValueError("its units belong to other entries")
     if not (steps > 0).all() or steps.sum() != len(labels) or facts.min() < 0:
-        raise ValueError("its steps are those of no episodes")
+        raise ValueError("its numbers of steps match no episodes")
     numbers = take(width + _size(action), len(labels))
     exponents = np.concatenate([units, np.full(_size(action), _ACTION)])
     values = np.ldexp(numbers.astype(float), exponents)

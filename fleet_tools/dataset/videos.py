@@ -1,4 +1,4 @@
-"""Images of an episode as a video: AV1, a third smaller than H.264, the same bytes each time."""
+"""Images of an episode as AV1 video: a third smaller than H.264, with reproducible bytes."""
 
 import functools
 import io
@@ -53,12 +53,12 @@ def read_video(video: bytes, count: int, shape: tuple[int, ...]) -> np.ndarray:
             file.streams.video[0].thread_count = 1
             for frame in file.decode(video=0):
                 if len(frames) == count or (frame.height, frame.width) != shape[:2]:
-                    raise ValueError("a video has other images")
+                    raise ValueError("a video has images of another size or type")
                 frames.append(frame.to_ndarray(format="rgb24"))
     except (av.error.FFmpegError, IndexError) as error:
         raise ValueError(f"a video is damaged ({error})") from None
     if len(frames) < count:
-        raise ValueError("a video lacks images")
+        raise ValueError("a video has too few images")
     return np.stack(frames)
 
 

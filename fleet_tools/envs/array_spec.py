@@ -1,4 +1,4 @@
-"""Arrays of observations and actions as values: kind, shape, dtype, unit, frame; and their checks.
+"""Specifications of arrays (kind, shape, dtype, unit, frame), and checks against them.
 
 An `ArraySpec` is the one description of an array on its whole way: an environment declares it,
 policies are told it, headers of datasets and checkpoints store it, exports translate it.
@@ -48,7 +48,7 @@ Kind = Literal[
     "camera",  # intrinsics or pose of a camera
     "action",
 ]
-"""What an array is, by which it is stored, scaled, encoded and exported."""
+"""Kinds of arrays. The kind decides how an array is stored, scaled, encoded and exported."""
 
 LIMITS: dict[Kind, tuple[float, float]] = {
     "one_hot": (0, 1),
@@ -138,7 +138,7 @@ def describe_layout(layout: Layout) -> dict[str, object]:
 
 
 def layout_differences(read: Layout, offered: Layout) -> list[str]:
-    """Lists what keeps a policy that reads one layout from reading another, sorted."""
+    """Lists the differences of two layouts that matter to a policy, sorted."""
     found = [f"there is no {name!r}" for name in read if name not in offered]
     common = {name: offered[name] for name in read if name in offered}
     expected = describe_layout({name: read[name] for name in common})
@@ -163,7 +163,7 @@ def misfits(layout: Layout, arrays: Mapping[str, object]) -> list[str]:
 
 
 def action_spec(bounds: StepBounds, rate_hz: float) -> ArraySpec:
-    """Returns what the numbers of an action mean: translation, then rotation vector.
+    """Returns the specification of actions: translation, then rotation vector.
 
     Args:
         bounds: Largest motion in one control step.
@@ -203,18 +203,20 @@ def check_action(action: ArrayLike, size: int = 6) -> tuple[np.ndarray, bool]:
         array = np.asarray(action)
     except Exception as error:  # of any class, by whoever made the action
         raise InvalidActionError(
-            f"An action is an array of shape ({size},); given: {shown(action)}, which cannot be "
-            f"made one: {error}"
+            f"Expected an action of shape ({size},); given: {shown(action)}, which is not an "
+            f"array: {error}"
         ) from None
     if np.ma.is_masked(action):
-        raise InvalidActionError(f"An action has no masked entries; given: {shown(action)}.")
+        raise InvalidActionError(
+            f"Expected an action without masked entries; given: {shown(action)}."
+        )
     if array.shape != (size,) or array.dtype.kind not in "fiu":
         raise InvalidActionError(
-            f"An action has shape ({size},) and numbers, floating-point or integer; given: shape "
-            f"{array.shape}, dtype {array.dtype}."
+            f"Expected an action of shape ({size},) with floating-point or integer numbers; given: "
+            f"shape {array.shape}, dtype {array.dtype}."
         )
     if not np.isfinite(array).all():
-        raise InvalidActionError(f"An action must be finite; given: {array.tolist()}.")
+        raise InvalidActionError(f"Expected an action of finite numbers; given: {array.tolist()}.")
     clipped = np.clip(array, -1.0, 1.0)
     # In float32, so that stored actions replay bit for bit.
     rounded = np.round(clipped * np.float64(ACTION_STEPS)) / ACTION_STEPS

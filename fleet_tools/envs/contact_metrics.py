@@ -1,4 +1,4 @@
-"""How a task was handled: forces, work, time and path of an episode, and what counts as gentle.
+"""Contact metrics of an episode: forces, work, time and path; limits of gentle success.
 
 All values follow from the simulation (`fleet_tools.sim.hand_force`) and add up over control steps,
 so that an episode that runs again has the same ones.
@@ -58,7 +58,7 @@ class Load(Value):
 
 
 class ContactMetrics(Value):
-    """How a task was handled so far.
+    """The contact metrics of an episode up to now.
 
     Attributes:
         object: Load of the hand (arm and tool) on moving links of the object, or of all objects.

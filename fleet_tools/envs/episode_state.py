@@ -1,4 +1,4 @@
-"""An episode of tool use as a value: how it goes on, how it is judged, and what is told of it."""
+"""State of one episode: progress, verdict, info."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,7 +40,7 @@ class EnvState:
 
 @dataclass(frozen=True, eq=False)
 class EpisodeState:
-    """What is known of an episode after a step.
+    """State of an episode after a step.
 
     Attributes:
         task: The task.

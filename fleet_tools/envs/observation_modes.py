@@ -1,4 +1,4 @@
-"""The observation modes: one table, of which checks, help texts and documentation are made.
+"""The table of observation modes, the source of checks, help texts and documentation.
 
 A mode of your own, and a renderer, are named as module:name. Data name them, too, and hold no code:
 reading such data imports nothing, and only an environment that is made of it does.
@@ -24,7 +24,7 @@ from fleet_tools.utils.imports import is_own, load_user_object
 
 @dataclass(frozen=True)
 class ObservationMode:
-    """What an observation has beside the robot's own senses.
+    """The entries of an observation besides the robot's own sensors.
 
     Attributes:
         summary: What it has, as a noun phrase.
@@ -109,7 +109,7 @@ def find_mode(name: str) -> ObservationMode:
 
 
 CLOUD_SAMPLINGS = ("farthest", "even")
-"""How points are sampled, names in `fleet_tools.perception.point_cloud.SAMPLINGS`."""
+"""Sampling methods of clouds, names in `fleet_tools.perception.point_cloud.SAMPLINGS`."""
 MAX_CAMERA_SIZE = 4096
 """Largest width and height of images, in pixels."""
 MAX_CLOUD_SIZE = 100_000
@@ -196,7 +196,7 @@ def observables(
         isinstance(each, Observable) for each in entries.values()
     ):
         raise ConfigError(
-            f"obs_mode={obs_mode!r} is to give a dict of `Observable` by name; it gives "
+            f"obs_mode={obs_mode!r} must return a dict of `Observable` by name; it returned "
             f"{shown(entries)}."
         )
     return own | entries
@@ -228,7 +228,7 @@ def observation_config(
     _require_channels(channels)
     if not _is_count(keypoint_rows, MAX_KEYPOINT_ROWS):
         raise ConfigError(
-            f"keypoint_rows is a positive integer up to {MAX_KEYPOINT_ROWS:,}; given: "
+            f"Expected an integer from 1 to {MAX_KEYPOINT_ROWS:,} as keypoint_rows; given: "
             f"{shown(keypoint_rows)}."
         )
     seen, has_place = mode.seen, task.randomization.place is not None
@@ -237,8 +237,8 @@ def observation_config(
     )
     if has_place and seen == "points" and points[1] < 2:
         raise ConfigError(
-            f"cloud_size={points}: one of the object's points is the marked place of the task "
-            f"{task.name!r}. Give the object at least 2 points."
+            f"cloud_size={points}: the task {task.name!r} uses one of the object's points for its "
+            "marked place. Give the object at least 2 points."
         )
     if seen != NOTHING and not task.cameras:
         raise ConfigError(
@@ -275,13 +275,13 @@ def require_sensors(sensors: str, obs_mode: str, mode: ObservationMode | None = 
     if sensors != IDEAL and not (shows_cameras(obs_mode) if mode is None else mode.seen != NOTHING):
         suited = " or ".join(f'"{name}"' for name in OBS_MODES if shows_cameras(name))
         raise ConfigError(
-            f"sensors={sensors!r} are depth cameras with errors, and obs_mode={obs_mode!r} has no "
+            f"sensors={sensors!r} adds errors to depth cameras, but obs_mode={obs_mode!r} uses no "
             f'cameras. Use obs_mode={suited}, or sensors="ideal".'
         )
 
 
 def shows_cameras(obs_mode: str) -> bool:
-    """Whether observations of a mode may show what cameras see, and so the errors of sensors."""
+    """Whether observations of a mode use cameras, and therefore show errors of sensors."""
     return is_own(obs_mode) or (obs_mode in OBS_MODES and OBS_MODES[obs_mode].seen != NOTHING)
 
 
@@ -292,7 +292,7 @@ def _require_channels(channels: object) -> None:
             require_name("channel", channel, CHANNELS)
     if not isinstance(channels, list | tuple) or not 0 < len(channels) == len(set(channels)):
         raise ConfigError(
-            f"channels lists some of {', '.join(CHANNELS)}; given: {shown(channels)}."
+            f"Expected channels among {', '.join(CHANNELS)}; given: {shown(channels)}."
         )
 
 
@@ -310,7 +310,8 @@ def _pair(name: str, given: Sequence[int], largest: int, meaning: str) -> tuple[
         case [first, second] if _is_count(first, largest) and _is_count(second, largest):
             return first, second
     raise ConfigError(
-        f"{name} is {meaning}, two positive integers up to {largest:,}; given: {shown(given)}."
+        f"Expected {name} to be {meaning}, two integers from 1 to {largest:,}; given: "
+        f"{shown(given)}."
     )
 
 

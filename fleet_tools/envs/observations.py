@@ -1,4 +1,4 @@
-"""Entries of observations: what each is, and how it is read from a measurement.
+"""Entries of observations: the specification of each, and its value from a measurement.
 
 Which of them an observation has is said by `fleet_tools.envs.observation_modes`.
 """
@@ -50,8 +50,8 @@ def observe(observables: Mapping[str, Observable], measurement: Measurement) -> 
         array = np.array(each.read(measurement), dtype=each.spec.dtype)
         if array.shape != each.spec.shape:
             raise ConfigError(
-                f"The observation {name!r} has the shape {array.shape}; its ArraySpec says "
-                f"{each.spec.shape}."
+                f"The observation {name!r} has the shape {array.shape}; expected "
+                f"{each.spec.shape}, as in its ArraySpec."
             )
         observation[name] = array
     return observation
@@ -138,8 +138,8 @@ def padded_keypoints(
         count = len(own.spec.entries)
         if count > number:
             raise ConfigError(
-                f'obs_mode="multitask_state" has {number} rows, and the task observes {count} '
-                f"{name}. Give keypoint_rows={count}, or more, to all tasks that share a policy."
+                f'obs_mode="multitask_state" has {number} rows, but the task has {count} {name}. '
+                f"Set keypoint_rows={count}, or more, in all tasks that share a policy."
             )
 
         def read(measurement: Measurement) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Outcomes: how an episode ended, as `info["outcome"]` and stored files name it."""
+"""Outcomes of episodes, as in `info["outcome"]` and in stored files."""
 
 RUNNING = "running"
 SUCCESS = "success"

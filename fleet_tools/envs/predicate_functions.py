@@ -1,4 +1,4 @@
-"""Predicates that are functions of a user's own: found when an environment is made, then called.
+"""Success predicates by a user's own functions, which the environment imports.
 
 A task file that names such functions runs their code, so the file has to be trusted like code. One
 that comes with a dataset is trusted only as far as its functions are in trusted modules, see
@@ -94,8 +94,8 @@ def load_bound_task(task: str | TaskFile) -> TaskConfig:
         complaint = _refusal(function, named.kwargs)
         if complaint is not None:
             raise ConfigError(
-                f"{place((*location, 'kwargs'))}: {named.function}(initial, now, "
-                f"**kwargs) does not take {named.kwargs}: {complaint}."
+                f"{place((*location, 'kwargs'))}: {named.function}(initial, now, **kwargs) does "
+                f"not accept {named.kwargs}: {complaint}."
             )
         return BoundFunction.of(named, function, place(location))
 

@@ -1,4 +1,4 @@
-"""Environments whose episodes are recorded, of whatever simulator, and what policies know of them.
+"""The interface of environments whose episodes are recorded, for any simulator.
 
 `RecordedEnv` is what the package needs of an environment. `EnvInterface` is what a policy may know
 of it before it acts, as a value without a simulation.
@@ -232,7 +232,7 @@ def recorded(env: gymnasium.Env) -> RecordedEnv:
         raise ConfigError(refusal("the environment itself"))
     if not isinstance(inner, RecordedEnv):
         raise ConfigError(
-            f"A Fleet-Tools environment is needed, such as gymnasium.make('FleetTools/Hammer-v0'); "
+            "Expected a Fleet-Tools environment, such as gymnasium.make('FleetTools/Hammer-v0'); "
             f"given: {type(inner).__name__}."
         )
     return inner

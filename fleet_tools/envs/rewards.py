@@ -1,4 +1,4 @@
-"""Rewards: sparse ones, and dense ones that add the change of a potential of the state.
+"""Rewards: sparse ones, and dense ones by the change of a potential.
 
     sparse = 1 in the step that ends the episode as a success, else 0
     dense  = sparse + potential(after the step) - potential(before it)

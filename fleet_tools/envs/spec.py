@@ -1,4 +1,4 @@
-"""Which environment, made how: specifications as stored beside data, and the makers they call.
+"""Specifications of environments, as stored beside data, and the factories that they name.
 
 `EnvSpec.make` and `gymnasium.make` are the ways to an environment, and both call the function that
 is registered for its id. What differs between simulators is found in an `Arena`
@@ -42,7 +42,10 @@ def read_scene(facts: Any) -> "StartScene":
         UnknownNameError, ConfigError: There is no such arena, or it is no scene of it.
     """
     if facts is None:
-        raise ConfigError("it has no scene, as it came in an upload. Learn from it; do not run it")
+        raise ConfigError(
+            "it came in an upload, without a scene. It can be used for training only, not for "
+            "simulation"
+        )
     name = facts.get("arena", TOOL_USE.name) if isinstance(facts, Mapping) else TOOL_USE.name
     cls: Any = load_function(find_arena(str(name)).scene)
     return parse(cls, facts, "its scene")
@@ -135,7 +138,7 @@ class EnvSpec(Value):
             ConfigError: It is an environment of another arena.
         """
         if self.arena is not TOOL_USE:
-            raise ConfigError(f"An environment of tool use is needed; given: {self.id}.")
+            raise ConfigError(f"Expected a tool-use environment; given: {self.id}.")
         return cast("ToolUseEnv", self.make(**others))
 
     def make_stored(
@@ -182,7 +185,7 @@ def _plain(value: Any) -> Any:
 
 
 def make_tool_use(**kwargs: Any) -> "ToolUseEnv":
-    """Makes an environment of tool use; what Gymnasium calls for the ids of this package.
+    """Makes a tool-use environment; Gymnasium calls it for the ids of this package.
 
     Modules of code that is named as module:name are trusted from here on.
 

@@ -123,8 +123,8 @@ def judge(predicate: Predicate, initial: WorldState, now: WorldState) -> Verdict
             return _verdict(predicate, predicate(initial, now))
         case UserFunction(function=function):
             raise PredicateError(
-                f"{function} has not been imported. An environment imports it; its own predicates "
-                "are env.task.success."
+                f"{function} has not been imported. The environment imports it when it is made: "
+                "use the predicates in env.task.success."
             )
     raise TypeError(f"no rule for {type(predicate).__name__}")
 
@@ -179,7 +179,7 @@ def _verdict(function: BoundFunction, returned: object) -> Verdict:
             if 0 <= returned.progress <= 1:
                 return Verdict(bool(returned.holds), float(returned.progress))
     raise function.error(
-        f"returned {returned!r:.300}. A bool is expected, or a Verdict with a progress in [0, 1]."
+        f"returned {returned!r:.300}; expected a bool, or a Verdict with a progress in [0, 1]."
     )
 
 

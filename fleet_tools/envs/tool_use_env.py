@@ -242,7 +242,7 @@ class ToolUseEnv(RecordedEnv):
         """
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(
-                f"The options of reset are a mapping such as {{'scene': ...}}; given: "
+                "Expected a mapping as options of reset, such as {'scene': ...}; given: "
                 f"{shown(options)}."
             )
         for name in options or {}:
@@ -319,9 +319,9 @@ class ToolUseEnv(RecordedEnv):
         if given or named:
             raise ConfigError(
                 f"render() takes no arguments; given: {shown([*given, *named])}. "
-                'gymnasium.make(..., render_mode="rgb_array", render_size=(width, height)) says '
-                "what it returns. `find_view` and `image` of the unwrapped environment draw other "
-                "cameras and sizes."
+                'gymnasium.make(..., render_mode="rgb_array", render_size=(width, height)) sets '
+                "the size of its images. Use `find_view` and `image` of the unwrapped environment "
+                "for other cameras and sizes."
             )
         _, simulation = self._running()
         if self.render_mode is None:
@@ -357,7 +357,7 @@ class ToolUseEnv(RecordedEnv):
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation of the present episode, for those who show it; not to be changed."""
+        """The simulation of the present episode, for viewers; do not change it."""
         return self._running()[1]
 
     def world_state(self) -> WorldState:
@@ -480,8 +480,8 @@ class ToolUseEnv(RecordedEnv):
             return None
         if self._episode.outcome == SIMULATION_ERROR:
             raise EpisodeOverError(
-                "The episode ended as 'simulation_error', and from a failed simulation no copy "
-                "continues; call reset() first."
+                "The episode ended as 'simulation_error', and a copy cannot continue a failed "
+                "simulation; call reset() first."
             )
         return self.task.digest(), self.get_state()
 
@@ -506,9 +506,9 @@ class ToolUseEnv(RecordedEnv):
                 self.meshcat.web_url()
         except RuntimeError as error:
             raise RenderServerError(
-                f"Meshcat has ended ({error}), as it does after a message that it cannot take, "
-                "which any page of a browser may send. Close pages that are not its own, and make "
-                "the environment again."
+                f"Meshcat has stopped ({error}). It stops after a malformed message, which any "
+                "page of a browser can send. Close pages of other programs at its address, and "
+                "make the environment again."
             ) from error
 
     def _begin(self, scene: Scene) -> tuple[Simulation, EpisodeState]:
@@ -528,9 +528,9 @@ class ToolUseEnv(RecordedEnv):
         workspace = self.task.workspace
         if lost := [name for name, p_W in simulation.link_places() if not workspace.contains(p_W)]:
             raise ConfigError(
-                f"The scene of the task {self.task.name!r} begins with links of the object outside "
+                f"The scene of the task {self.task.name!r} starts with links of the object outside "
                 f"the workspace, {workspace}: {', '.join(lost)}. Move the object, or set "
-                f"`workspace` in the task file."
+                "`workspace` in the task file."
             )
         for p_W in filter(None, map(marked_place, scene.objects)):
             if not workspace.contains(p_W):
@@ -571,7 +571,7 @@ def unwrap(env: gymnasium.Env) -> ToolUseEnv:
     inner = recorded(env)
     if not isinstance(inner, ToolUseEnv):
         raise ConfigError(
-            "An environment of tool use is needed, such as gymnasium.make('FleetTools/Hammer-v0'); "
+            "Expected a tool-use environment, such as gymnasium.make('FleetTools/Hammer-v0'); "
             f"given: {type(inner).__name__}."
         )
     return inner

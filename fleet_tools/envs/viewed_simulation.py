@@ -18,7 +18,7 @@ _WORLDS_KEPT = 8
 
 
 class Viewer(Protocol):
-    """Who watches simulations, such as an observer or a renderer."""
+    """A viewer of simulations, such as an observer or a renderer."""
 
     def enter(self, world: World) -> None:
         """Prepares to show another world, or the same with another object in use.
@@ -32,7 +32,7 @@ class Viewer(Protocol):
         ...
 
     def close(self) -> None:
-        """Releases what it holds; `enter` starts anew."""
+        """Releases its resources; `enter` starts again."""
         ...
 
 
@@ -98,7 +98,7 @@ class ViewedSimulation:
             self._entered = simulation.world
 
     def close(self) -> None:
-        """Releases the simulation, and what the viewers hold; `begin` starts anew."""
+        """Releases the simulation and the viewers' resources; `begin` starts again."""
         for viewer in self._viewers:
             viewer.close()
         self._release(_WORLDS_KEPT)

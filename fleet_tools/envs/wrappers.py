@@ -1,4 +1,4 @@
-"""How a policy acts through Gymnasium's wrappers, and whether it sees through them what it reads.
+"""Inverts Gymnasium's action wrappers, and checks that wrappers keep a policy's inputs.
 
 A policy of this package acts in the units of the environment, whatever wraps it. So its actions go
 backwards through the wrappers: each is turned into the one that the wrapper makes it of. A wrapper
@@ -28,13 +28,13 @@ _REPEATING = ("RepeatAction", "MaxAndSkipObservation", "AtariPreprocessing")
 """Gymnasium's wrappers that run several steps for one; nothing else tells them from others."""
 
 _PROBES = np.array([0.0, 1.0, 0.5, 0.31, 0.83])
-"""Where a function is asked whether it is affine, as fractions of its range."""
+"""Points at which a function is tested for being affine, as fractions of its range."""
 _AFFINE_TOLERANCE = 1e-5
 """Error of single-precision numbers, as a fraction of the range."""
 
 
 class ThroughWrappers:
-    """Turns an environment's own actions into those that its outermost wrapper takes.
+    """Converts an environment's actions to actions of its outermost wrapper.
 
     The wrapper's function is asked, so that the executed action is the nearest to the meant one
     that the wrapper's numbers allow. These are the same bits without a wrapper of actions, with
@@ -92,7 +92,7 @@ def require_entries(env: "gymnasium.Env | EnvInterface", names: Iterable[str] = 
                 there = f"in {outer[name]}" if name in outer.spaces else "missing"
                 raise ConfigError(
                     f"Through {_name(wrapper)} the entry {name!r} of an observation is {there}, "
-                    f"not in {inner[name]}, and it is read. Leave this wrapper out."
+                    f"but the policy reads it in {inner[name]}. Leave this wrapper out."
                 )
 
 
@@ -105,8 +105,8 @@ def require_single_steps(env: "gymnasium.Env | EnvInterface | None") -> None:
     for wrapper in _wrappers(env):
         if any(each.__name__ in _REPEATING for each in type(wrapper).__mro__):
             raise ConfigError(
-                f"{_name(wrapper)} runs several control steps for one, and policies and episodes "
-                "of this package go step by step. Leave this wrapper out."
+                f"{_name(wrapper)} runs several control steps for one, but policies and episodes "
+                "of this package need every step. Leave this wrapper out."
             )
 
 
@@ -153,7 +153,7 @@ def _inversion(wrapper: gymnasium.Wrapper) -> Invert | None:
         return _inverted(wrapper)
     changes_space = wrapper.action_space != wrapper.env.action_space
     if isinstance(wrapper, gymnasium.ActionWrapper) or changes_space:
-        raise _refusal(wrapper, "it cannot be known which action it makes which")
+        raise _refusal(wrapper, "its mapping of actions is unknown")
     return None
 
 
@@ -165,7 +165,7 @@ def _inverted(wrapper: gymnasium.ActionWrapper) -> Invert | None:
         or inner.shape != outer.shape
         or outer.dtype.kind != "f"
     ):
-        raise _refusal(wrapper, f"it takes {outer} and gives {inner}")
+        raise _refusal(wrapper, f"it turns {outer} into {inner}")
     low = np.where(np.isfinite(outer.low), outer.low, inner.low).astype(float)
     high = np.where(np.isfinite(outer.high), outer.high, inner.high).astype(float)
     # Each entry at another fraction of its range, so that an entry that depends on others shows.
@@ -176,7 +176,7 @@ def _inverted(wrapper: gymnasium.ActionWrapper) -> Invert | None:
     except Exception as error:
         raise _refusal(wrapper, f"its function raises {type(error).__name__}: {error}") from error
     if any(out.shape != inner.shape for out in made):
-        raise _refusal(wrapper, f"its function returns no actions of shape {inner.shape}")
+        raise _refusal(wrapper, f"its function does not return actions of shape {inner.shape}")
     if all(np.array_equal(each, out) for each, out in zip(given, made, strict=True)):
         return None
     with np.errstate(all="ignore"):
@@ -194,8 +194,7 @@ def _inverted(wrapper: gymnasium.ActionWrapper) -> Invert | None:
 def _refusal(wrapper: gymnasium.Wrapper, reason: str) -> ConfigError:
     return ConfigError(
         f"No policy of this package can act through {_name(wrapper)}: {reason}. Leave it out, or "
-        f"give its class a method {REVERT}(action), which returns the action that it makes this "
-        "one of."
+        f"give its class a method {REVERT}(action), the inverse of its `action`."
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether a result can be part of an entry of the leaderboard, and what it lacks."""
+"""Checks that a result is complete enough for an entry of the leaderboard."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -77,13 +77,11 @@ def objections(result: Result, protocol: Protocol) -> Iterator[str]:
     policy = result.policy
     if policy.robot != DEFAULT_ROBOT:
         yield (
-            f"it is of the robot {policy.robot!r}, and the leaderboard's scenes are those of "
-            f"{DEFAULT_ROBOT!r}"
+            f"its robot is {policy.robot!r}, but the leaderboard's scenes are for {DEFAULT_ROBOT!r}"
         )
     if protocol.sensors not in (None, policy.sensors):
         yield (
-            f"its cameras are {policy.sensors!r}, and those of {protocol.title!r} are "
-            f"{protocol.sensors!r}"
+            f"its cameras are {policy.sensors!r}, but {protocol.title!r} needs {protocol.sensors!r}"
         )
     if other_physics := incomparable_drake(result.packages):
         yield other_physics

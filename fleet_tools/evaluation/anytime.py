@@ -1,4 +1,4 @@
-"""The comparison of an evaluation with a stored result, which may end it as soon as it is decided.
+"""Compares a running evaluation with a stored result, and stops it at a verdict.
 
 Scenes are counted in blocks, one of each requested pair of task and split, whose order follows from
 the hash of the protocol: nobody chooses it, and those scenes that someone looked at first while a
@@ -140,14 +140,14 @@ def _require_other(result: Result, other: Evaluation, trials: Sequence[Trial]) -
     label = other.result.policy.label
     if _acts_alike(result.policy, other.result.policy):
         raise ResultError(
-            f"{label!r} is of the same policy as this evaluation ({result.policy.source}), so that "
-            "every scene would end alike. Give the result of another one."
+            f"{label!r} belongs to the same policy as this evaluation ({result.policy.source}), so "
+            "every scene would end alike. Give the result of another policy."
         )
     if stopped := other.result.stopped:
         raise ResultError(
-            f"{label!r} was stopped after {stopped.scenes} scenes by its verdict against "
-            f"{stopped.against!r}, so that its outcomes decided which scenes it has. Complete it: "
-            "the command that made it, without --stop."
+            f"{label!r} was stopped after {stopped.scenes} scenes, when its comparison with "
+            f"{stopped.against!r} was decided, so its scenes depend on its outcomes. Complete it: "
+            "run the command that made it, without --stop."
         )
     present = {episode.key for episode in other.episodes}
     missing = [trial for trial in trials if trial.key not in present]
@@ -155,7 +155,7 @@ def _require_other(result: Result, other: Evaluation, trials: Sequence[Trial]) -
         raise ResultError(
             f"{label!r} lacks {len(missing)} of the {len(trials)} requested scenes, such as "
             f"{missing[0].index} of {missing[0].task}, {missing[0].split}. Complete it, or request "
-            "only what it has (--tool or --task, --split, --scenes)."
+            "only scenes that it has (--tool or --task, --split, --scenes)."
         )
 
 

@@ -1,4 +1,4 @@
-"""Comparisons of two on the same scenes that may be looked at, and stopped, after any scene.
+"""Sequential comparison of two policies on the same scenes, valid at every stopping time.
 
 The difference of two outcomes in a scene is -1, 0 or 1. Against the hypothesis that its mean is m,
 one bets a share l of one's wealth on each difference x, which multiplies it by 1 + l (x - m). Under

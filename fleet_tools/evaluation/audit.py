@@ -1,4 +1,4 @@
-"""Audits of stored results: which ranks the data prove, and how scores change on redrawn scenes."""
+"""Audits of stored results: ranks that the data support, and scores on newly drawn scenes."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -26,7 +26,7 @@ class Difference(Value):
 
 
 class NeighbouringRanks(Value):
-    """Two methods of which one follows the other in a ranking.
+    """Two neighbouring methods of a ranking.
 
     Attributes:
         better, worse: Their folders.
@@ -66,7 +66,7 @@ def load_method(folder: Path) -> Evaluation:
         for episode in part.episodes:
             if episode.key in episodes:
                 raise ResultError(
-                    f"{path}: another result below {folder} has the same scenes (such as "
+                    f"{path}: another result in {folder} has the same scenes (such as "
                     f"{episode.task} {episode.split} {episode.index}). Give the folder of one "
                     "method and level."
                 )
@@ -81,13 +81,13 @@ def neighbouring_ranks(folders: Sequence[Path]) -> list[NeighbouringRanks]:
         ResultError: There are fewer than two methods, or they have not the same scenes.
     """
     if len(folders) < 2:
-        raise ResultError(f"A ranking needs two methods or more; given: {len(folders)}.")
+        raise ResultError(f"A ranking needs at least two methods; given: {len(folders)}.")
     methods = [(str(folder), load_method(folder)) for folder in folders]
     for name, each in methods:
         if {e.key for e in each.episodes} != {e.key for e in methods[0][1].episodes}:
             raise ResultError(
-                f"{name} and {methods[0][0]} have different scenes. Complete both by the commands "
-                "that began them."
+                f"{name} and {methods[0][0]} have different scenes. Complete both by running the "
+                "commands that made them."
             )
     rates = {
         name: score(each.result.protocol, each.episodes).total.success.rate or 0.0
@@ -143,8 +143,8 @@ def redrawn(public: Sequence[Path], fresh: Sequence[Path]) -> Redrawn:
     """
     if len(public) != len(fresh) or not public:
         raise ResultError(
-            f"Each learner has a result on public and one on fresh scenes; given: {len(public)} "
-            f"and {len(fresh)} folders."
+            "Expected one result on public scenes and one on fresh scenes for each learner; given: "
+            f"{len(public)} and {len(fresh)} folders."
         )
     pairs = [
         (load_method(one), load_method(other)) for one, other in zip(public, fresh, strict=True)
@@ -155,13 +155,19 @@ def redrawn(public: Sequence[Path], fresh: Sequence[Path]) -> Redrawn:
                     for each in (one, two)]  # fmt: skip
         if policies[0] != policies[1]:
             raise ResultError(
-                f"{folder} and {other} are of different policies ({policies[0]}, {policies[1]}). "
-                "Give --public and --fresh in the same order of learners."
+                f"{folder} and {other} belong to different policies ({policies[0]}, "
+                f"{policies[1]}). Give the learners in the same order with --public and --fresh."
             )
         if {(e.task, e.split) for e in one.episodes} != {(e.task, e.split) for e in two.episodes}:
-            raise ResultError(f"{folder} and {other} have other tasks and splits.")
+            raise ResultError(
+                f"{folder} and {other} have different tasks or splits. Evaluate both on the same "
+                "ones."
+            )
         if {e.seed for e in one.episodes} & {e.seed for e in two.episodes}:
-            raise ResultError(f"{folder} and {other} share scenes, so that none is redrawn.")
+            raise ResultError(
+                f"{folder} and {other} share scenes, but --fresh needs results on newly drawn "
+                "scenes."
+            )
         rates = [_rate(_strata([each])) for each in (one, two)]
         drops[str(folder)] = rates[0] - rates[1]
     sides = [_strata([pair[side] for pair in pairs]) for side in (0, 1)]

@@ -1,4 +1,4 @@
-"""Ranges of a level outside a task's own: numbers that are drawn there never occur in training.
+"""Ranges of a level outside a task's own ranges, so that training never draws from them.
 
 A level names groups of `fleet_tools.config.randomization.Randomization`. Each number is drawn with
 the generator, and in the place, that it has in the task, so that all others stay what they are.
@@ -25,7 +25,7 @@ from fleet_tools.config.values import STORED_IF_SET, MisfitError, Positive, Valu
 from fleet_tools.errors import ConfigError, require_name
 
 SAME = "same"
-"""Stands for what the task's file says."""
+"""Stands for the range in the task's file."""
 TURN_DEG = 360.0
 
 _Drawn = int | float | Uniform | Choice | OneOf
@@ -34,7 +34,7 @@ Margin = tuple[Positive, Positive]
 
 
 class Outside(Value):
-    """Numbers outside the task's range, whatever that is; what the task fixes stays.
+    """Numbers outside the task's range; quantities that the task fixes stay.
 
     Distances from the range are in units of its width: beside 0.8 to 1.2, `above: [0.5, 1]` is 1.4
     to 1.6.
@@ -49,7 +49,7 @@ class Outside(Value):
     def _ordered(self):
         given = [margin for margin in (self.below, self.above) if margin is not None]
         if not given or any(near >= far for near, far in given):
-            raise ValueError("give below or above, or both, each with the lesser distance first")
+            raise ValueError("give below or above, or both, each with the smaller distance first")
         return self
 
     def of(self, own: Distribution) -> Distribution:
@@ -126,13 +126,13 @@ def _changed(own: Any, change: Any, place: str) -> Any:
     if change == SAME:
         return own
     if own is None or isinstance(own, str | NameChoice):
-        raise MisfitError(place, "the task draws no numbers there")
+        raise MisfitError(place, "the task draws no numbers here, so a level cannot change them")
     if isinstance(own, _Drawn):
         return _outside(own, change, place)
     if isinstance(own, tuple):
         each = change if isinstance(change, tuple) else (change,) * len(own)
         if len(each) != len(own):
-            raise MisfitError(place, f"it needs {len(own)} entries; given: {len(each)}")
+            raise MisfitError(place, f"expected {len(own)} entries; given: {len(each)}")
         pairs = enumerate(zip(own, each, strict=True))
         return tuple(_changed(mine, theirs, f"{place}.{k}") for k, (mine, theirs) in pairs)
     parts = dict(own)
@@ -153,14 +153,14 @@ def _outside(own: Distribution, change: Any, place: str) -> Distribution:
             return own
         change = change.of(own)
     elif not isinstance(change, _Drawn):
-        raise MisfitError(place, "a distribution is needed, or {below: ..., above: ...}")
+        raise MisfitError(place, "expected a distribution, or {below: ..., above: ...}")
     for first, last in intervals(change):
         for turn in turns:
             if first + turn <= high and last + turn >= low:
                 raise MisfitError(
                     place,
-                    f"{_interval(first, last)} shares numbers with the task's own range, "
-                    f"{_interval(low, high)}; a level draws outside of it",
+                    f"{_interval(first, last)} overlaps the task's own range, "
+                    f"{_interval(low, high)}; give numbers outside of it",
                 )
     return change
 

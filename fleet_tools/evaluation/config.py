@@ -14,7 +14,7 @@ from fleet_tools.robot.arm import DEFAULT_ROBOT
 PROTOCOL = "v1"
 """The protocol, unless another one is named."""
 PROTOCOL_NAME = "tool-use"
-"""What its file calls all versions of it."""
+"""The name that all versions of the protocol share."""
 
 
 class EvaluationConfig(OptionGroup):
@@ -39,16 +39,16 @@ class EvaluationConfig(OptionGroup):
     """Name of the policy in tables (default: as given; of a checkpoint its file name, or for
     best.safetensors the name of the training run's folder)."""
     track: Track = "observations"
-    """What a checkpoint or a module:factory is given: in the track observations, nothing but
-    observations, in a process of its own; in the track privileged, the environment, too."""
+    """Inputs of a checkpoint or a module:factory: in the track observations, only observations, in
+    a separate process; in the track privileged, the environment, too."""
     training_seed: Seed | None = None
     """Seed of the policy's training run, if it is one of several of the same name, which
     leaderboards average."""
     obs_mode: OptionalObsMode = None
     """Observation mode (default: the policy's own choice, or else state)."""
     sensors: SensorName | None = None
-    """Depth cameras, whatever sensors a policy has learned with (default: the level's, or
-    else ideal ones); only policies that see by cameras can be evaluated with any but ideal ones."""
+    """Depth cameras in the evaluation (default: the level's, or else ideal ones). They may differ
+    from those of training, and need observations of cameras unless they are ideal."""
 
     robot: str = DEFAULT_ROBOT
     """Robot of the package by name."""

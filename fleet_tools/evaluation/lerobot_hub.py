@@ -1,4 +1,4 @@
-"""Environments for LeRobot, as `env.py` of a repository of its environment hub hands them out.
+"""Environments for LeRobot's environment hub, whose `env.py` calls this module.
 
 `examples/lerobot_hub/env.py` is such a file. LeRobot itself is not imported: what it takes are
 vector environments of Gymnasium whose observations have its names
@@ -53,7 +53,7 @@ def make_env(
         ConfigError: See `ProtocolScenes`; or the number is not positive.
     """
     if n_envs < 1:
-        raise ConfigError(f"n_envs is at least 1; given: {n_envs}.")
+        raise ConfigError(f"Expected n_envs of at least 1; given: {n_envs}.")
     tasks = load_protocol(protocol, level).tasks
     if (only := getattr(cfg, "task", None)) is not None:
         require_name(f"task of the protocol {protocol!r}", only, tasks, OWN_TASK)

@@ -1,4 +1,4 @@
-"""What a level costs a policy, by episodes that are matched: the same scenes but for one thing."""
+"""The cost of a level for a policy, from matched episodes that differ only by the level."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fleet_tools.evaluation.scores import Pair, is_trial, require_same_physics, 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How much success rates differ between matched episodes.
+    """Difference of success rates between matched episodes.
 
     Attributes:
         difference: Success rate at the nominal level minus that at the other one, the mean over all
@@ -33,7 +33,7 @@ class PairedDifference:
 
 @dataclass(frozen=True)
 class LevelCost:
-    """What a level costs a policy: its success rate in the nominal scenes minus that at the level.
+    """The cost of a level: success rate in the nominal scenes minus success rate at the level.
 
     Attributes:
         policy, level: Their names.
@@ -74,8 +74,8 @@ def level_cost(nominal: Evaluation, level: Evaluation) -> LevelCost:
 
     if not pairs:
         raise ResultError(
-            "The two results have no scene in common in which both ended. Evaluate the same tasks "
-            "and splits at both levels."
+            "The two results have no finished scene in common. Evaluate the same tasks and splits "
+            "at both levels."
         )
 
     def grouped(
@@ -102,21 +102,24 @@ def require_matched(nominal: Result, level: Result) -> None:
     """
     plain, harder = nominal.protocol, level.protocol
     if not harder.level:
-        raise ResultError(f"{harder.title!r} is nominal itself. Another level has a cost: --level.")
+        raise ResultError(
+            f"{harder.title!r} is the nominal level, which has no cost. Give a result at another "
+            "level (--level)."
+        )
     matched = (plain.name, plain.version, plain.level) == (harder.name, harder.version, "")
     seeds = {name: scenes.first_seed for name, scenes in plain.splits.items()}
     same_seeds = all(seeds.get(name) == each.first_seed for name, each in harder.splits.items())
     if not (matched and same_seeds and nominal.task_digests == level.task_digests):
         raise ResultError(
             f"{plain.title!r} ({nominal.protocol_digest}) is not the nominal level of "
-            f"{harder.title!r} ({level.protocol_digest}), with the same scenes and task files. "
-            "Evaluate the policy at the level nominal of the same protocol, and give that result."
+            f"{harder.title!r} ({level.protocol_digest}) with the same scenes and task files. "
+            "Evaluate the policy at the level `nominal` of the same protocol, and give that result."
         )
     if _identity(nominal.policy) != _identity(level.policy):
         raise ResultError(
             f"{nominal.policy.label!r} ({nominal.policy.source}) and {level.policy.label!r} "
-            f"({level.policy.source}) are different policies, or observe different things. Two "
-            "results of one policy tell what a level costs."
+            f"({level.policy.source}) are different policies, or have different observations. Give "
+            "two results of one policy."
         )
     require_same_physics(nominal, level)
 

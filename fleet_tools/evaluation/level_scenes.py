@@ -1,4 +1,4 @@
-"""Scenes of a protocol's level: what it changes, and the second object that it puts on the table.
+"""Scenes of a protocol's level: changed ranges, and a second object on the table.
 
 The second object is drawn by the seed of a scene, as the first one is: a model of the split, its
 place, its mass, and so on. What stands too near is drawn again.
@@ -41,7 +41,7 @@ _Some = pydantic.Field(max_length=MOST_FORCES)
 
 
 class SecondObject(Value):
-    """What stands on the table beside the first object."""
+    """The second object on the table."""
 
     least_distance_m: NonNegative
     """Least horizontal distance of the model frames of both."""
@@ -54,7 +54,7 @@ class SecondObject(Value):
         allowed = RANGES["object_pose"]["translation_m"]
         low, high = bounds(given)
         if low < allowed.low or high > allowed.high:
-            raise MisfitError("", f"it must lie between {allowed.low:g} and {allowed.high:g} m")
+            raise MisfitError("", f"expected a number from {allowed.low:g} to {allowed.high:g} m")
         return given
 
     def add_to(
@@ -85,9 +85,8 @@ class SecondObject(Value):
             if _distance_m(scene, second) >= self.least_distance_m:
                 return scene.model_copy(update={"next_objects": (second,)})
         raise ConfigError(
-            f"In {DRAWS} draws, no place for the second object of a scene of the task "
-            f"{task.name!r} is {self.least_distance_m:g} m from the first. Widen y_m, or lessen "
-            "the distance."
+            f"In {DRAWS} draws for the task {task.name!r}, the second object was always closer "
+            f"than {self.least_distance_m:g} m to the first. Widen y_m, or reduce the distance."
         )
 
 
@@ -97,12 +96,12 @@ def _distance_m(one: Scene, other: NextObject) -> float:
 
 
 class Changes(Value):
-    """What a level changes in the scenes of a task; all else is as at the nominal level."""
+    """The changes of a level in the scenes of a task; all else is as at the nominal level."""
 
     ranges: Annotated[dict[str, Change], STORED_IF_SET] = {}
     """Groups of randomization that are drawn outside the task's ranges."""
     hand_pushes: Annotated[tuple[RandomHandPush, ...], _Some, STORED_IF_SET] = ()
-    """Pushes on the hand, all of which come."""
+    """Pushes on the hand; all of them occur."""
     object_pushes: Annotated[tuple[RandomObjectPush, ...], _Some, STORED_IF_SET] = ()
     """Pushes on the object, likewise, where it is free."""
     depth_error_scale: Annotated[Positive | None, STORED_IF_SET] = None
@@ -113,7 +112,11 @@ class Changes(Value):
     @pydantic.model_validator(mode="after")
     def _one_object_is_pushed(self) -> Self:
         if self.second_object is not None and self.object_pushes:
-            raise MisfitError("second_object", "a scene of several objects has no push on one")
+            raise MisfitError(
+                "second_object",
+                "a scene with several objects cannot have a push on the object; remove one of the "
+                "two",
+            )
         return self
 
     @property
@@ -123,10 +126,10 @@ class Changes(Value):
 
 
 class LevelChanges(Changes):
-    """What a level changes in all tasks, and in some of them."""
+    """The changes of a level in all tasks, and in single tasks."""
 
     by_task: Annotated[dict[str, Changes], STORED_IF_SET] = {}
-    """By name of a task, what changes there instead."""
+    """Other changes by name of a task, which replace the common ones."""
     sensors: Annotated[SensorName | None, STORED_IF_SET] = None
     """Depth cameras of all policies; None if whoever evaluates chooses them."""
 
@@ -140,7 +143,7 @@ class SceneRules(LevelChanges):
     """See `fleet_tools.sim.scene.sample_scene`."""
 
     def changes(self, task: str) -> Changes:
-        """Returns what changes in a task."""
+        """Returns the changes in a task."""
         return self.by_task.get(task, self)
 
     def changed(self, task: TaskConfig) -> TaskConfig:

@@ -1,4 +1,4 @@
-"""Levels: one file has the scenes of training's ranges, and harder ones that are matched to them.
+"""Levels of a protocol: the ranges of training, and harder scenes matched to them.
 
 A level has the first scenes of each split of the nominal level, by the same seeds, with one thing
 changed: so the episodes of both are pairs. It is read as a protocol of its own, whose digest
@@ -18,7 +18,7 @@ class Level(LevelChanges):
     """A level beside the nominal one."""
 
     description: str
-    """What is harder."""
+    """Description of the difficulty."""
     scenes: Count
     """It has this many first scenes of each task and split."""
 
@@ -35,7 +35,11 @@ class LevelsFile(ProtocolFile):
     @pydantic.model_validator(mode="after")
     def _levels_fit(self) -> Self:
         if self.level or {NOMINAL, ""} & {*self.levels}:
-            raise MisfitError("levels", f"{NOMINAL!r} is the file itself, and no name is empty")
+            raise MisfitError(
+                "levels",
+                f"{NOMINAL!r} is reserved for the file itself, and a name must not be empty; "
+                "choose another name",
+            )
         fewest = min(split.scenes for split in self.splits.values())
         for name, level in self.levels.items():
             if level.scenes > fewest:

@@ -1,4 +1,4 @@
-"""The evaluated policy, its origin, and what it sees."""
+"""The evaluated policy: its source, digest and observations."""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -20,7 +20,7 @@ from fleet_tools.policies.sources import PolicySource, Track, natural_track
 from fleet_tools.robot.arm import DEFAULT_ROBOT, robot_names
 
 Reading = Literal["keypoints", "clouds", "images"]
-"""What a policy can read."""
+"""Inputs that a policy can read."""
 
 _READINGS: dict[Seen, Reading] = {"nothing": "keypoints", "points": "clouds", "images": "images"}
 
@@ -51,10 +51,13 @@ class PolicyProvenance(Value):
     @pydantic.model_validator(mode="after")
     def _known_sensors(self) -> Self:
         if self.sensors not in SENSORS:
-            raise ValueError(f"there are no sensors {shown(self.sensors)}")
+            raise ValueError(f"unknown sensors {shown(self.sensors)}")
         mode = self.env_kwargs.get("obs_mode", "state")
         if self.sensors != IDEAL and not shows_cameras(str(mode)):
-            raise ValueError(f"the observations {shown(mode)} show nothing of {self.sensors}")
+            raise ValueError(
+                f"the observations {shown(mode)} use no cameras, so they cannot have sensors "
+                f"{self.sensors}"
+            )
         return self
 
     @property
@@ -75,7 +78,7 @@ class PolicyProvenance(Value):
 
     @property
     def reads(self) -> Reading:
-        """What its observations have beside the robot's own senses; keypoints, if they have any.
+        """Entries of its observations besides the robot's own sensors; keypoints, if there are any.
 
         Raises:
             UnknownNameError: Its observation mode is none of the package.
@@ -123,8 +126,8 @@ class PolicyProvenance(Value):
         """
         if policy.kind == "dagger":
             raise PolicyError(
-                f"{policy} acts in turns with the expert, so its success is not its own. Evaluate "
-                "the checkpoint by itself."
+                f"{policy} shares the control with the expert, so its success rate would not be "
+                "its own. Evaluate the checkpoint by itself."
             )
         natural = natural_track(policy.kind, policy.source)
         chosen = {"obs_mode": obs_mode} if obs_mode else {}

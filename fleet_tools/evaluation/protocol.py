@@ -131,7 +131,9 @@ class Protocol(ProtocolFile):
     def _task_files_fit(self) -> Self:
         if (size := sum(len(file.text) for file in self.task_files.values())) > MAX_CHARACTERS:
             raise MisfitError(
-                "task_files", f"they have {size:,} characters, at most {MAX_CHARACTERS:,}"
+                "task_files",
+                f"the files have {size:,} characters together; at most {MAX_CHARACTERS:,} are "
+                "allowed",
             )
         for name in self.by_task:
             require_name("task of the protocol", name, self.tasks)
@@ -141,10 +143,10 @@ class Protocol(ProtocolFile):
         for name, file in self.task_files.items():
             place = f"task_files.{name}"
             if name not in self.tasks or name != file.name:
-                raise MisfitError(place, f"{shown(file.name)} is none of the tasks")
+                raise MisfitError(place, f"{shown(file.name)} is not one of the protocol's tasks")
             task = file.content()
             if (task.name, task.digest()) != (name, file.content_digest):
-                raise MisfitError(place, "its name and content_digest are not those of its text")
+                raise MisfitError(place, "its name or content_digest does not match its text")
         return self
 
     @property
@@ -167,7 +169,7 @@ class Protocol(ProtocolFile):
         return self.draw(task, trial.seed, trial.split)
 
     def scene_rules(self) -> SceneRules:
-        """Returns what all its scenes have in common."""
+        """Returns the rules that all its scenes share."""
         return SceneRules(**{name: getattr(self, name) for name in SceneRules.model_fields})
 
     def require_sensors(self, given: str, obs_mode: str) -> None:
@@ -182,14 +184,13 @@ class Protocol(ProtocolFile):
         """
         if self.sensors not in (None, given):
             raise ConfigError(
-                f"{self.title!r} is seen by {self.sensors} cameras; given: sensors {given}. Leave "
-                "them out, or choose another level."
+                f"{self.title!r} uses {self.sensors} cameras; given: sensors {given}. Leave "
+                "`sensors` out, or choose another level."
             )
         if self.sensors not in (None, IDEAL) and not shows_cameras(obs_mode):
             raise ConfigError(
-                f"The level {self.level_name!r} changes what cameras measure, and obs_mode="
-                f"{obs_mode!r} has no cameras. A policy has results at the levels that its "
-                "observations can show: leave this one out."
+                f"The level {self.level_name!r} changes the measurements of cameras, but "
+                f"obs_mode={obs_mode!r} uses no cameras. Leave this level out for this policy."
             )
 
     def max_steps(self, task: TaskConfig) -> int:

@@ -1,4 +1,4 @@
-"""Reading of protocols: which file, task file or result stands for which protocol.
+"""Finds and reads protocols by name, file or result.
 
 A protocol's file lists tasks of the package by their names, and a user's own by the paths of their
 files. The protocol that is read names all of them.
@@ -154,8 +154,8 @@ def _checked(file: ProtocolFile, path: Path) -> Protocol:
     """
     if file.name == PROTOCOL_NAME and f"v{file.version}" != PROTOCOL:
         raise ConfigError(
-            f"{path}: the package's protocols are named {PROTOCOL_NAME!r}, and {PROTOCOL} is the "
-            "only one. Give yours another name."
+            f"{path}: the name {PROTOCOL_NAME!r} is reserved for the package's protocol, "
+            f"{PROTOCOL}. Give your protocol another name."
         )
     check_randomization(file.randomization)
     tasks = [listed_task(entry, path.parent) for entry in file.tasks]
@@ -182,8 +182,8 @@ def _scenes_in(protocol: Protocol, path: str) -> Protocol:
     splits = {split: scenes for split, scenes in protocol.splits.items() if split in known}
     if not splits:
         raise ConfigError(
-            f"{path} has none of the splits of {protocol.title!r}, {', '.join(protocol.splits)}. "
-            f"It has {', '.join(known)}; write a protocol of your own with these."
+            f"{path} has none of the splits of {protocol.title!r} ({', '.join(protocol.splits)}). "
+            f"It has {', '.join(known)}; write your own protocol with these."
         )
     changes = {
         "name": task.name,
@@ -216,8 +216,8 @@ def _followed_protocol(folder: Path) -> Protocol:
     protocol = result.local_protocol()
     if result.task_digests != task_digests(protocol):
         raise ResultError(
-            f"{folder} follows {protocol.title!r} ({result.protocol_digest}), whose task files are "
-            "no longer those of here. Its scores can be read, but not made again."
+            f"{folder} follows {protocol.title!r} ({result.protocol_digest}), but the task files "
+            "here have changed. Its scores can be read, but not computed again."
         )
     for file in protocol.task_files.values():
         require_trust(file, f"the protocol {protocol.title!r}", ResultError)

@@ -1,4 +1,4 @@
-"""Pushes of a protocol's level in mid-episode, which the seed of a scene draws."""
+"""Pushes in the middle of an episode, drawn by the seed of its scene."""
 
 import math
 import zlib
@@ -17,7 +17,7 @@ def _up_to(most: float) -> Callable[[Distribution], Distribution]:
     def check(given: Distribution) -> Distribution:
         low, high = bounds(given)
         if low < 0 or high > most:
-            raise MisfitError("", f"it must lie between 0 and {most:g}; given: {given}")
+            raise MisfitError("", f"expected a number from 0 to {most:g}; given: {given}")
         return given
 
     return check

@@ -1,4 +1,4 @@
-"""Replays of results: stored actions of an evaluation's episodes run again, and are compared."""
+"""Replays of results: runs stored actions of an evaluation again, and compares."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,8 +30,8 @@ def draw_episodes(evaluation: Evaluation, count: int | None, seed: int) -> list[
     episodes = [(k, each) for k, each in enumerate(evaluation.episodes) if each.steps]
     if not episodes:
         raise ResultError(
-            "The result holds no episodes with actions yet. The same command as in "
-            "its result.json resumes the evaluation."
+            "The result holds no episodes with actions yet. Run the command in its result.json "
+            "again to resume the evaluation."
         )
     if count is None or count >= len(episodes):
         return episodes

@@ -81,7 +81,9 @@ class EpisodeResult(Trial):
                 f"outcome is {self.outcome!r}"
             )
         if len(decode_actions(self.actions)) != self.steps:
-            raise ValueError(f"the number of actions is not {self.steps}, the number of steps")
+            raise ValueError(
+                f"the number of actions differs from the number of steps, {self.steps}"
+            )
         if self.state_digest is None and self.outcome != WORKER_ERROR and self.steps:
             raise ValueError("the hash of the final state is missing")
         return self
@@ -155,7 +157,7 @@ class Scores(Value):
 
 
 class AnytimeVerdict(Value):
-    """What a comparison that may be looked at after any scene tells, and whether it has ended.
+    """State of a sequential comparison: its findings so far, and whether it has ended.
 
     All numbers are of the scenes until the verdict; later ones do not change it. They hold however
     often one looks, see `fleet_tools.evaluation.anytime_statistics`.
@@ -252,10 +254,10 @@ class Result(CarriesModels, Document):
         if facts.get("name") == PROTOCOL_NAME and version != PROTOCOL:
             level = f", level {shown(facts['level'])}" if facts.get("level") else ""
             raise ResultError(
-                f"The result follows the former protocol {PROTOCOL_NAME} {shown(version)}{level}. "
-                f"The present one is {PROTOCOL}, with other scenes and tasks. Evaluate the policy "
-                "anew, with another --output. The version of Fleet-Tools that made the result "
-                "reads it."
+                f"The result follows the old protocol {PROTOCOL_NAME} {shown(version)}{level}. The "
+                f"current one is {PROTOCOL}, with other scenes and tasks. Evaluate the policy "
+                "again, with another --output. The version of Fleet-Tools that made the result can "
+                "read it."
             )
         return given
 
@@ -265,7 +267,9 @@ class Result(CarriesModels, Document):
             raise ValueError("protocol_digest is not the hash of the protocol and its tasks")
         for name, file in self.protocol.task_files.items():
             if self.task_digests.get(name) != file.content_digest:
-                raise ValueError(f"task_digests has another hash of {shown(name)} than its file")
+                raise ValueError(
+                    f"task_digests has a hash of {shown(name)} that does not match its file"
+                )
         return self
 
     def local_protocol(self) -> Protocol:
@@ -279,7 +283,7 @@ class Result(CarriesModels, Document):
         return self.protocol.model_copy(update={"task_files": own})
 
     def essence(self) -> dict[str, object]:
-        """Returns what must not differ within one evaluation, by its name in messages."""
+        """Returns the properties that must be equal within one evaluation, by name."""
         return {
             "the protocol": f"{self.protocol.title} ({self.protocol_digest})",
             "the policy": self.policy.source,
@@ -315,4 +319,6 @@ def decode_actions(text: str) -> np.ndarray:
         flat = np.frombuffer(base64.b64decode(text, validate=True), "<f4")
         return flat.reshape(-1, 6).astype(np.float32)
     except (binascii.Error, ValueError) as error:
-        raise ConfigError(f"Actions are base64 of rows of six float32; {error}.") from None
+        raise ConfigError(
+            f"Expected actions as base64 of rows of six float32 numbers: {error}."
+        ) from None

@@ -122,8 +122,8 @@ def _require_acting(policy: PolicySource, env: ToolUseEnv) -> None:
             policy.make(env)
         except FleetToolsError as error:
             raise PolicyError(
-                f"{policy} cannot act in the task {env.task.name!r}: {error} Evaluate it with "
-                "--tool or --task in the task that it has learned."
+                f"{policy} cannot act in the task {env.task.name!r}: {error} Give the task that it "
+                "was trained for with --tool or --task."
             ) from error
 
 

@@ -34,8 +34,9 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
         return lines[0]
     if stopped:
         lines.append(
-            "A verdict stopped it, so that rates and intervals of this table are biased, and it is "
-            "no result of the protocol. The same command without --stop completes it."
+            "The evaluation was stopped by its verdict, so the rates and intervals of this table "
+            "are biased. It is not a result of the protocol. Run the same command without --stop "
+            "to complete it."
         )
     if result.order_dependence:
         lines.append(result.order_dependence)
@@ -87,8 +88,9 @@ def as_text(result: Result, comparison: Comparison | None = None) -> str:
             lines += ["", f"At any time: {comparison.anytime}"]
         if stopped:
             lines.append(
-                "Interval and p of the table are for a number of scenes that is fixed beforehand, "
-                "which this one was not; those of the last line but one hold whenever one stops."
+                "Interval and p of the table are valid only for a fixed number of scenes, which "
+                "this evaluation did not have. The values in the last line but one are valid at "
+                "every stopping time."
             )
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Success rates with intervals, from episodes; two results compared by scenes."""
+"""Success rates with intervals, and comparisons of two results scene by scene."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -198,8 +198,8 @@ def require_comparable(first: Result, second: Result) -> None:
     if first.policy.robot != second.policy.robot:
         raise ResultError(
             f"{first.policy.label!r} and {second.policy.label!r} were evaluated on different "
-            "robots, whose scenes begin with other joint positions, and cannot be compared scene "
-            "by scene."
+            "robots, which start scenes with different joint positions. Compare results of the "
+            "same robot."
         )
     if first.protocol_digest != second.protocol_digest:
         one, other = first.protocol, second.protocol
@@ -208,7 +208,7 @@ def require_comparable(first: Result, second: Result) -> None:
             f"{first.policy.name!r} was evaluated by {first.protocol.title!r} "
             f"({first.protocol_digest}), {second.policy.name!r} by {second.protocol.title!r} "
             f"({second.protocol_digest}). Only results of the same protocol and task files can be "
-            f"compared.{' What a level costs is told by evaluate --nominal.' * levels}"
+            f"compared.{' Use `evaluate --nominal` for the cost of a level.' * levels}"
         )
     require_same_physics(first, second)
 
@@ -229,7 +229,9 @@ def require_same_physics(first: Result, second: Result) -> None:
     if releases[0] != releases[1] and other_physics:
         raise ResultError(
             f"{first.policy.name!r} was evaluated with Drake {releases[0]}, {second.policy.name!r} "
-            f"with {releases[1]}, whose physics may differ: {'; '.join(map(str, other_physics))}."
+            f"with {releases[1]}, and their physics may differ: "
+            f"{'; '.join(map(str, other_physics))}. Compare results of releases with the same "
+            "physics."
         )
 
 
@@ -248,7 +250,7 @@ def paired(first: Episodes, second: Episodes) -> tuple[list[Pair], int]:
         if len(digests) > 1:
             raise ResultError(
                 f"Episode {one.index} of {one.task}, {one.split}, began in different scenes in the "
-                "two results, so one of them was made with other models or is not genuine."
+                "two results. One of them was made with other models, or was edited."
             )
     counted = [pair for pair in pairs if all(map(is_trial, pair))]
     return counted, len(firsts.keys() | seconds.keys()) - len(counted)

@@ -1,4 +1,4 @@
-"""One trial of an evaluation, and the check of its result from the stored actions."""
+"""One trial of an evaluation, and its check by a replay of the stored actions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _END = ("scene_digest", "steps", "outcome", "success", "success_once")
 
 @dataclass(frozen=True)
 class Rerun:
-    """What came of an episode that ran again.
+    """Result of a repeated episode.
 
     Attributes:
         differences: A sentence for each difference, such as "steps: 31 in the file, 60 here"; none
@@ -106,7 +106,7 @@ def guarded(
     seed: int,
     limit_s: float | None = None,
 ) -> GuardedPolicy:
-    """Returns a policy that is made at its first reset; what it sees depends on the track.
+    """Returns a policy that is made at its first reset; its track decides its inputs.
 
     Args:
         policy: The policy's source.
@@ -249,8 +249,8 @@ def require_same_versions(result: Result) -> None:
     ]
     if differing:
         raise ResultError(
-            f"The result was made with {'; '.join(differing)}, which may give other bits. Use the "
-            "same versions."
+            f"The result was made with {'; '.join(differing)}, which may change bits of the "
+            "results. Install the same versions."
         )
 
 

@@ -1,4 +1,4 @@
-"""The tasks as a benchmark of vla-eval, the harness that evaluates policies behind its own servers.
+"""The tasks as a benchmark of vla-eval, an evaluation harness for policy servers.
 
 A run's file names the class, `fleet_tools.evaluation.vla_eval_benchmark:ToolUseBenchmark`. It has
 the methods of `vla_eval.benchmarks.base.Benchmark` and is no subclass of it, so that this module
@@ -77,7 +77,7 @@ class ToolUseBenchmark:
         return {"max_steps": self._max_steps, "max_episodes_per_task": scenes}
 
     def get_metric_keys(self) -> dict[str, str]:
-        """Returns what is averaged of `get_result`."""
+        """Returns the metrics of `get_result` that are averaged."""
         return {"success": "mean", "success_once": "mean", "progress": "mean"}
 
     def get_action_spec(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class ToolUseBenchmark:
         return {"state": specs.RAW, "language": specs.LANGUAGE, **images}
 
     def get_hold_action(self, last_action: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Returns the action that holds the arm still, (6,), whatever was done before."""
+        """Returns the action that holds the arm still, (6,)."""
         return {"actions": np.zeros(6, np.float32)}
 
     async def start_episode(self, task: Mapping[str, Any], recorder: Any = None) -> None:
@@ -110,8 +110,8 @@ class ToolUseBenchmark:
         name, number = task["name"], int(task.get("episode_idx", 0))
         if number >= len(scenes := self._trials[name]):
             raise ConfigError(
-                f"{name} has {len(scenes)} scenes, and episode {number} is asked for. The same "
-                f"scene again says nothing: episodes_per_task is at most {len(scenes)}."
+                f"{name} has {len(scenes)} scenes, but episode {number} was requested. Set "
+                f"episodes_per_task to at most {len(scenes)}."
             )
         self._recorder, self._began_s = recorder, time.monotonic()
         self._episode = (*self._env(name).reset(seed=number), False)
@@ -124,7 +124,9 @@ class ToolUseBenchmark:
             InvalidActionError: It is not one action of the task.
         """
         if "actions" not in action:
-            raise PolicyError(f"The server sends {sorted(action)}; needed: actions, (6,).")
+            raise PolicyError(
+                f"The server sent {sorted(action)}; expected `actions` of shape (6,)."
+            )
         assert self._present is not None
         observation, reward, terminated, truncated, info = self._present[1].step(
             np.asarray(action["actions"])
@@ -168,7 +170,7 @@ class ToolUseBenchmark:
 
     def _now(self) -> tuple[dict[str, Any], dict[str, Any], bool]:
         if self._episode is None:
-            raise EpisodeOverError("No episode has begun; call start_episode.")
+            raise EpisodeOverError("No episode has started; call start_episode().")
         return self._episode
 
     def _env(self, name: str) -> ProtocolScenes:

@@ -36,8 +36,8 @@ class VerifyOptions(cli.Options):
     folder: Annotated[Path, Positional, arg(metavar="FOLDER")]
     """Folder of the entry, DIR/entries/NAME; the host's record is DIR/host."""
     protocol: str = PROTOCOL
-    """Protocol, whose first level has the rules of the fresh scenes; or path of your own, or of a
-    task file."""
+    """Protocol, or path of your own or of a task file. Its first level has the rules of the fresh
+    scenes."""
     scenes: Count | None = None
     """Number of first fresh scenes of each task and split, for a first look without a rank
     (default: all)."""
@@ -46,8 +46,8 @@ class VerifyOptions(cli.Options):
     seed: str | None = None
     """Seed of a new round, for tests (default: a secret one)."""
     new_round: bool = False
-    """Begin another round, in whose scenes all entries have to be run. The folder of the present
-    one is kept as DIR/host_DATE."""
+    """Start another round; all entries have to be run in its scenes. The folder of the present one
+    is kept as DIR/host_DATE."""
     workers: WorkerOptions = WorkerOptions()
 
 
@@ -73,7 +73,7 @@ class PageOptions(cli.Options):
     publish: bool = False
     """Publish the host's seed, which ends the round: no more entries are run in its scenes."""
     clips: bool = False
-    """Show a video of each method in fresh scenes, once their seed is public."""
+    """Show a video of each method in fresh scenes, after their seed is published."""
 
 
 def _verify(options: VerifyOptions) -> int:
@@ -87,8 +87,8 @@ def _verify(options: VerifyOptions) -> int:
     root = options.folder.absolute().parent.parent
     if options.folder.absolute().parent.name != "entries":
         raise ResultError(
-            f"{options.folder} does not lie in a folder entries. Move it to DIR/entries/"
-            f"{entry.name}; the host's record is DIR/host."
+            f"{options.folder} is not in a folder named entries. Move it to "
+            f"DIR/entries/{entry.name}; the host's records are stored in DIR/host."
         )
     levels = [*load_levels(options.protocol).values()]
     entries, _ = read_entries(root)
@@ -155,7 +155,10 @@ def _make_page(options: PageOptions) -> int:
         from fleet_tools.studio.pictures.clips import with_clips
 
         if board.seed_published is None:
-            raise ResultError("Clips show fresh scenes. --publish ends the round first.")
+            raise ResultError(
+                "Clips would show fresh scenes, which are secret until the round ends. End it "
+                "first with --publish."
+            )
         round_ = read_round(options.directory)
         board = with_clips(board, standings, round_.protocol) if round_ else board
     if options.output is not None:
@@ -175,7 +178,7 @@ def _require_page(path: Path | None) -> None:
     if path is None:
         return
     if path.suffix != ".html":
-        raise FleetToolsError(f"The name of a page ends with .html; given: {path}.")
+        raise FleetToolsError(f"Expected a page whose name ends with .html; given: {path}.")
     if not path.absolute().parent.is_dir():
         raise FleetToolsError(f"There is no folder {path.parent} for the page. Create it first.")
 

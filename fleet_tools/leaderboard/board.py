@@ -1,4 +1,4 @@
-"""The leaderboard as plain values, of which the pages are pure functions."""
+"""The leaderboard as plain values, from which its pages are rendered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from fleet_tools.evaluation.level_cost import PairedDifference
 
 Track = Literal["privileged", "keypoints", "clouds", "images"]
-"""What the host's run sent to a policy: the environment, or nothing but such observations."""
+"""Inputs of a policy in the host's run: the environment, or only such observations."""
 TRACKS: tuple[Track, ...] = get_args(Track)
 """The tracks; a policy of one of them knows more than a policy of the next."""
 

@@ -1,4 +1,4 @@
-"""Checks of a submitted result: protocol, episodes and scenes. Its own scores are never read."""
+"""Checks protocol, episodes and scenes of a submitted result. Its own scores are ignored."""
 
 import functools
 import json
@@ -53,9 +53,9 @@ def read_submitted(entry: Entry, folder: Path, levels: Sequence[Protocol]) -> Ev
     protocol = by_digest.get(result.protocol_digest)
     if protocol is None:
         raise ResultError(
-            f"it follows {shown(result.protocol.title)} ({result.protocol_digest}), and the "
-            f"leaderboard has {', '.join(level.title for level in levels)}, with the task files of "
-            f"here. Evaluate it again: fleet-tools evaluate --level LEVEL --name {entry.name}"
+            f"it follows {shown(result.protocol.title)} ({result.protocol_digest}), but the "
+            f"leaderboard uses {', '.join(level.title for level in levels)} with the current "
+            f"task files. Evaluate it again: fleet-tools evaluate --level LEVEL --name {entry.name}"
         )
     if reasons := "; ".join(_problems(entry, folder, result, evaluation.episodes, protocol)):
         raise ResultError(reasons)
@@ -83,14 +83,14 @@ def _problems(
     if folder.relative_to(entry.folder).parts[1:2] != (level,):
         yield f"it is of the level {level}, and its place is results/{level}"
     if policy.env_kwargs.get("obs_mode", "state") not in list(OBS_MODES):
-        yield f"its observation mode is none of the package's, {', '.join(OBS_MODES)}"
+        yield f"its observation mode is not one of the package's, {', '.join(OBS_MODES)}"
     here = models_of_all(map(protocol.load_task, protocol.task_files))
     if differing := other_models(result.models, here):
         yield f"it was made with other models than those here: {differing}"
     if missing := missing_scenes(protocol, {episode.key for episode in episodes}):
         yield f"it has only {missing}; the same evaluation, run again, adds the others"
     if not episodes:
-        yield "there are no episodes"
+        yield "it has no episodes"
     yield from _wrong_episodes(episodes, protocol)
 
 

@@ -1,4 +1,4 @@
-"""Entries: folders that submit a method, `entries/NAME`, whatever strangers left there.
+"""Safe reading of submitted entries, the folders `entries/NAME`.
 
 entry.yaml                the method, see `EntryFile`
 README.md                 its training in words
@@ -49,7 +49,7 @@ _ALIKE_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 
 def _line(text: str) -> str:
     if not text.isprintable() or text != " ".join(text.split()):
-        raise ValueError("it is no single line of printable characters")
+        raise ValueError("expected a single line of printable characters")
     return text
 
 
@@ -59,7 +59,7 @@ _Line = Annotated[str, pydantic.AfterValidator(_line)]
 def _name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(
-            "at most 64 letters, digits and . _ + - of ASCII, of which the first is a letter or a "
+            "expected at most 64 ASCII letters, digits and . _ + -, beginning with a letter or a "
             "digit"
         )
     return name
@@ -85,9 +85,10 @@ class EntryPolicy(Value):
         if not any(kind(self.policy) for kind in kinds):
             raise MisfitError(
                 "policy",
-                f"{shown(self.policy)} is none of checkpoints/NAME.safetensors, policy:factory "
-                "with policy.py in the folder of the entry, the address ws://HOST:PORT of a "
-                "server, and a policy of the package. Copy what the policy needs into the folder",
+                f"{shown(self.policy)} is not a policy of an entry: expected "
+                "checkpoints/NAME.safetensors, policy:factory (with policy.py in the entry's "
+                "folder), ws://HOST:PORT (a server), or a policy of the package. Copy all files of "
+                "the policy into the folder",
             )
         return self
 
@@ -125,7 +126,7 @@ class EntryFile(Value):
                 if both and policy.training_seed == other.training_seed:
                     raise MisfitError(
                         f"policies.{number}",
-                        "another policy of the same training seed acts in the same task",
+                        "two policies have the same training seed and the same task; remove one",
                     )
         return self
 
@@ -194,23 +195,24 @@ def read_entry(folder: Path) -> Entry:
     """
     if not (folder / ENTRY).is_file():
         raise ResultError(
-            f"{folder} has no {ENTRY}, so there is no policy to run. Write one "
-            "(docs/benchmark/submitting.md), or keep results of your own elsewhere."
+            f"{folder} has no {ENTRY}, so there is no policy to run. Write this file "
+            "(docs/benchmark/submitting.md), or keep your own results elsewhere."
         )
     if foreign := "; ".join(_foreign(folder)):
-        raise ResultError(f"{folder} is no entry: {foreign}.")
+        raise ResultError(f"{folder} is not an entry: {foreign}.")
     try:
         file = load_yaml(EntryFile, folder / ENTRY)
     except ConfigError as error:
         raise ResultError(shortened(str(error))) from error
     if file.name != folder.resolve().name:
         raise ResultError(
-            f"{folder / ENTRY} has the name {file.name!r}, which is not the folder's. Rename one."
+            f"{folder / ENTRY} has the name {file.name!r}, but its folder has another. Rename one "
+            "of them."
         )
     if built_in_description(file.name) and any(p.policy != file.name for p in file.policies):
         raise ResultError(
-            f"{file.name!r} is the name of a policy of the package, and {folder} has another one. "
-            "Choose another name."
+            f"{file.name!r} is the name of a policy of the package, but {folder} has a different "
+            "policy. Choose another name."
         )
     for policy in file.policies:
         factory = _FACTORY.fullmatch(policy.policy)
@@ -221,7 +223,7 @@ def read_entry(folder: Path) -> Entry:
 
 
 def read_entries(root: Path) -> tuple[list[Entry], list[Rejection]]:
-    """Reads all entries of a leaderboard, and rejects what is none.
+    """Reads all entries of a leaderboard, and rejects other folders.
 
     Args:
         root: Folder of the leaderboard.
@@ -232,15 +234,17 @@ def read_entries(root: Path) -> tuple[list[Entry], list[Rejection]]:
     parent = root / "entries"
     if not parent.is_dir():
         raise ResultError(
-            f"{root} has no folder entries. Give the folder of a leaderboard, which holds each "
-            f"entry as entries/NAME with its {ENTRY}."
+            f"{root} has no folder named entries. Give the folder of a leaderboard; it holds each "
+            f"entry as entries/NAME with a {ENTRY}."
         )
     entries, rejections = [], []
     for folder in sorted(path for path in parent.iterdir() if path.is_dir() or path.is_symlink()):
         inside = f"entries/{printable(folder.name)}"
         try:
             if folder.is_symlink():
-                raise ResultError("The folder is a link. Copy its content.")
+                raise ResultError(
+                    "The folder is a link, and links are not followed. Replace it by a copy."
+                )
             entries.append(read_entry(folder))
         except ResultError as error:
             rejections.append(Rejection(inside, shortened(str(error).replace(f"{root}/", ""))))
@@ -302,8 +306,9 @@ def _foreign(folder: Path) -> Iterator[str]:
                 stat.S_ISREG(mode) and any(each.fullmatch(inside) for each in _FILES)
             ):
                 yield (
-                    f"{printable(inside)} is no part of one (entry.yaml, README.md, policy*.py, "
-                    "checkpoints/*.safetensors, results of evaluate below results/LEVEL)"
+                    f"{printable(inside)} does not belong to an entry (allowed: entry.yaml, "
+                    "README.md, policy*.py, checkpoints/*.safetensors, results of evaluate below "
+                    "results/LEVEL)"
                 )
         # Models that a result carries are not used here: the host has those of its protocol.
         folders[:] = [name for name in folders if name != MODELS or RESULT not in files]

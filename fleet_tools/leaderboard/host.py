@@ -1,4 +1,4 @@
-"""The host's folder, `host/`: the seed of the fresh scenes, and what the host ran in them.
+"""The host's folder, `host/`: the seed of the fresh scenes, and the host's results in them.
 
 host/round.json                  the round, see `Round`
 host/.gitignore                  keeps an open round from being published by accident
@@ -160,13 +160,14 @@ def open_round(
     if present is not None and not new:
         if present.published is not None:
             raise ResultError(
-                f"The seed of this round is public since {present.published}, so its scenes are no "
-                "longer fresh. --new-round draws another one, in whose scenes all entries are run."
+                f"The seed of this round was published on {present.published}, so its scenes are "
+                "no longer fresh. Start another round with --new-round; all entries are then run "
+                "in new scenes."
             )
         if present.protocol != fresh_protocol(nominal, seed or present.seed):
             raise ResultError(
-                f"The present round has other scenes: those of {present.protocol.title!r}. "
-                "--new-round begins another one, in whose scenes all entries are run."
+                f"The current round has scenes of another protocol, {present.protocol.title!r}. "
+                "Start another round with --new-round; all entries are then run in new scenes."
             )
         return present
     folder = root / HOST
@@ -189,7 +190,7 @@ def publish(root: Path) -> Round:
     """
     present = read_round(root)
     if present is None:
-        raise ResultError(f"{root} has no round yet. `leaderboard verify` begins one.")
+        raise ResultError(f"{root} has no round yet. Start one with `leaderboard verify`.")
     (root / HOST / ".gitignore").unlink(missing_ok=True)
     return present if present.published else present.replaced(root, published=now())
 
@@ -214,7 +215,7 @@ def _draw(text: str, places: int) -> int:
 
 
 def read_verification(root: Path, name: str) -> Verification | None:
-    """Returns what the host found about an entry; None if it has not run it.
+    """Returns the host's results of an entry; None if it has not run it.
 
     Raises:
         ResultError: The file is damaged.
@@ -229,7 +230,7 @@ def key(entry: Entry, policy: EntryPolicy) -> str:
 
 
 def evaluation_folder(root: Path, entry: Entry, policy: EntryPolicy) -> Path:
-    """Returns the folder of what the host ran of a policy."""
+    """Returns the folder of the host's results of a policy."""
     return root / HOST / entry.name / entry.digests[policy][:16]
 
 

@@ -1,4 +1,4 @@
-"""Letters that methods share if they cannot be told apart: a compact display of all comparisons.
+"""Compact letter display: methods share a letter if the data do not separate them.
 
 Each pair of ranked methods is compared scene by scene, by the means over their training runs.
 In all comparisons of a track together, two methods that are equal are told apart with a

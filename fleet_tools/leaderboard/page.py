@@ -1,4 +1,4 @@
-"""The leaderboard as one HTML file, which loads no other files, and as Markdown.
+"""Renders the leaderboard as one self-contained HTML file and as Markdown.
 
 Both are templates of the same values. In both, all that is not a template's own text is escaped.
 """

@@ -164,12 +164,14 @@ def _submitted(
             policy, level = evaluation.result.policy, evaluation.result.protocol.level_name
             if host and not any(is_same(policy, each.result.policy) for each in host.values()):
                 raise ResultError(
-                    f"it is of {policy.source!r}, which is none of the policies of the entry"
+                    f"it belongs to the policy {policy.source!r}, which is not in the entry"
                 )
             for task in dict.fromkeys(episode.task for episode in evaluation.episodes):
                 other = taken.setdefault((level, policy.training_seed, task), inside)
                 if other != inside:
-                    raise ResultError(f"{other} already holds {task} of this training seed")
+                    raise ResultError(
+                        f"{other} already has results of {task} with this training seed"
+                    )
             known = verification.checked.get(inside) if verification else None
             if known and known[0] == evaluation_digest(evaluation) and known[1]:
                 raise ResultError(known[1])

@@ -1,4 +1,4 @@
-"""The tables of the leaderboard as texts, which the HTML page and the Markdown page lay out."""
+"""The tables of the leaderboard as texts, for the HTML and Markdown pages."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ READS: dict[str, str] = {
     "clouds": "point clouds",
     "images": "images",
 }
-"""What the methods of a track read beside the robot's own senses."""
+"""Inputs of the methods of a track besides the robot's own sensors."""
 
 NONE = "\N{EN DASH}"
 """Stands where a method has no result."""

@@ -66,7 +66,7 @@ _TIMED = 4
 
 @dataclass(frozen=True)
 class Planned:
-    """What the host runs of a policy.
+    """One run of a policy by the host.
 
     Attributes:
         policy: The policy.
@@ -82,7 +82,7 @@ class Planned:
 
 
 def track_of(policies: Sequence[PolicyProvenance]) -> Track:
-    """Returns the track of some policies: of the one which is told most."""
+    """Returns the track of some policies: that with the most inputs."""
     tracks: list[Track] = ["privileged" if p.track == "privileged" else p.reads for p in policies]
     return min(tracks, key=TRACKS.index)
 
@@ -90,7 +90,7 @@ def track_of(policies: Sequence[PolicyProvenance]) -> Track:
 def plan(
     entry: Entry, protocol: Protocol, scenes: int | None = None, limit_s: float | None = None
 ) -> list[Planned]:
-    """Returns what the host runs of an entry.
+    """Returns the host's runs of an entry.
 
     Args:
         entry: The entry.
@@ -105,8 +105,8 @@ def plan(
     if not entry.file.policies:
         if not entry.result_folders():
             raise ResultError(
-                f"{entry.folder} names no policy and holds no results. Give a policy in "
-                "entry.yaml: a rank means that the host has run it."
+                f"{entry.folder} has no policy and no results. Name a policy in entry.yaml: the "
+                "host must run it before it has a rank."
             )
         return []
     if (folder := str(entry.folder.absolute())) not in sys.path:
@@ -137,15 +137,15 @@ def plan(
                 != described[0][0].content_digest
             ):
                 raise ResultError(
-                    f"Python finds another module than {path} under its name. Run from another "
-                    "folder, or rename it to policy_NAME.py."
+                    f"Python imports another module instead of {path}. Run from another folder, or "
+                    "rename the file to policy_NAME.py."
                 )
     track = track_of([each.result.policy for each in planned])
     if track != entry.file.track:
         raise ResultError(
-            f"{entry.folder} says track: {entry.file.track}, but a run sends its policies what "
-            f"those of the track {track} read. Write track: {track}. (Policies that are not the "
-            "package's are sent observations only.)"
+            f"{entry.folder} says track: {entry.file.track}, but its policies receive the inputs "
+            f"of track {track}. Write track: {track}. (Only policies of the package receive more "
+            "than observations.)"
         )
     return planned
 
@@ -162,7 +162,7 @@ def verify_entry(
     quiet: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
-    """Runs the policies of an entry in the fresh scenes, or resumes that, and stores what came.
+    """Runs the policies of an entry in the fresh scenes, or resumes, and stores the results.
 
     Args:
         root: Folder of the leaderboard.
@@ -184,8 +184,9 @@ def verify_entry(
     """
     if not all(round_.has(entry, policy) for policy in entry.file.policies):
         raise ResultError(
-            f"{entry.folder} has come, or changed, after the seed of the present round was drawn "
-            f"({round_.drawn}). --new-round draws another one, in whose scenes all entries are run."
+            f"{entry.folder} was submitted or changed after the seed of the current round was "
+            f"drawn ({round_.drawn}). Start another round with --new-round; all entries are then "
+            "run in new scenes."
         )
     planned = plan(entry, round_.protocol, scenes, workers.timeout)
     evaluations = _run(root, entry, planned, workers, quiet, stop)
@@ -272,7 +273,7 @@ def _check(
     claimed = evaluation.result.policy
     source = next((p.source for p in planned if is_same(p.result.policy, claimed)), None)
     if planned and source is None:
-        return digest, f"it is of {claimed.source!r}, which is none of the entry's policies"
+        return digest, f"it belongs to {claimed.source!r}, which is not a policy of the entry"
     began = [e for e in evaluation.episodes if e.outcome not in (SIMULATION_ERROR, WORKER_ERROR)]
     suspect = [e for e in evaluation.episodes if e.outcome == SIMULATION_ERROR]
     generator = np.random.default_rng([*f"{seed} {digest}".encode()])
@@ -372,25 +373,28 @@ def same_share(one: Sequence[EpisodeResult], other: Sequence[EpisodeResult]) -> 
 def host_evaluations(
     root: Path, entry: Entry, round_: Round, verification: Verification
 ) -> Iterator[tuple[EntryPolicy, Evaluation]]:
-    """Yields what the host ran of each policy of an entry.
+    """Yields the host's results of each policy of an entry.
 
     Raises:
         ResultError: It is not the host's, or is not of the present entry.
     """
     if verification.sealed(round_.seed) != verification:
         raise ResultError(
-            f"its {VERIFICATION} was not written by who drew the seed, or has changed since; "
-            "`leaderboard verify` writes it again"
+            f"its {VERIFICATION} was not written by the host of this round, or was edited; run "
+            "`leaderboard verify` to write it again"
         )
     if verification.submission != entry.digest or verification.name != entry.name:
         raise ResultError(
-            "its policies have changed since the host ran them; `leaderboard verify` runs them"
+            "its policies have changed since the host ran them; run `leaderboard verify` again"
         )
     for policy in entry.file.policies:
         evaluation = load_evaluation(evaluation_folder(root, entry, policy))
         digest = verification.evaluations[entry.digests[policy]]
         if evaluation_digest(evaluation) != digest:
-            raise ResultError("what the host ran of it has changed since; verify it again")
+            raise ResultError(
+                "the host's results of it have changed since the run; run `leaderboard verify` "
+                "again"
+            )
         result = evaluation.result
         if result.protocol_digest != host_digest(round_.protocol):
             raise ResultError(

@@ -1,1 +1,1 @@
-"""Parallel work: workers that may die or hang, the connection to Ray, and deferred Ctrl-C."""
+"""Parallel work: worker processes with restarts, the connection to Ray, deferred Ctrl-C."""

@@ -1,4 +1,4 @@
-"""Calls of native libraries in a child process, which they may end, fill or block.
+"""Calls native libraries in a child process, where they may crash, leak or hang.
 
 CoACD, manifold3d, fast-simplification and Open3D abort, crash or do not return for some geometry of
 strangers. One child serves the calls of this process.
@@ -25,10 +25,10 @@ LIMIT_S = 600.0
 """Time limit of a call, s."""
 
 CLEAN = "Make the mesh one clean surface, for instance with Blender's Remesh modifier."
-"""What helps if libraries fail for a mesh."""
+"""Advice for errors, if libraries fail for a mesh."""
 
 _PRINTED = 200
-"""Number of bytes that a message repeats of what a library printed before it ended the process."""
+"""Number of bytes of a crashed library's output that a message repeats."""
 
 _GRACE_S = 1.0
 """Time, s, in which a process ends that has closed its connection."""

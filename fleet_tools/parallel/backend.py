@@ -1,4 +1,4 @@
-"""What a pool of workers asks of the processes in which they run: on this machine, or on Ray."""
+"""The interface of a pool's processes: on this machine, or on Ray."""
 
 import os
 import random
@@ -85,7 +85,7 @@ class Worker(Protocol):
         ...
 
     def end(self) -> object:
-        """Ends the worker, whatever it is doing."""
+        """Ends the worker at once."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""New processes of this machine that end with the one that started them, whatever they are doing.
+"""Child processes that always end together with their parent.
 
 They are never forked, so that they inherit no OpenGL context and import nothing of the user's main
 module. `ChildProcess` is the parent's side; the child begins in `run`.

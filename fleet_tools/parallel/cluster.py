@@ -107,12 +107,12 @@ def connected(cores: int | None, address: str | None) -> Iterator[Any]:
             return
         if "Version mismatch" in reason:
             raise WorkersError(
-                f"The Ray cluster at {address} has other versions than this process ({reason}). "
-                "Install the same version of Ray and of Python on all machines."
+                f"The Ray cluster at {address} has different versions than this process "
+                f"({reason}). Install the same version of Ray and of Python on all machines."
             ) from error
         if address == "auto" and isinstance(error, ConnectionError):
             raise WorkersError(
-                f"No Ray cluster is found on this machine. {_remedy(address)}"
+                f"Found no Ray cluster on this machine. {_remedy(address)}"
             ) from error
         raise WorkersError(
             f"Something listens at {address}, but this process cannot join it as a Ray cluster "
@@ -139,15 +139,15 @@ def _cluster_address(given: str | None) -> str | None:
         return None
     if address.startswith("ray://"):
         raise WorkersError(
-            f"{address}{source} is an address of Ray Client, which works from outside of a "
-            "cluster. Start the program on one of its machines, or by `ray job submit`, with "
-            "--ray-address auto or the HOST:PORT that `ray start --head` printed."
+            f"{address}{source} is an address of Ray Client, which is not supported. Start the "
+            "program on a machine of the cluster, or by `ray job submit`, with --ray-address auto "
+            "or the HOST:PORT that `ray start --head` printed."
         )
     host, _, port = address.rpartition(":")
     if address != "auto" and not (host and port.isdecimal() and 0 < int(port) < 2**16):
         raise WorkersError(
-            f"{shown(address)}{source} is no address of a Ray cluster: expected HOST:PORT, auto or "
-            f"local. {_remedy(address)}"
+            f"{shown(address)}{source} is not an address of a Ray cluster: expected HOST:PORT, "
+            f"auto or local. {_remedy(address)}"
         )
     return address
 
@@ -223,14 +223,14 @@ def _require_listener(address: str) -> None:
         answer = connection.recv(len(_EMPTY_SETTINGS), socket.MSG_WAITALL)
     if answer[3:4] != _EMPTY_SETTINGS[3:4] and not encrypted:
         raise WorkersError(
-            f"Another program than Ray listens at {address}: it does not speak gRPC. "
+            f"The program that listens at {address} is not Ray: it does not speak gRPC. "
             f"{_remedy(address)}"
         )
 
 
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a client and a server of gRPC begin (RFC 9113, sections 3.4 and 6.5)."""
+"""First bytes of a client and a server of gRPC (RFC 9113, sections 3.4 and 6.5)."""
 
 
 def _remedy(address: str) -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits until jobs in progress are finished, or that does not."""
+"""Ctrl-C, at once or after the jobs in progress."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""Workers in child processes of this one, each with one thread; one of them compiles first."""
+"""Workers in child processes with one thread each; the first compiles for all."""
 
 import contextlib
 import fcntl
@@ -58,7 +58,7 @@ class LocalWorker:
             self.process.kill()  # as if it had died at its job
 
     def outcome(self) -> Outcome:
-        """Receives what the worker sends; it ends if that is nothing."""
+        """Receives a message of the worker; an empty one ends it."""
         connection = self.process.connection
         try:
             # What a dead worker has forked may hold its connection open.

@@ -39,7 +39,7 @@ _CONNECT_S = 5.0
 
 
 class ActorLocation(NamedTuple):
-    """Where an actor runs.
+    """The node of an actor.
 
     Attributes:
         node: Identifier of the Ray node.
@@ -121,7 +121,7 @@ class RayActor:
         self.reference, self._call = None, lambda: None
 
     def outcome(self) -> Outcome | None:
-        """Returns what it was asked for, or what went wrong, once it is done.
+        """Returns its result or its error, once it is done.
 
         None: Ray did not reach it, which does not mean that it ended. It is asked again.
         """
@@ -146,7 +146,7 @@ class RayActor:
         return Done(result)
 
     def end(self) -> None:
-        """Ends it, whatever it is doing."""
+        """Ends the worker at once."""
         import ray
 
         ray.kill(self.actor)

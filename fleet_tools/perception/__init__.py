@@ -1,4 +1,4 @@
-"""Cameras and what they see: rendering, segmentation, point clouds, measurements.
+"""Cameras: rendering, segmentation, point clouds, measurements.
 
 From `obs_mode` to an array, a value passes through five things: `ObservationConfig` (what was asked
 for), `Observer` (measures), `Renderer` (shows cameras the world), `Measurement` (what was measured)

@@ -1,4 +1,4 @@
-"""A camera where it is now, the mathematics of its pinhole, and what its pixels show.
+"""A camera at its present pose: pinhole model, and meaning of its pixels.
 
 Camera frame C: x to the right in the image, y down, z into it. Pixel coordinates (u, v) count from
 the centre of the top left pixel, u to the right, v down.

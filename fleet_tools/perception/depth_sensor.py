@@ -1,4 +1,4 @@
-"""Depth cameras as they are in one episode: their noise, and the error of their calibration.
+"""Errors of depth cameras in one episode: noise and calibration.
 
 Errors lie along a pixel's ray, and edges are displaced. They are correlated over neighbouring
 pixels, as the errors of matching windows are: unit normals at the nodes of a grid, interpolated

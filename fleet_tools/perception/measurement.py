@@ -1,4 +1,4 @@
-"""What was asked to be observed, and what was measured: values without a simulation."""
+"""Requests for measurements, and measurements, as values without a simulation."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fleet_tools.sim.world_state import WorldState
 
 Seen = Literal["nothing", "points", "images"]
-"""What cameras are asked for: points of tool and object, images, or nothing."""
+"""Requests to cameras: points of tool and object, images, or nothing."""
 NOTHING: Seen = "nothing"
 
 RENDERERS = {
@@ -26,7 +26,7 @@ RENDERERS = {
 
 @dataclass(frozen=True)
 class ObservationConfig:
-    """What to observe beside the state.
+    """Request for a measurement besides the state.
 
     Attributes:
         seen: What cameras are asked for.
@@ -60,7 +60,7 @@ class ObservationConfig:
 
 @dataclass(frozen=True, eq=False)
 class Capture:
-    """What cameras capture at one moment.
+    """Captures of the cameras at one moment.
 
     Attributes:
         X_WC: Poses of the cameras in the world, as calibrated.
@@ -77,7 +77,7 @@ class Capture:
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """The state of the world at one moment, and what is known of it by cameras.
+    """The state of the world at one moment, and the captures of its cameras.
 
     Attributes:
         state: The privileged state.

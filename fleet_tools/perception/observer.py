@@ -78,7 +78,7 @@ class Observer:
     def measure(
         self, simulation: Simulation, scene: Scene, earlier: Capture | None = None
     ) -> Measurement:
-        """Measures the present state, and what cameras see of it.
+        """Measures the present state, and captures it by cameras.
 
         Args:
             simulation: The simulation.
@@ -108,7 +108,7 @@ class Observer:
     def visible_points(
         self, simulation: Simulation, views: list[CameraView]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what all cameras see of the tool (n, 3) and the object (m, 3), in W, m.
+        """Returns the points of tool (n, 3) and object (m, 3) that the cameras see, in W, m.
 
         Args:
             simulation: The simulation.
@@ -177,7 +177,7 @@ def _make_renderer(config: ObservationConfig) -> "Renderer":
         raise
     except Exception as error:  # a user's renderer may fail in any way
         what = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{argument}={name!r} cannot be made ({what}).") from error
+        raise ConfigError(f"{argument}={name!r} cannot be created ({what}).") from error
     if missing := sorted(asked - shows):
         raise ConfigError(
             f"{argument}={name!r} shows {', '.join(sorted(shows))}, not {', '.join(missing)}."

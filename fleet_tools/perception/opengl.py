@@ -1,4 +1,4 @@
-"""Checks that this system can render: without EGL or a driver, VTK would end the process."""
+"""Checks for EGL and an OpenGL driver, without which VTK would end the process."""
 
 import ctypes
 import ctypes.util

@@ -1,4 +1,4 @@
-"""Point clouds: points from depth images, and clouds of fixed size from any number of points.
+"""Point clouds from depth images, sampled to a fixed number of points.
 
 Farthest-point sampling takes a fraction of a millisecond for thousands of points. Gonzalez,
 "Clustering to minimize the maximum intercluster distance", 1985. Each sample is the point farthest
@@ -31,7 +31,7 @@ _POINTS_PER_CELL = 32
 
 
 def segment_hits(depth: np.ndarray, segments: np.ndarray, segment: int) -> Hits:
-    """Returns what an image shows of one segment.
+    """Returns the points of one segment in an image.
 
     Args:
         depth: (height, width), m; 0 and infinity are out of range.

@@ -1,4 +1,4 @@
-"""Rays from a pinhole camera to surfaces, by Embree.
+"""Ray casting from a pinhole camera to surfaces, by Embree.
 
 A ray's parameter is its depth in the camera, so that depths are those that a renderer gives. Rays
 are moved into the frame of the surface that they may hit. Their arithmetic is written entry by
@@ -36,8 +36,8 @@ def require_embree() -> None:
     """
     if importlib.util.find_spec("embreex") is None:
         raise MissingLibraryError(
-            "Clouds by rays need the package embreex, which has no wheels for this machine. "
-            'Render them: cloud_source="vtk".'
+            "Point clouds by ray casting need the package embreex, which has no wheels for this "
+            'machine. Use rendered ones: cloud_source="vtk".'
         )
 
 

@@ -1,4 +1,4 @@
-"""The visual side of a world: a scene graph of its own, with the renderer.
+"""Visual side of a world: its scene graph and the renderer.
 
 The physics starts every episode in Drake's default context, and builds another world for every
 other tool; either would rebuild the renderer, its windows and its meshes, which takes tens of
@@ -196,7 +196,7 @@ class RenderScene:
         ]
 
     def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
-        """Returns what each camera sees of tool and object; see `renderer.Renderer.points`."""
+        """Returns the points of tool and object in each camera; see `Renderer.points`."""
         query = self.query(physics)
         boxes_W = self.boxes(query)
         return [_hits(query, view, boxes_W) for view in views]
@@ -252,7 +252,7 @@ def _image(query: QueryObject, view: CameraView, channel: str, color_renderer: s
             return render_depth(query, view.pinhole, view.X_WC, view.depth_range_m)
         case "segmentation":
             return render_segmentation(query, view.pinhole, view.X_WC)
-    raise ConfigError(f"VTK renders no images of the channel {channel!r}.")
+    raise ConfigError(f"VTK cannot render the channel {channel!r}.")
 
 
 def _hits(query: QueryObject, view: CameraView, boxes_W: np.ndarray) -> dict[int, Hits]:
@@ -324,7 +324,7 @@ class VtkRenderer:
         return render_scene.images(physics, views, channels)
 
     def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
-        """Returns what each camera sees of tool and object, by segment, in the order of pixels."""
+        """Returns the points of tool and object in each camera; see `Renderer.points`."""
         return self._entered().points(physics, views)
 
     def close(self) -> None:
@@ -333,5 +333,7 @@ class VtkRenderer:
 
     def _entered(self) -> RenderScene:
         if self._render_scene is None:
-            raise RuntimeError("This renderer has not entered a world.")
+            raise RuntimeError(
+                "This renderer belongs to no world yet; make a simulation with it first."
+            )
         return self._render_scene

@@ -1,4 +1,4 @@
-"""Renderers: what shows cameras one world after another, by rays without OpenGL, or by VTK.
+"""Renderers for cameras: ray casting without OpenGL, or VTK.
 
 Rays are cast where a link of tool or object can be in the image. A point that one hits is visible
 if no other link hides it. What a camera on the hand sees of what the hand holds is computed once an
@@ -34,7 +34,7 @@ class Renderer(Protocol):
 
     @property
     def shows(self) -> Collection[str]:
-        """What it can show, see the class."""
+        """Kinds of images that it can render, see the class."""
         ...
 
     def enter(self, world: World) -> None:
@@ -135,7 +135,9 @@ class RayRenderer:
         Raises:
             ConfigError: Always.
         """
-        raise ConfigError("Rays show points, not images.")
+        raise ConfigError(
+            "Ray casting returns points, not images. Use another renderer for images."
+        )
 
     def points(self, physics: QueryObject, views: Iterable[CameraView]) -> list[dict[int, Hits]]:
         """Returns what each camera sees of tool and object, by segment, in the order of pixels."""

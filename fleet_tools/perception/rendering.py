@@ -146,8 +146,8 @@ def _require_own_process() -> None:
     # The threads of a GL driver do not survive a fork; the child would wait for them forever.
     if _owner not in (None, os.getpid()):
         raise ForkedRendererError(
-            "This process was forked from one that had already rendered, and OpenGL does not "
-            "survive that. Start workers afresh: gymnasium.make_vec(..., "
+            "This process was forked from one that had already rendered, and OpenGL fails after a "
+            "fork. Start workers as new processes: gymnasium.make_vec(..., "
             'vectorization_mode="async", vector_kwargs={"context": "spawn"}), or '
             'multiprocessing.get_context("spawn").'
         )

@@ -100,7 +100,9 @@ def _description(shape: Shape) -> tuple[Hashable, ...]:
             return "Sphere", shape.radius()
         case Ellipsoid():
             return "Ellipsoid", shape.a(), shape.b(), shape.c()
-    raise ConfigError(f"Clouds by rays cannot show a {type(shape).__name__}: use a mesh.")
+    raise ConfigError(
+        f"Ray casting supports no shape of type {type(shape).__name__}. Replace it by a mesh."
+    )
 
 
 @lru_cache(maxsize=256)  # links of the arm, and models, come again with every other world
@@ -140,7 +142,9 @@ def _read(path: Path, content: bytes | None) -> "trimesh.Trimesh":
     mesh = trimesh.util.concatenate(read_parts(path, content))
     assert isinstance(mesh, trimesh.Trimesh)  # as its parts are
     if mesh.triangles.shape[1:] != (3, 3) or not np.isfinite(mesh.triangles).all():
-        raise ConfigError(f"{path} cannot be drawn: it has no triangles that are finite.")
+        raise ConfigError(
+            f"{path} cannot be drawn: it has no triangles with finite vertices. Export it again."
+        )
     if path is not _CONVERTED:
         mesh.apply_transform(to_model_frame(path))
     return mesh

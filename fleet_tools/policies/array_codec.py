@@ -26,7 +26,7 @@ _MAX_ENTRIES, _MAX_CONTAINERS = 1024, 4096
 
 
 class ProtocolError(PolicyError):
-    """What came over the wire is not what the protocol has there."""
+    """A message does not follow the protocol."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -42,7 +42,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
     try:
         content = msgpack.packb(message, default=_plain)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ProtocolError(f"This cannot be sent: {error}") from None
+        raise ProtocolError(f"The message cannot be encoded: {error}") from None
     assert content is not None  # packb returns None to no caller
     return content
 
@@ -79,11 +79,13 @@ def decode(content: bytes) -> dict[str, Any]:
             max_ext_len=0,
         )
     except ProtocolError as error:
-        raise ProtocolError(f"Not a message: {error}.") from None
+        raise ProtocolError(f"Expected a msgpack message: {error}.") from None
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise ProtocolError(f"Not a message: {type(error).__name__}.") from None
+        raise ProtocolError(
+            f"Expected a msgpack message; decoding failed with {type(error).__name__}."
+        ) from None
     if not isinstance(message, dict):
-        raise ProtocolError(f"Not a message: a {type(message).__name__}.")
+        raise ProtocolError(f"Expected a msgpack map; got a {type(message).__name__}.")
     return message
 
 
@@ -103,26 +105,26 @@ def _map(pairs: list[tuple[Any, Any]]) -> Any:
     """Returns a map, or the array or number that it describes."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ProtocolError("keys occur once")
+        raise ProtocolError("a key occurs twice")
     if _ARRAY in found:
         return _array(_dtype(found), found.get(b"shape"), found.get(b"data"))
     if _NUMBER in found:
         value = found.get(b"data")
         if not isinstance(value, bool | int | float):
-            raise ProtocolError("a number that is text or nothing")
+            raise ProtocolError("expected a number; got text or nothing")
         try:
             return _dtype(found).type(value)
         except (OverflowError, ValueError):
-            raise ProtocolError("a number that its type does not hold") from None
+            raise ProtocolError("a number is out of the range of its type") from None
     if not all(isinstance(key, str) for key in found):
-        raise ProtocolError("keys are names")
+        raise ProtocolError("expected keys that are strings")
     return found
 
 
 def _dtype(found: Mapping[Any, Any]) -> np.dtype:
     name = found.get(b"dtype")
     if not isinstance(name, str) or not _DTYPE.fullmatch(name):
-        raise ProtocolError("an array of something else than numbers")
+        raise ProtocolError("an array holds no numbers")
     return np.dtype(name)
 
 
@@ -133,9 +135,9 @@ def _array(stored: np.dtype, shape: Any, data: Any) -> np.ndarray:
         if type(length) is not int or not 0 <= length <= MAX_LENGTH:
             raise ProtocolError("an array with an invalid shape")
     if not isinstance(data, bytes) or len(data) != math.prod(shape) * stored.itemsize:
-        raise ProtocolError("an array whose data do not fill its shape")
+        raise ProtocolError("an array has data of another size than its shape")
     if stored.kind == "b" and data.strip(b"\0\1"):
-        raise ProtocolError("a boolean that is neither 0 nor 1")
+        raise ProtocolError("a boolean is neither 0 nor 1")
     try:
         array = np.frombuffer(data, stored).reshape(shape)
         return array.copy() if stored.isnative else array.astype(stored.newbyteorder("="))
@@ -144,4 +146,4 @@ def _array(stored: np.dtype, shape: Any, data: Any) -> np.ndarray:
 
 
 def _refuse_extension(code: int, data: bytes) -> None:
-    raise ProtocolError("an extension of msgpack")
+    raise ProtocolError("expected no extension types of msgpack")

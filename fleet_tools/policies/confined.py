@@ -105,7 +105,7 @@ class ConfinedPolicy(NeverCopied):
             PolicyError: It raised an error, returned no numbers, or its process has ended.
         """
         if self._client is None:
-            raise PolicyError("reset() comes before act()")
+            raise PolicyError("act() was called before reset(); call reset() first")
         begins, self._begins = self._begins, False
         return self._client.act(observation, begins=begins)
 
@@ -256,7 +256,7 @@ class _Found(Value):
 
 
 def main(connection: Connection) -> None:
-    """Does what it is told first, then answers requests until the connection is closed."""
+    """Follows its first message, then answers requests until the connection is closed."""
     begin_alike()
     limit_memory()
     with contextlib.suppress(OSError):  # what the system ends first, where memory is short

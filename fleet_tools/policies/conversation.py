@@ -57,7 +57,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Reply:
-    """What is sent for a request.
+    """Reply to a request.
 
     Attributes:
         content: A binary message, or the text of a failure.
@@ -103,7 +103,7 @@ class Conversation:
         return encode({**self._hello.model_dump(mode="json"), "reset_entry": RESET})
 
     def reply(self, content: bytes | str) -> Reply:
-        """Replies to a request; whatever it holds, the reply is a message.
+        """Replies to a request; an invalid request gets an error message.
 
         Clients of openpi do not expect to go on after a failure: it ends their connections.
         """
@@ -149,7 +149,7 @@ class Conversation:
             self._reset(0)
         elif not (control.reset or self._acting):
             raise _RefusedError(
-                "order", "reset comes before act, also after an error of the policy"
+                "order", "got act before reset; send reset first, also after an error of the policy"
             )
         else:
             self._require(request)
@@ -183,13 +183,13 @@ class Conversation:
             or action.ndim >= MAX_AXES
         ):
             what = f"an array of {action.dtype} with the shape {action.shape}"
-            raise PolicyError(f"act returned {what}; an action is six numbers")
+            raise PolicyError(f"act returned {what}; expected an action of six numbers")
         return action
 
 
 def _read(content: bytes | str) -> dict[str, Any]:
     if isinstance(content, str):
-        raise ProtocolError("Not a message: text instead of bytes.")
+        raise ProtocolError("Expected a binary message; got text.")
     return decode(content)
 
 

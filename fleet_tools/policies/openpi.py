@@ -61,10 +61,10 @@ class OpenpiPolicy(NeverCopied):
         unknown = sorted(set(names or ()) - set(known))
         if unknown:
             raise ConfigError(
-                f"There is no feature {', '.join(unknown)}; there are: {', '.join(sorted(known))}."
+                f"Unknown features: {', '.join(unknown)}. Known: {', '.join(sorted(known))}."
             )
         if steps is not None and steps < 1:
-            raise ConfigError(f"At least 1 action of a chunk is executed; given: {steps}.")
+            raise ConfigError(f"Expected at least 1 executed action of each chunk; given: {steps}.")
         self._names = dict(names) if names is not None else {name: name for name in known}
         self._action = describe_action(env)
         self._url, self._prompt, self._steps, self._timeout_s = url, prompt, steps, timeout_s
@@ -113,23 +113,28 @@ class OpenpiPolicy(NeverCopied):
             try:
                 chunk = np.asarray(self._receive(self._connection).get("actions"))
             except ValueError:
-                raise ProtocolError("actions are an array, whose rows have one length") from None
+                raise ProtocolError(
+                    "expected `actions` to be an array with rows of equal length"
+                ) from None
             if chunk.shape != (len(chunk) if chunk.ndim else 0, *self._action.shape) or not len(
                 chunk
             ):
                 raise ProtocolError(
-                    f"actions have the shape (horizon, *{self._action.shape}); given: {chunk.shape}"
+                    f"expected `actions` of shape (horizon, *{self._action.shape}); got "
+                    f"{chunk.shape}"
                 )
             if chunk.dtype.kind not in "fiu":
                 raise ProtocolError("actions are finite numbers")
             with np.errstate(over="ignore"):
                 chunk = chunk.astype(self._action.dtype)
             if not np.isfinite(chunk).all():
-                raise ProtocolError(f"actions are finite numbers of {self._action.dtype}")
+                raise ProtocolError(
+                    f"expected `actions` with finite numbers of {self._action.dtype}"
+                )
         return chunk
 
     def _receive(self, connection: WebSocketChannel) -> dict[str, Any]:
         content = connection.receive(self._timeout_s)
         if isinstance(content, str):
-            raise ProtocolError(f"it says: {content[:500]}")
+            raise ProtocolError(f"the server reported: {content[:500]}")
         return decode(content)

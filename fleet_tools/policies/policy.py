@@ -48,7 +48,7 @@ class Policy(Protocol):
 
 
 def policy_info(policy: Policy) -> Mapping[str, Any]:
-    """Returns what a policy stores with its episode; empty if it has no `info`."""
+    """Returns the info that a policy stores with its episode; empty if it has no `info`."""
     return getattr(policy, "info", {})
 
 
@@ -91,8 +91,9 @@ def claim(policy: Policy) -> Callable[[], None]:
     with _claiming:
         if id(policy) in _acting:
             raise PolicyError(
-                f"The policy {shown(policy)} acts in another episode, which has not ended. Make a "
-                "policy for each environment, thread and connection: it remembers one episode."
+                f"The policy {shown(policy)} is still acting in another episode. A policy object "
+                "handles one episode at a time: make one for each environment, thread and "
+                "connection."
             )
         _acting.add(id(policy))
     return partial(_acting.discard, id(policy))
@@ -108,8 +109,8 @@ class NeverCopied:
             PolicyError: Always.
         """
         raise PolicyError(
-            f"A {type(self).__name__} is not copied: what it remembers of the episode is in "
-            "another process. Make another one from its source, which begins with `reset`."
+            f"A {type(self).__name__} cannot be copied, because its state is in another process. "
+            "Make another one from its source and call `reset`."
         )
 
 
@@ -241,7 +242,9 @@ class StoredActions:
         """
         action = next(self._remaining, None)
         if action is None:
-            raise FleetToolsError(f"All {len(self._actions)} stored actions are done.")
+            raise FleetToolsError(
+                f"All {len(self._actions)} stored actions have been replayed; call reset()."
+            )
         return self._through_wrappers(action)
 
 
@@ -297,5 +300,8 @@ class RandomPolicy:
 def _action_space(env: gymnasium.Env) -> spaces.Box:
     space = env.unwrapped.action_space
     if not isinstance(space, spaces.Box):
-        raise ConfigError(f"The actions of {env} are no arrays, but a {type(space).__name__}.")
+        raise ConfigError(
+            f"Expected actions that are arrays (Box); {env} has the action space "
+            f"{type(space).__name__}."
+        )
     return space

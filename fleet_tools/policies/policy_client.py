@@ -1,4 +1,4 @@
-"""A client's side of one connection to the process of a policy, and what carries its messages."""
+"""Client's side of a connection to a policy's process, and the transports of its messages."""
 
 import asyncio
 import contextlib
@@ -178,7 +178,7 @@ class WebSocketChannel(PolicyChannel):
 
     def told(self, code: FailureCode, why: str) -> str:
         """See `PolicyChannel`."""
-        return f"The policy's server {self._url} says {code}{': ' if why else ''}{why[:500]}"
+        return f"The policy's server {self._url} reported {code}{': ' if why else ''}{why[:500]}"
 
     def _do(self, work: Coroutine[Any, Any, R], timeout_s: float | None) -> R:
         """Returns the result of work of the loop, whose errors are OSError or EOFError."""
@@ -305,20 +305,20 @@ class PolicyClient:
                 require_arrays(read, sent)
             except ProtocolError as error:
                 raise PolicyError(
-                    f"The observation is not what the policy reads: {error}."
+                    f"The observation does not match the inputs of the policy: {error}."
                 ) from None
         answer = self._ask(sent, reset=begins)
         with self._channel.exchange():
             actions = answer.get("actions")
             if not isinstance(actions, np.ndarray) or actions.shape[:1] != (1,):
-                raise ProtocolError("an answer without a chunk of one action")
+                raise ProtocolError("expected an answer with a chunk of one action")
             action = actions[0, ...]
             if not self._confined:
                 require_arrays({"action": self.hello.action}, {"action": action})
         return action
 
     def info(self) -> dict[str, Any]:
-        """Returns what a confined policy stores with its episode; empty if that is no JSON object.
+        """Returns the info of a confined policy; empty if it is not a JSON object.
 
         Raises:
             PolicyError: Its `info` raised an error, or its process does not answer.
@@ -344,7 +344,7 @@ class PolicyClient:
             answer = self._receive()
             number = answer.get("number") if isinstance(answer, dict) else self._number
             if type(number) is not int or number != self._number:
-                raise ProtocolError("the answer to another request")
+                raise ProtocolError("got the answer to another request")
         return self._required(answer)
 
     def _receive(self) -> dict[str, Any] | tuple[FailureCode, str]:

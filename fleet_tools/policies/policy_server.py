@@ -1,4 +1,4 @@
-"""The server of a policy, for clients of this machine; each connection has a policy of its own.
+"""Policy server for clients on this machine, with one policy for each connection.
 
 Other machines reach it through a reverse proxy, which speaks TLS, or an SSH tunnel; see
 docs/tutorials/serving.md.

@@ -25,7 +25,7 @@ from fleet_tools.errors import FleetToolsError, UnknownNameError
 from fleet_tools.storage import strict_json
 
 PREFIX = "fleet-tools/"
-"""How names of released checkpoints begin."""
+"""Prefix of the names of released checkpoints."""
 
 FOLDER = Path(__file__).with_name("checkpoints")
 MANIFEST = FOLDER / "manifest.json"
@@ -80,7 +80,7 @@ class Manifest(Value):
             raise ValueError("two checkpoints have the same file")
         for name in self.checkpoints:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name such as keypoints_elman_each/hammer")
+                raise ValueError(f"{name!r} is not a name such as keypoints_elman_each/hammer")
         return self
 
 
@@ -123,8 +123,8 @@ def find_file(name: str) -> Path:
         if os.path.isfile(path):  # `Path.is_file` raises where a name is too long
             if problem := asset.problem(path.read_bytes()):
                 raise ReleasedCheckpointError(
-                    f"{path} is not the file of the release: {problem}. Nothing was loaded; remove "
-                    "it, and get it again by `fleet-tools checkpoints get`."
+                    f"{path} differs from the file of the release: {problem}. It was not loaded. "
+                    "Remove it, and download it again by `fleet-tools checkpoints get`."
                 )
             return path
     name = name.removeprefix(PREFIX)

@@ -1,4 +1,4 @@
-"""Policies behind a socket: for simulations, whose time waits, and for robots, whose time does not.
+"""Policies behind a socket: blocking clients for simulation, deadline clients for robots.
 
 For a robot, in each control step `act` returns before its deadline, whatever server and network do.
 A step without an answer is a miss, and its command is zero: of displacements, as in this package,
@@ -94,8 +94,8 @@ class RemotePolicy(NeverCopied):
     def _require_acting(self, hello: Hello) -> None:
         if self._content_digest not in (None, hello.content_digest):
             raise PolicyError(
-                f"{self._url} serves another policy than at the start: {hello.policy} "
-                f"({hello.content_digest}), not {self._content_digest}."
+                f"{self._url} now serves another policy: {hello.policy} ({hello.content_digest}), "
+                f"expected {self._content_digest}. Start the run again."
             )
         env = self._interface
         found = layout_differences(hello.observation, describe_observation(env))
@@ -111,7 +111,7 @@ class RemotePolicy(NeverCopied):
 
 
 def read_hello(url: str) -> Hello:
-    """Returns what a server's policy is.
+    """Returns the description of a server's policy.
 
     Raises:
         ConfigError, PolicyError, MissingLibraryError: See `PolicyClient`.
@@ -126,7 +126,7 @@ Status = Literal["answered", "missed", "stopped"]
 
 @dataclass(frozen=True, eq=False)
 class RobotCommand:
-    """What the robot is to do in a control step.
+    """Command of the robot in a control step.
 
     Attributes:
         action: As the policy's hello describes it, finite and in its bounds; zero unless answered.
@@ -164,13 +164,15 @@ class RealTimePolicy:
         self, url: str, deadline_s: float, max_misses: int = 3, timeout_s: float = 10.0
     ) -> None:
         if max_misses < 1:
-            raise ConfigError(f"The client stops after 1 miss or more; given: {max_misses}.")
+            raise ConfigError(
+                f"Expected at least 1 missed deadline before the client stops; given: {max_misses}."
+            )
         self._client = PolicyClient.at(url, timeout_s)
         self.hello = self._client.hello
         if not 0.0 < deadline_s < self.hello.control_period_s:
             self._client.close()
             raise ConfigError(
-                f"The deadline lies between 0 and the control period, "
+                "Expected a deadline between 0 and the control period, "
                 f"{self.hello.control_period_s:g} s; given: {deadline_s:g} s."
             )
         self._deadline_s, self._max_misses = deadline_s, max_misses

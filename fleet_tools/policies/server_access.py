@@ -13,7 +13,7 @@ TOKEN_VARIABLE = "FLEET_TOOLS_POLICY_TOKEN"
 """Environment variable with the token of a policy's server; command lines are seen by others."""
 
 SCHEME = "Api-Key"
-"""How clients present a token, as openpi's do."""
+"""Prefix of a token in the header, as in openpi."""
 
 _SHORTEST_TOKEN = 16
 
@@ -58,8 +58,8 @@ def require_token(token: str) -> None:
     """
     if len(token) < _SHORTEST_TOKEN or not (token.isascii() and token.isprintable()):
         raise ConfigError(
-            f"A token has at least {_SHORTEST_TOKEN} characters of ASCII, such as those that "
-            "`openssl rand -hex 32` prints."
+            f"Expected a token of at least {_SHORTEST_TOKEN} ASCII characters. Make one by "
+            "`openssl rand -hex 32`."
         )
 
 
@@ -74,14 +74,14 @@ def require_url(url: str) -> None:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"{url!r} is no address of a policy's server: {error}.") from None
+        raise ConfigError(f"{url!r} is not an address of a policy server: {error}.") from None
     if parts.scheme not in ("ws", "wss") or not host or parts.query or parts.fragment or "@" in url:
         raise ConfigError(
-            "The address of a policy's server is ws://HOST:PORT or wss://HOST:PORT; the token is "
-            f"in the environment variable {TOKEN_VARIABLE}."
+            "Expected ws://HOST:PORT or wss://HOST:PORT as the address of a policy server. Put the "
+            f"token into the environment variable {TOKEN_VARIABLE}."
         )
     if parts.scheme == "ws" and not is_loopback(host):
         raise ConfigError(
-            f"{host} is another machine, which is reached by wss:// (TLS); or, through an SSH "
-            "tunnel, by ws://127.0.0.1:PORT."
+            f"{host} is another machine, and ws:// is not encrypted. Use wss:// (TLS), or an SSH "
+            "tunnel and ws://127.0.0.1:PORT."
         )

@@ -47,7 +47,7 @@ PolicyName = Annotated[
 
 Kind = Literal["built_in", "factory", "checkpoint", "dagger", "remote"]
 Track = Literal["observations", "privileged"]
-"""What a policy knows: its observations alone, or the simulator's state, too."""
+"""Inputs of a policy: its observations alone, or the simulator's state, too."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ _ENV_KWARGS_OF_CHECKPOINT = "fleet_tools.baselines.policies.checkpoint:env_kwarg
 
 @dataclass(frozen=True)
 class PolicySource:
-    """Where a policy comes from; a value from which other processes can make the policy.
+    """Source of a policy, a value from which other processes can make the policy.
 
     Attributes:
         kind: Kind of the source.
@@ -162,8 +162,8 @@ class PolicySource:
         with policy_errors("making it"):
             if _digest(_file(self.kind, self.source)) != self.content_digest:
                 raise PolicyError(
-                    f"{self.source} has changed since the start. Start anew, with a copy that "
-                    "nobody changes."
+                    f"{self.source} has changed since the start of this run. Start again, and "
+                    "leave the file unchanged."
                 )
             if factory is not None:
                 return factory(env)
@@ -221,7 +221,7 @@ def is_factory(source: str) -> bool:
 
 
 def natural_track(kind: object, source: object) -> Track:
-    """Returns what a policy knows that was not confined to its observations.
+    """Returns the inputs of a policy that was not confined to its observations.
 
     Args:
         kind: Kind of the policy, see `PolicySource`.
@@ -234,7 +234,7 @@ def natural_track(kind: object, source: object) -> Track:
 
 
 def built_in_description(name: str) -> str:
-    """Returns what a built-in policy does, in a few words; empty for other policies."""
+    """Returns a short description of a built-in policy; empty for other policies."""
     return _BUILT_IN[name].description if name in _BUILT_IN else ""
 
 

@@ -1,4 +1,4 @@
-"""The dialect of openpi, in which policies are served, with what episodes and deadlines need.
+"""Messages of openpi's protocol, extended by episodes and deadlines.
 
 The server begins with a map of metadata, a `Hello`. Each request is a map of an observation's
 entries, and leads to one answer: a map with `actions`, (1, action), or a text that says why not. A
@@ -39,7 +39,7 @@ CLOSING: tuple[FailureCode, ...] = ("malformed", "busy", "full")
 """Failures after which the connection is closed."""
 
 MAX_ANSWER = 2**20
-"""Largest size of what is sent to a client, bytes."""
+"""Largest size of a message to a client, bytes."""
 
 _Natural = Annotated[int, pydantic.Field(strict=True, ge=0, lt=2**63)]
 _Text = Annotated[str, pydantic.Field(strict=True, max_length=500)]
@@ -47,7 +47,7 @@ _OTHER_ENTRIES = 2**16
 
 
 class Hello(Value):
-    """What the server's policy is, and what it reads and returns.
+    """Description of the server's policy, its inputs and its actions.
 
     Attributes:
         protocol: `PROTOCOL`.
@@ -73,7 +73,7 @@ class Hello(Value):
 
 
 class Control(Value):
-    """What a request of this package's clients has beside the observation.
+    """Entries of a request beside the observation, from clients of this package.
 
     Attributes:
         number: Number of the request, larger than the last one's of the connection.
@@ -101,7 +101,7 @@ def read_failure(text: str) -> tuple[FailureCode, str]:
     for each in get_args(FailureCode):
         if separator and code == each:
             return each, why
-    raise ProtocolError(f"text instead of an answer: {text[:500]}")
+    raise ProtocolError(f"expected a binary answer; got text: {text[:500]}")
 
 
 def read_value(kind: type[V], data: object) -> V:

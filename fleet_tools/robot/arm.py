@@ -1,4 +1,4 @@
-"""An arm as a value: all that simulation, controller and planner are told of a robot.
+"""An arm as a value, for simulation, controller and planner.
 
 `task_configs/robots/` holds the package's own; another one is given by the path of its YAML file.
 """
@@ -18,7 +18,7 @@ from fleet_tools.config.values import MisfitError, Number, Positive, Value, load
 from fleet_tools.errors import ConfigError, UnknownNameError, require_name
 
 DEFAULT_ROBOT = "panda"
-"""Robot of an environment that is told none."""
+"""Default robot of environments."""
 
 LIGHT = "light"
 """Name of the visual meshes of an arm's `model`."""
@@ -28,7 +28,7 @@ Interval = tuple[Number, Number]
 
 def _ordered(given: Interval) -> Interval:
     if not given[0] < given[1]:
-        raise ValueError("the lower bound comes first")
+        raise ValueError("expected the lower bound first")
     return given
 
 
@@ -64,7 +64,7 @@ class Arm(Value):
     name: str
     """Name of the arm; the package's own are named like their files."""
     description: str
-    """What it is, in a few words."""
+    """A short description."""
     model: str
     """URDF or SDFormat file of arm and hand, relative to this file."""
     visuals: dict[str, str] = {}
@@ -185,7 +185,8 @@ class Arm(Value):
             if len(posture) != self.num_joints:
                 raise MisfitError(
                     f"postures.{name}",
-                    f"it has {len(posture)} positions, and the arm {self.num_joints} joints",
+                    f"expected {self.num_joints} positions, one for each joint; given: "
+                    f"{len(posture)}",
                 )
         return self
 
@@ -217,7 +218,7 @@ def load_robot(name_or_path: str = DEFAULT_ROBOT) -> Arm:
     arm._file = path
     for visuals in (LIGHT, *arm.visuals):
         if not (model := arm.model_file(visuals)).is_file():
-            raise ConfigError(f"{path}: there is no model file {model}.")
+            raise ConfigError(f"{path}: the model file {model} does not exist.")
     return arm
 
 

@@ -1,4 +1,4 @@
-"""Models of an arm: in a plant, and the controller's, with a tool in its hand."""
+"""Drake models of an arm: in the world's plant, and in the controller with a tool."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -26,7 +26,7 @@ from fleet_tools.utils.straight_line import pack, straight_line
 from fleet_tools.utils.symbols import zeros
 
 PARSER_ERRORS = (RuntimeError, ValueError, SystemExit)
-"""What Drake's parser raises; where an assertion of Drake fails, that is a SystemExit."""
+"""Errors of Drake's parser; a failed assertion of Drake is a SystemExit."""
 
 
 def add_arm(plant: MultibodyPlant, robot: Arm, visuals: str = LIGHT) -> ModelInstanceIndex:
@@ -47,7 +47,7 @@ def add_arm(plant: MultibodyPlant, robot: Arm, visuals: str = LIGHT) -> ModelIns
     except PARSER_ERRORS as error:
         raise ConfigError(f"Drake cannot read {file}: {error}") from error
     if len(instances) != 1:
-        raise ConfigError(f"{file} must hold one model; it holds {len(instances)}.")
+        raise ConfigError(f"{file} must hold exactly one model; it holds {len(instances)}.")
     (arm,) = instances
     _require_parts(plant, arm, robot, file.name)
     base = plant.GetFrameByName(robot.base_link, arm)
@@ -80,7 +80,7 @@ def _joint_limits(robot: Arm, _: int) -> JointLimits:
 def require_positions(
     robot: Arm, given: Sequence[float] | Sequence[Distribution], source: str
 ) -> None:
-    """Checks joint positions, or what they are drawn from.
+    """Checks joint positions, or their distributions.
 
     Args:
         robot: The arm.
@@ -96,7 +96,7 @@ def require_positions(
         for number in bounds(drawn):
             if not low <= number <= high:
                 raise ConfigError(
-                    f"{source}: initial_joints_rad.{i}: it must lie between {low:.5g} and "
+                    f"{source}: initial_joints_rad.{i}: expected a position from {low:.5g} to "
                     f"{high:.5g} rad, the limits of {robot.joints[i]}; given: {number:g}"
                 )
 
@@ -115,7 +115,7 @@ def fitted_task(robot: Arm, task: TaskConfig) -> TaskConfig:
 
 
 class ArmModel:
-    """Kinematics and dynamics of the arm with what its hand holds.
+    """Kinematics and dynamics of the arm with the tool in its hand.
 
     They are read from the model file through a plant of Drake's, and computed by
     `fleet_tools.robot.serial_arm`. The controller asks for them in every simulation step, where the
@@ -164,7 +164,7 @@ class ArmModel:
         return self._robot.num_joints
 
     def set_payload(self, M_E: SpatialInertia) -> None:
-        """Sets the spatial inertia of what the hand holds, about E, expressed in E."""
+        """Sets the spatial inertia of the tool in the hand, about E, expressed in E."""
         self._payload.SetSpatialInertiaInBodyFrame(self.context, M_E)
         self._pack()
 
@@ -239,7 +239,7 @@ class ArmModel:
         parent = joint.parent_body()
         if parent.index() not in {body.index() for body in self.plant.GetBodiesWeldedTo(before)}:
             raise ConfigError(
-                f"The joints of {self._robot.file} must be in a row from the base to the hand: "
+                f"The joints of {self._robot.file} must form one chain from the base to the hand: "
                 f"{joint.name()} does not follow {names[k - 1] if k else 'the base'}."
             )
         at_zero = self.plant.CreateDefaultContext()
@@ -271,14 +271,15 @@ def _require_parts(plant: MultibodyPlant, arm: ModelInstanceIndex, robot: Arm, f
             joint.name() in robot.joints and isinstance(joint, RevoluteJoint)
         ):
             raise ConfigError(
-                f"{file}: the joint {joint.name()} moves, and is not one of the revolute joints "
-                f"that {robot.file} names. Fix it, such as the fingers of a hand around a tool."
+                f"{file}: the joint {joint.name()} can move, but it is not among the joints that "
+                f"{robot.file} names. Make it a fixed joint, such as those of fingers around a "
+                "tool."
             )
     driven = list(_actuators(plant, arm))
     if driven != list(robot.joints):
         raise ConfigError(
             f"{file} must have one actuator for each of the joints that {robot.file} names, in "
-            f"their order; it has those of {', '.join(driven) or 'none'}."
+            f"their order; it has actuators for {', '.join(driven) or 'none'}."
         )
 
 

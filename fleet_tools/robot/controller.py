@@ -1,4 +1,4 @@
-"""The operational-space controller as a Drake system, and the reference that it follows."""
+"""The operational-space controller as a Drake system, with its reference trajectory."""
 
 import math
 import weakref

@@ -1,4 +1,4 @@
-"""The limits of the arm's joints, and the law by which the control keeps them.
+"""Joint limits of the arm, and the control law that respects them.
 
 The end effector is slowed along its way and not pushed off it. A motion that is too fast for a
 joint is shortened as a whole (`motion_scale`). A joint acceleration is done as far as a limit

@@ -1,4 +1,4 @@
-"""Pose deltas, of which actions are made: a translation, then a rotation vector."""
+"""Pose deltas, the form of actions: a translation, then a rotation vector."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Python systems in Drake diagrams, and how they are freed."""
+"""Python systems in Drake diagrams, and their release from memory."""
 
 import functools
 import gc

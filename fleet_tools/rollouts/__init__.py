@@ -1,1 +1,1 @@
-"""Episodes as values, and the loop that makes them; collection and evaluation share it."""
+"""Episodes as values, and the rollout loop of collection and evaluation."""

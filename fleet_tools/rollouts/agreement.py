@@ -1,4 +1,4 @@
-"""How an episode that ran again agrees with the stored one: in its bits, its end, and in state.
+"""Compares a repeated episode with the stored one: bits, outcome and states.
 
 On the processor that made an episode, every bit agrees. Another one may round differently; then the
 end and the distance, how far apart their points ever are, say whether the two are still the same in
@@ -41,10 +41,10 @@ def require_repeated(policy: str, episode: str, first: np.ndarray, again: np.nda
         return
     step = int(differing[0]) if len(differing) else steps
     raise OrderDependenceError(
-        f"The policy {policy} does not repeat its actions: {episode}, tried again after others in "
-        f"one worker, differs from step {step} on (the first is 0). So results depend on the order "
-        "of episodes and on the number of workers. Something outlives `reset`: forget it there, "
-        "and define `reset(self, seed=0)` to make generators anew from this seed."
+        f"The policy {policy} does not repeat its actions: {episode}, run again after other "
+        f"episodes in one worker, differs from step {step} on (counted from 0). So results depend "
+        "on the order of episodes and the number of workers. Some state survives `reset`: clear it "
+        "there, and define `reset(self, seed=0)` to seed random generators again."
     )
 
 
@@ -54,7 +54,7 @@ WITHIN_M = 0.001
 
 @dataclass(frozen=True)
 class Agreement:
-    """How two episodes agree.
+    """Agreement of two episodes.
 
     Attributes:
         identical: Whether every compared bit agrees.

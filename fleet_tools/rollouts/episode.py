@@ -1,4 +1,4 @@
-"""An episode as a value, what is to be imitated of it, and the comparison of two."""
+"""An episode as a value, its steps for imitation, and the comparison of two episodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class Labels(Value):
         if len(set(steps)) < len(steps):
             raise ValueError("a step is named twice")
         if len(self.learner_steps) != len(self.expert_actions):
-            raise ValueError("there is not one action of the expert for each step of the learner")
+            raise ValueError("expected one action of the expert for each step of the learner")
         return self
 
     @classmethod
@@ -66,8 +66,8 @@ class Labels(Value):
         last = max([*labels.noise_steps, *labels.learner_steps], default=-1)
         if last >= steps:
             raise DatasetError(
-                f"An episode's `info` names the step {last}, and the episode has {steps}. Collect "
-                "it again."
+                f"The `info` of an episode names step {last}, but the episode has {steps} steps. "
+                "Collect it again."
             )
         return labels
 
@@ -102,8 +102,8 @@ class Labels(Value):
             return executed
         if actions.shape[1:] != executed.shape[1:]:
             raise DatasetError(
-                f"An episode's `info` has actions of the expert with {actions.shape[1]} entries, "
-                f"and the episode has actions with {executed.shape[1]}. Collect it again."
+                f"The `info` of an episode has actions of the expert with {actions.shape[1]} "
+                f"entries, but the episode has actions with {executed.shape[1]}. Collect it again."
             )
         chosen = executed.copy()
         chosen[steps[within] - first] = actions[within]
@@ -134,7 +134,7 @@ class Labels(Value):
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """The record of T control steps. Row t of what is observed comes before action t.
+    """The record of T control steps. Row t of an observation comes before action t.
 
     Attributes:
         scene: Scene in which it began; with the actions, it determines all the rest.
@@ -173,7 +173,7 @@ class Episode:
             expected = steps + (name in self.state_arrays())
             if len(array) != expected:
                 raise DatasetError(
-                    f"An episode with {steps} actions has {expected} rows of {name!r}; "
+                    f"Expected {expected} rows of {name!r} in an episode with {steps} actions; "
                     f"given: {len(array)}."
                 )
 

@@ -1,4 +1,4 @@
-"""The loop that makes an episode, attempts whose failures are recorded, and why they failed."""
+"""The rollout loop, attempts with recorded failures, and reasons of failures."""
 
 import copy
 import time
@@ -115,7 +115,7 @@ class Attempt:
         return cls(None, WORKER_ERROR, reason, 0.0)
 
     def facts(self) -> dict[str, Any]:
-        """Returns what records of datasets and of evaluations have in common, by name."""
+        """Returns the common fields of the records of datasets and evaluations, by name."""
         facts: dict[str, Any] = {
             "outcome": self.outcome,
             "success": False,
@@ -204,7 +204,7 @@ class _Recorder:
 
 
 class EpisodeFacts(Protocol):
-    """What records of datasets and of evaluations have in common."""
+    """Common fields of the records of datasets and evaluations."""
 
     @property
     def outcome(self) -> str:
@@ -223,7 +223,7 @@ class EpisodeFacts(Protocol):
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """What the policy stored with the episode."""
+        """Info of the policy about the episode."""
         ...
 
 

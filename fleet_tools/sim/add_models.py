@@ -109,15 +109,16 @@ def add_model(
     if len(instances) != 1:
         names = ", ".join(map(plant.GetModelInstanceName, instances))
         raise ConfigError(
-            f"{model.file} must hold one model, without others within it; it holds {names}. Move "
-            "the links and joints of the others into the first."
+            f"{model.file} must hold exactly one model, without nested models; it holds {names}. "
+            "Move all links and joints into one model."
         )
     for name, keypoint in model.labels.keypoints.items():
         if not plant.HasBodyNamed(keypoint.link, instances[0]):
             links = [plant.get_body(i).name() for i in plant.GetBodyIndices(instances[0])]
             raise ConfigError(
                 f"{model.file.parent / 'keypoints.yaml'}: keypoint {name!r} is on the link "
-                f"{keypoint.link!r}, which the model lacks. Its links: {', '.join(links)}."
+                f"{keypoint.link!r}, which does not exist in the model. Its links: "
+                f"{', '.join(links)}."
             )
     _limit_screws(plant, instances[0], model.file)
     complete_visuals(plant, scene_graph, instances[0], model.file)
@@ -157,7 +158,7 @@ def _limit_screws(plant: MultibodyPlant, instance: ModelInstanceIndex, file: Pat
         if not low <= high:
             raise ConfigError(
                 f"{file}: the screw joint {joint.name()} has the limits {', '.join(texts)}; give a "
-                "lower and an upper one, rad."
+                "lower and an upper limit, rad."
             )
         joint.set_position_limits([low], [high])
 

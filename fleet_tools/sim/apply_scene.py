@@ -1,4 +1,4 @@
-"""Checks a given scene, and applies one to a world, whose context becomes an episode's start."""
+"""Checks a given scene, and sets the context of a world to it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def check_scene(task: TaskConfig, robot: Arm, given: Scene | Mapping[str, Any]) 
         if set(each.joint_resistance) != set(resistances):
             raise ConfigError(
                 f"The scene gives the resistance of the joints {list(each.joint_resistance)}; "
-                f"the task {task.name!r} has {resistances}."
+                f"expected {resistances}, as in the task {task.name!r}."
             )
         if (each.place is None) != (task.randomization.place is None):
             has, draws = ("lacks", "draws") if each.place is None else ("has", "does not draw")

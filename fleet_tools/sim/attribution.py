@@ -1,4 +1,4 @@
-"""Attribution of an object's motion to what moved it: the arithmetic, and the tables it works on.
+"""Attributes an object's motion to its causes: arithmetic and tables.
 
 The motion of a mechanism (links that move together) is divided among agents, the named parts of the
 tool and everything else, in proportion to the positive work that their contact forces do on it. A
@@ -29,7 +29,7 @@ from fleet_tools.utils.symbols import arctangent, larger, smaller, square_root, 
 FIXED = -1
 """Mechanism of links that are fixed to the world."""
 TOOL, ROBOT = -2, -3
-"""What touches a link: its index for another link of the object, or one of these."""
+"""The body that touches a link: the index of another link of the object, or one of these."""
 _CONTACTS_AT_ONCE = 8
 """Each number of contacts up to this one has machine code of its own."""
 

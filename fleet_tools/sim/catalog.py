@@ -42,7 +42,7 @@ class Keypoint(Value):
     """A labelled point: `position` in metres, in the frame of the model's link `link`."""
 
     link: str
-    """Link of the model in whose frame the position is given."""
+    """Link of the model; the position is in its frame."""
     position: Vector3
     """Position, m."""
 
@@ -87,7 +87,10 @@ def load_model(folder: Path, kind: Kind) -> Model:
             another kind.
     """
     if not os.path.isdir(folder):  # `Path.is_dir` raises where a name is too long
-        raise ConfigError(f"{folder} is not a folder; a model is one (`fleet_tools.sim.catalog`).")
+        raise ConfigError(
+            f"{folder} is not a folder. Give the folder of a model, with its SDFormat or URDF file "
+            "and keypoints.yaml."
+        )
     files = [folder / "model.sdf"] if (folder / "model.sdf").is_file() else []
     files = files or sorted([*folder.glob("*.sdf"), *folder.glob("*.urdf")])
     if len(files) != 1:
@@ -98,13 +101,15 @@ def load_model(folder: Path, kind: Kind) -> Model:
     labels_file = folder / "keypoints.yaml"
     if not labels_file.is_file():
         raise ConfigError(
-            f"{folder} lacks keypoints.yaml, which names its family and its labelled points. Add "
-            f"it, with such lines as `family: hammer`, `kind: {kind}` and "
-            "`keypoints: {head: {link: hammer, position: [0.18, 0, 0.045]}}` (metres)."
+            f"{folder} lacks keypoints.yaml, with the family and the labelled points of the model. "
+            f"Add this file, with lines such as `family: hammer`, `kind: {kind}` and `keypoints: "
+            "{head: {link: hammer, position: [0.18, 0, 0.045]}}` (metres)."
         )
     labels = _read_labels(labels_file, labels_file.stat().st_mtime_ns)
     if labels.kind != kind:
-        raise ConfigError(f"{folder} is labelled as kind: {labels.kind}; a {kind} was asked for.")
+        raise ConfigError(
+            f"{folder} has `kind: {labels.kind}` in keypoints.yaml; expected a {kind}."
+        )
     return Model(name=folder.name, file=files[0], labels=labels)
 
 
@@ -155,8 +160,8 @@ def find_model(
             raise ConfigError(f"{folder} is a mesh. {_import_command(kind, family, folder)}")
         if is_file:
             raise ConfigError(
-                f"{folder} is a file; a {kind} is given by the path of its folder, which also "
-                "holds keypoints.yaml."
+                f"{folder} is a file. Give the path of the folder of a {kind}, which also holds "
+                "keypoints.yaml."
             )
     remedy = f"Your own {kind} is given by the path of its folder."
     raise UnknownNameError(f"{kind} of the family {family!r}", name, names, remedy)
@@ -179,8 +184,8 @@ def _given(kind: Kind, name: str, folder: str) -> Model:
     model = load_model(Path(folder), kind)
     if (present := name_of_own(model)) != name:
         raise ConfigError(
-            f"{folder} has been edited: it was {name}, and now it is {present}. Make the "
-            "environment again."
+            f"{folder} has been edited since the environment was made (was {name}, is {present}). "
+            "Make the environment again."
         )
     return model
 

@@ -1,4 +1,4 @@
-"""Hydroelastic meshes with which Drake's contact cannot fail, of foreign collision shapes.
+"""Repairs hydroelastic meshes of foreign collision shapes, so that contact cannot fail.
 
 Drake moves the planes of a compliant convex mesh outward by its hydroelastic margin. Where more
 than three of them meet at a vertex, that splits the vertex into slivers. The mesh is refused ("a
@@ -35,7 +35,7 @@ normal vector that Drake takes for zero when it computes a contact surface."""
 
 @dataclass(frozen=True)
 class MendedShape:
-    """What was done to a collision shape.
+    """Repairs of a collision shape.
 
     Attributes:
         name: Its name.
@@ -105,7 +105,7 @@ def shape_name(scene_graph: SceneGraph, shape: GeometryId) -> str:
 
 
 def mend_alone(shape: Shape, margin: float) -> MendedShape:
-    """Mends a compliant shape by itself, to learn what would be done to it.
+    """Mends a compliant shape by itself, to list its repairs.
 
     Args:
         shape: The shape.
@@ -169,7 +169,7 @@ def without_small_triangles(
             opposite[inside[face]] = 0.0
             kept[face[np.argmax(opposite)]] = False
         if np.count_nonzero(kept) < 4:
-            raise RuntimeError("without its small triangles it has no volume")
+            raise RuntimeError("it has no volume after small triangles are removed")
         mesh = hull_mesh(vertices[kept])
 
 

@@ -1,4 +1,4 @@
-"""Collision shapes of foreign models, made fit for hydroelastic contact at load.
+"""Prepares collision shapes of foreign models for hydroelastic contact, at load.
 
 Drake gives a shape without hydroelastic properties point contact, and fails, at once or in the
 middle of an episode, where a hydroelastic mesh is degenerate; both without naming the shape.
@@ -76,8 +76,8 @@ def complete_contact(
     shapes = [shape for body in bodies for shape in plant.GetCollisionGeometriesForBody(body)]
     if not shapes:
         raise ConfigError(
-            f"{file} has no <collision>, so that nothing could touch it. Add convex shapes; "
-            f"{IMPORT} makes them from a mesh."
+            f"{file} has no <collision>, so nothing can touch it. Add convex shapes; {IMPORT} "
+            "makes them from a mesh."
         )
     source = plant.get_source_id()
     assert source is not None  # the plant is registered with the scene graph
@@ -185,7 +185,7 @@ def contact_surface_error(error: BaseException, files: Sequence[Path]) -> Config
 
 
 def contact_hint(error: RuntimeError, files: Sequence[Path]) -> str:
-    """Returns what an error of Drake in the middle of an episode says of the models in contact.
+    """Explains an error of Drake in the middle of an episode by the models in contact.
 
     Args:
         error: The error.

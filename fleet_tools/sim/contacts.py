@@ -1,4 +1,4 @@
-"""Contact as Drake's solver finds it: contact pairs, their forces, and the forces on joints."""
+"""Contacts from Drake's solver: pairs, their forces, and the forces on joints."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

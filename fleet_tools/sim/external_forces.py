@@ -1,4 +1,4 @@
-"""External forces of a scene: who pushes hand or object in the middle of an episode, and when.
+"""External forces of a scene: pushes on hand or object in the middle of an episode.
 
 A force is constant over whole control steps, so that it follows from the scene and the number of
 the step alone, and an episode can be continued from any of its states.
@@ -23,7 +23,7 @@ Force = tuple[float, float, float]
 
 
 class ForcesNow(NamedTuple):
-    """What acts in one control step, in the world.
+    """External forces in one control step, in the world.
 
     Attributes:
         hand_N: Force at the origin of the end effector, N.
@@ -80,7 +80,7 @@ def link_forces(links: list[RigidBody], now: ForcesNow, context: Context) -> np.
 def drake_forces(
     plant: MultibodyPlant, hand: Frame, links: list[RigidBody], now: ForcesNow, context: Context
 ) -> list[ExternallyAppliedSpatialForce]:
-    """Returns what acts as Drake takes it; nothing where no force is.
+    """Returns the forces in Drake's form; empty if there are none.
 
     Args:
         plant: The plant.

@@ -1,4 +1,4 @@
-"""Steps of free rigid bodies that conserve momentum, and the Drake system that makes them.
+"""Momentum-conserving integration of free rigid bodies, as a Drake system.
 
 Drake's discrete step of a free body with angular velocity w, pose q and step h evaluates the
 gyroscopic term at the start of the step. It turns the body by the velocity w1 at its end:

@@ -1,4 +1,4 @@
-"""The force of the hand on what it touches, from the motion of the arm.
+"""The contact force on the hand, computed from the motion of the arm.
 
 In every step of the dynamics it follows from the equation of motion of the arm, M vdot + bias =
 tau + J^T F: the force that accelerates the arm beside motors and gravity is contact. Drake's
@@ -31,7 +31,7 @@ BOTH_N = 0.5
 
 
 class HandForces(NamedTuple):
-    """What the hand (arm and tool) did by contact in a control step.
+    """Contact forces and work of the hand (arm and tool) in a control step.
 
     Its force counts as that on the table while it touches no moving link of an object, and as that
     on the object while it touches nothing else. Where a scene has several objects, it is that on
@@ -105,7 +105,7 @@ class HandForceLog:
         on_hand: Sequence[float] | np.ndarray,
         on_object: np.ndarray,
     ) -> HandForces:
-        """Returns what the hand did in the control step, once it is over.
+        """Returns the forces and work of the finished control step.
 
         Args:
             root: Context of the diagram.
@@ -235,7 +235,7 @@ def force_and_work(
     external: np.ndarray,
     h: float,
 ) -> np.ndarray:
-    """Returns what the hand does by contact in a step of the dynamics.
+    """Returns the contact forces of the hand in a step of the dynamics.
 
     Args:
         model: The arm, and the limits of its joints.

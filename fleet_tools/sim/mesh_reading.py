@@ -28,7 +28,7 @@ _ROTATIONS: dict[UpAxis, tuple[tuple[int, ...], ...]] = {
 
 @dataclass(frozen=True)
 class FileAxes:
-    """What a mesh file says about its coordinates.
+    """Unit and axes in a mesh file.
 
     Attributes:
         unit: Its unit, m; None if neither the file nor its format says it.
@@ -98,7 +98,7 @@ def read_parts(
                 # Copies without their cache would lose the normals of the file.
                 parts.append(part.copy(include_cache=True).apply_transform(X))
         if any(np.shape(x)[1:] != (3,) for part in parts for x in (part.vertices, part.faces)):
-            raise ValueError("not all its vertices and faces have three entries")
+            raise ValueError("expected three entries in each vertex and face")
     except Exception as error:  # each format has its own errors
         reason = str(error) or type(error).__name__
         raise ConfigError(
@@ -108,7 +108,7 @@ def read_parts(
 
 
 def file_axes(file: Path) -> FileAxes:
-    """Returns what a mesh file says about its unit and its axes; nothing else decides them.
+    """Returns the unit and the axes in a mesh file.
 
     COLLADA files say both, and glTF is in m with y up. Other formats say nothing.
 
@@ -145,8 +145,8 @@ def file_axes(file: Path) -> FileAxes:
         ) from None
     if axis not in ("X_UP", "Y_UP", "Z_UP"):
         raise ConfigError(
-            f"{file} says <up_axis>{axis[:40]}</up_axis>; COLLADA has X_UP, Y_UP and Z_UP. Correct "
-            "it there, or export the mesh again."
+            f"{file} says <up_axis>{axis[:40]}</up_axis>; expected X_UP, Y_UP or Z_UP. Correct it "
+            "in the file, or export the mesh again."
         )
     return FileAxes(None if meter is None else _length(meter, file), cast(UpAxis, axis[0].lower()))
 
@@ -158,8 +158,9 @@ def _length(meter: str, file: Path) -> float:
         unit = math.nan
     if not 1e-9 < unit < 1e9:
         raise ConfigError(
-            f'{file} says <unit meter="{meter[:40]}">, which is no length in metres. Correct it '
-            'there, such as <unit meter="0.001"> for millimetres, or export the mesh again.'
+            f'{file} says <unit meter="{meter[:40]}">, which is not a length in metres. Correct '
+            'it in the file, such as <unit meter="0.001"> for millimetres, or export the mesh '
+            "again."
         )
     return unit
 

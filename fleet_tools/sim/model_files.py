@@ -1,4 +1,4 @@
-"""The files of a model: all that Drake reads of its folder, bounded, and one hash of them.
+"""The files of a model, with bounded sizes and one hash of all.
 
 A model file names meshes and textures, and these name others: materials (Wavefront's `mtllib`),
 their textures, and the buffers and images of glTF. Whatever else lies in the folder, such as the
@@ -36,7 +36,7 @@ _NAMES = {
     ".dae": re.compile(rb"<init_from>\s*(?:<ref>)?([^<]+?)\s*<"),
     ".ply": re.compile(rb"^comment TextureFile[ \t]+(.+?)[ \t\r]*$", re.MULTILINE),
 }
-"""What names another file, by the suffix of the file."""
+"""Keywords that refer to another file, by the suffix of the file."""
 
 
 def model_files(file: Path, beside: str = "keypoints.yaml") -> dict[str, bytes]:
@@ -66,7 +66,9 @@ def model_files(file: Path, beside: str = "keypoints.yaml") -> dict[str, bytes]:
         size += len(content)
         waiting += files_named_by(path, content, folder)
         if len(files) + len(waiting) > MAX_FILES:
-            raise ConfigError(f"{folder} is a model of more than {MAX_FILES} files.")
+            raise ConfigError(
+                f"{folder} has too many files for a model: at most {MAX_FILES} are allowed."
+            )
     return dict(sorted(files.items()))
 
 
@@ -107,7 +109,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def files_named_by(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
-    """Yields the files that a mesh or a material names; those that are absent are none.
+    """Yields the existing files to which a mesh or a material refers.
 
     Args:
         path: The file.
@@ -128,8 +130,8 @@ def files_named_by(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
             found = inside(folder, os.path.join(path.parent, name))
             if found is None and os.path.isfile(path.parent / name):
                 raise ConfigError(
-                    f"{path} names {shown(name)}, which is outside of the model's folder. Copy it "
-                    "there, and name it by a path relative to the file that names it."
+                    f"{path} refers to {shown(name)}, which is outside the model's folder. Copy it "
+                    "into the folder, and refer to it by a relative path."
                 )
             if found is not None and found.is_file():
                 yield found

@@ -1,4 +1,4 @@
-"""What a model's XML may say, checked before Drake sees it.
+"""Checks a model's XML before Drake reads it.
 
 Drake takes whatever it is told: a model that includes itself ends the process, a contact mesh of
 nanometres fills the memory, and a mesh may be any file of the machine. It gives
@@ -54,7 +54,7 @@ _FILES = ("uri", "albedo_map", "diffuse_map")
 _LIMITS = ("limit", "lower", "upper", "effort", "velocity")
 _PACKAGE = re.compile(r"^(?:model|package)://[^/]+/")
 _COLLIDING = (".gltf", ".obj", ".vtk")
-"""Formats of which Drake makes collision shapes."""
+"""Mesh formats that Drake accepts for collision shapes."""
 _NOT_A_NUMBER = re.compile(r"[-+]?nan(\(.*)?", re.IGNORECASE)
 
 
@@ -83,8 +83,8 @@ def read_model_xml(file: Path) -> ET.Element:
     for element in root.iter():
         if _local(element) == "include":
             raise ConfigError(
-                f"{file}: <include> is not allowed, as a model is a folder on its own. Write the "
-                "links and joints into the file."
+                f"{file}: <include> is not supported, because a model's folder must be complete. "
+                "Write the links and joints into the file."
             )
         _check_numbers(element, file)
     for element in root.iter():
@@ -100,12 +100,15 @@ def _check_counts(root: ET.Element, file: Path) -> None:
         depth, total = depth + 1, total + len(level)
         if depth > MAX_DEPTH or total > MAX_ELEMENTS:
             raise ConfigError(
-                f"{file} has more than {MAX_ELEMENTS:,} elements, or {MAX_DEPTH} levels of them."
+                f"{file} is too large: at most {MAX_ELEMENTS:,} elements and {MAX_DEPTH} levels "
+                "are read."
             )
         level = [child for element in level for child in element]
     for tag, largest in MAX_COUNTS.items():
         if (count := sum(1 for _ in root.iter(tag))) > largest:
-            raise ConfigError(f"{file} has {count:,} elements <{tag}>, at most {largest:,}.")
+            raise ConfigError(
+                f"{file} has {count:,} elements <{tag}>; at most {largest:,} are allowed."
+            )
 
 
 def _check_numbers(element: ET.Element, file: Path) -> None:
@@ -118,7 +121,9 @@ def _check_numbers(element: ET.Element, file: Path) -> None:
                 abs(_float(word)) > MAX_NUMBER and _local(element) not in _LIMITS
             ):
                 where = f"<{_local(element)}>" + (f" {name}" if name else "")
-                raise ConfigError(f"{file}: {where} has the number {shown(word)}.")
+                raise ConfigError(
+                    f"{file}: {where} has {shown(word)}; expected numbers up to {MAX_NUMBER:g}."
+                )
 
 
 def _check_shape(shape: ET.Element, file: Path) -> None:
@@ -131,8 +136,8 @@ def _check_shape(shape: ET.Element, file: Path) -> None:
             for number in map(_float, (text or "").split()):
                 if not SIZES_M[0] <= number <= SIZES_M[1]:
                     raise ConfigError(
-                        f"{place} has the {name} {number:g} m; the dimensions of shapes lie "
-                        f"between {SIZES_M[0]:g} and {SIZES_M[1]:g} m."
+                        f"{place} has the {name} {number:g} m; expected {SIZES_M[0]:g} to "
+                        f"{SIZES_M[1]:g} m for dimensions of shapes."
                     )
                 largest = max(largest, number * (1 if name in ("length", "size") else 2))
         text = element.get("scale") or (element.text if _local(element) == "scale" else None)
@@ -142,9 +147,9 @@ def _check_shape(shape: ET.Element, file: Path) -> None:
     for uri in _uris(shape) if _local(shape) == "collision" else ():
         if Path(path_of(uri) or uri).suffix.lower() not in _COLLIDING:
             raise ConfigError(
-                f"{place} has the mesh {shown(uri)}; collision shapes are made of "
-                f"{', '.join(_COLLIDING)} files alone. `python -m fleet_tools.assets import` makes "
-                "convex pieces of it, with which contact is fast."
+                f"{place} has the mesh {shown(uri)}; expected {', '.join(_COLLIDING)} files for "
+                "collision shapes. `python -m fleet_tools.assets import` makes convex pieces of a "
+                "mesh, which also simulate faster."
             )
     shortest = max(MIN_RESOLUTION_M, largest / MAX_FINENESS)
     for element in shape.iter():
@@ -152,8 +157,8 @@ def _check_shape(shape: ET.Element, file: Path) -> None:
             for number in map(_float, (element.get("value") or element.text or "").split()):
                 if not number >= shortest:
                     raise ConfigError(
-                        f"{place} has a mesh_resolution_hint of {number:g} m; its contact mesh "
-                        f"can have edges of {shortest:g} m at least."
+                        f"{place} has a mesh_resolution_hint of {number:g} m; give at least "
+                        f"{shortest:g} m."
                     )
 
 
@@ -168,12 +173,14 @@ def _check_meshes(root: ET.Element, file: Path) -> None:
         if path is None or not is_file:
             what = "is outside of the model's folder" if path is None else "is not a file"
             raise ConfigError(
-                f"{file}: {shown(uri)} {what}. Meshes and textures are files in the folder of "
-                "their model, named by paths relative to it, or to model://NAME/ or package://NAME/."
+                f"{file}: {shown(uri)} {what}. Put meshes and textures into the folder of the "
+                "model, and refer to them by relative paths, model://NAME/... or "
+                "package://NAME/...."
             )
     if total > MAX_MESH_BYTES:
         raise ConfigError(
-            f"{file}: its meshes and textures have {total:,} bytes, at most {MAX_MESH_BYTES:,}."
+            f"{file}: its meshes and textures have {total:,} bytes; at most {MAX_MESH_BYTES:,} are "
+            "read."
         )
 
 
@@ -273,8 +280,9 @@ def check_masses(file: Path) -> None:
         if mass <= 0 or moments[0] <= 0 or moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
             raise ConfigError(
                 f"{location} has the mass {mass:g} kg and principal moments of inertia "
-                f"{', '.join(f'{x:.4g}' for x in moments)} kg m^2, which no body can have: each is "
-                f"more than 0 and at most the sum of the others. {IMPORT[0].upper()}{IMPORT[1:]}."
+                f"{', '.join(f'{x:.4g}' for x in moments)} kg m^2, which are impossible: each "
+                "must be positive and at most the sum of the others. "
+                f"{IMPORT[0].upper()}{IMPORT[1:]}."
             )
 
 

@@ -1,4 +1,4 @@
-"""Models that are not the package's: of a family of a user's own task, or given by path.
+"""A user's own models: of a family of a task, or given by path.
 
 Stored data carry them in folders of their own.
 """
@@ -106,8 +106,8 @@ def robot_files(robot: Arm) -> dict[str, bytes]:
         model = robot.model_file(visuals)
         if model.parent != robot.file.parent:
             raise ConfigError(
-                f"{robot.file}: the model {model} must lie beside this file, and its meshes in the "
-                "same folder, as a robot of your own is a folder on its own."
+                f"{robot.file}: the model {model} is in another folder. Put it beside this file, "
+                "with its meshes."
             )
         files |= model_files(model, beside=robot.file.name)
     return files

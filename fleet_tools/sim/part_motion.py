@@ -1,4 +1,4 @@
-"""The motion of the object that came through contact with named parts of the tool.
+"""The object's motion that is caused by contact with named parts of the tool.
 
 A part is what lies within a distance of a line through some of the tool's keypoints. It may lie
 on one side of the tool only. It may count only where it touches a place on the object, or where it
@@ -194,7 +194,7 @@ class PartMotionMeter(LeafSystem):
         context.SetDiscreteState(values)
 
     def set_external_forces(self, context: Context, forces: np.ndarray) -> None:
-        """Says what else pushes the object from now on; it is counted among everything else.
+        """Sets the external forces on the object; their motion is attributed to no part.
 
         Args:
             context: Context of this system.
@@ -400,7 +400,7 @@ class Direction(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where parts of the tool have to touch the object, and on what the tool has to bear.
+    """Required contacts: of parts of the tool with the object, and of the tool with a support.
 
     Attributes:
         on_object: Places of the parts that have one.
@@ -469,8 +469,8 @@ def places_of_parts(
             start, end = (model.keypoint(name) for name in names)
             if start.link != end.link:
                 raise ConfigError(
-                    f"`pushes: [{names[0]}, {names[1]}]` needs two keypoints of one link of "
-                    f"{model.name}; theirs are {start.link} and {end.link}."
+                    f"`pushes: [{names[0]}, {names[1]}]` needs two keypoints of the same link of "
+                    f"{model.name}; they are on {start.link} and {end.link}."
                 )
             axis = np.subtract(end.position, start.position)
             directions.append(Direction(row, of_name[start.link], axis))

@@ -1,4 +1,4 @@
-"""Faces on which a body can lie, and sides at right angles to them.
+"""Faces on which a body can rest, and sides at right angles to them.
 
 Drake moves the faces of a compliant convex shape outwards by its hydroelastic margin. In this shell
 the pressure is negative, and it grows inwards along the normal of the nearest face. While the body

@@ -1,4 +1,4 @@
-"""Scenes: all that determines the start of an episode, in plain numbers and names."""
+"""Scenes: the start of an episode, in plain numbers and names."""
 
 import math
 import zlib
@@ -38,7 +38,7 @@ def _whole(given: Any) -> Any:
     if isinstance(given, Mapping):
         for part in Pose.model_fields:
             if part not in given:
-                raise MisfitError(part, "a scene gives translation and rotation of every pose")
+                raise MisfitError(part, "expected both the translation and the rotation of a pose")
     return given
 
 
@@ -108,7 +108,7 @@ _Several = pydantic.Field(max_length=MOST_FORCES)
 
 
 class NextObject(Value):
-    """Another object of a scene; its fields mean what they mean in `Scene`."""
+    """Another object of a scene; its fields are as in `Scene`."""
 
     object: str
     object_pose: GivenPose
@@ -175,7 +175,11 @@ class Scene(Value):
     @pydantic.model_validator(mode="after")
     def _one_object_is_pushed(self) -> Self:
         if self.next_objects and (self.push is not None or self.object_forces):
-            raise MisfitError("next_objects", "a scene of several objects has no push on one")
+            raise MisfitError(
+                "next_objects",
+                "a scene with several objects cannot have a push on the object; remove one of the "
+                "two",
+            )
         return self
 
     @property
@@ -281,14 +285,12 @@ def check_seed(seed: object) -> int:
         or isinstance(seed, bool)
         or not 0 <= seed < SEEDS_END
     ):
-        raise ConfigError(
-            f"A scene's seed is a non-negative integer below 2^128; given: {shown(seed)}."
-        )
+        raise ConfigError(f"Expected a seed from 0 to below 2^128; given: {shown(seed)}.")
     return int(seed)
 
 
 def check_randomization(randomization: RandomizationSwitch) -> None:
-    """Raises what `sample_scene` would raise for this switch."""
+    """Checks this switch; raises the same errors as `sample_scene`."""
     _enabled_groups(randomization)
 
 
@@ -298,13 +300,13 @@ def _enabled_groups(randomization: RandomizationSwitch) -> dict[str, bool]:
         return dict.fromkeys(groups, randomization == "on")
     if not isinstance(randomization, Mapping):
         raise ConfigError(
-            f"randomization is 'on', 'off' or a mapping such as {{'object_pose': False}}; "
+            "Expected randomization to be 'on', 'off' or a mapping such as {'object_pose': False}; "
             f"given: {shown(randomization)}."
         )
     for group, switch in randomization.items():
         require_name("group of randomization", group, groups)
         if not isinstance(switch, bool):
             raise ConfigError(
-                f"randomization of {group!r} is True or False; given: {shown(switch)}."
+                f"Expected True or False as randomization of {group!r}; given: {shown(switch)}."
             )
     return {group: randomization.get(group, True) for group in groups}

@@ -1,4 +1,4 @@
-"""The simulation of one episode after another: a scene in, control steps, states out."""
+"""Runs one episode after another: takes a scene, makes control steps, returns states."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -434,21 +434,21 @@ class ObjectInUse:
         return meter.motion(context)
 
     def attribution(self) -> np.ndarray:
-        """Returns what is known of who moved it, see `Snapshot`."""
+        """Returns the attribution of its motion, see `Snapshot`."""
         if self._part_motion is None:
             return np.zeros(0)
         _, context = self._part_motion
         return context.get_discrete_state_vector().CopyToVector()
 
     def set_attribution(self, values: np.ndarray) -> None:
-        """Returns to what `attribution` returned."""
+        """Restores a value of `attribution`."""
         if self._part_motion is not None:
             _, context = self._part_motion
             context.SetDiscreteState(values)
 
     @contextmanager
     def unattributed(self) -> Iterator[None]:
-        """Attributes to nobody how it is moved inside of the `with` statement."""
+        """Attributes motions within the `with` statement to no part."""
         if self._part_motion is None:
             yield
             return
@@ -457,7 +457,7 @@ class ObjectInUse:
             yield
 
     def set_external_forces(self, forces: np.ndarray) -> None:
-        """Says what else pushes it from now on, (links, 3), N, in the world."""
+        """Sets the external forces on it, (links, 3), N, in the world."""
         if self._part_motion is not None:
             meter, context = self._part_motion
             meter.set_external_forces(context, forces)

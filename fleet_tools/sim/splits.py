@@ -1,4 +1,4 @@
-"""Splits: which tools meet which objects in training, and in tests of generalization.
+"""Splits: pairs of tools and objects for training, and for tests of generalization.
 
 train            tools and objects that are not held out, except for the held-out pairs
 unseen_pairs     held-out pairs: tool and object each occur in `train`, but never together

@@ -1,4 +1,4 @@
-"""Visual meshes of foreign models, made fit for every renderer at load.
+"""Prepares visual meshes of foreign models for every renderer, at load.
 
 Drake parses any file as a visual mesh. Only when an image is asked for does it fail: at Wavefront
 files without normals, at STL, PLY, COLLADA and GLB, at glTF with some images and extensions. It
@@ -85,7 +85,7 @@ def _check_texture(inspector: SceneGraphInspector, visual: GeometryId, file: Pat
     if not _is_png(texture):
         raise ConfigError(
             f"{file}: the texture {texture.name} of the visual {inspector.GetName(visual)} is not "
-            "a PNG image, which is what Drake draws. Convert it."
+            "a PNG image. Drake draws only PNG: convert it."
         )
 
 
@@ -110,14 +110,19 @@ def _converted(path: Path, folder: Path, written_ns: int) -> InMemoryMesh | None
     _check_images(path, images)
     parts = [part for part in read_parts(path, materials=True) if len(part.faces)]
     if not parts:
-        raise ConfigError(f"{path} holds no triangles, so that nothing of it could be seen.")
+        raise ConfigError(f"{path} holds no triangles, so it would be invisible. Export it again.")
     X = to_model_frame(path)
     for part in parts:
         if part.faces.min() < 0 or part.faces.max() >= len(part.vertices):
-            raise ConfigError(f"{path} is damaged: a triangle refers to a vertex that it lacks.")
+            raise ConfigError(
+                f"{path} is damaged: a triangle refers to a vertex that does not exist. Export it "
+                "again."
+            )
         part.apply_transform(X)
         if not (np.abs(part.vertices[part.faces]) < _FARTHEST_M).all():  # or not a number
-            raise ConfigError(f"{path} cannot be drawn: not all of its vertices are finite.")
+            raise ConfigError(
+                f"{path} cannot be drawn: some of its vertices are not finite. Export it again."
+            )
     return _wavefront([piece for part in parts for piece in _pieces(part)])
 
 

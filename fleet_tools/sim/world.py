@@ -336,9 +336,9 @@ def _find_brakes(
     for name in task.randomization.joint_resistance:
         if name not in brakes:
             raise ConfigError(
-                f"The task {task.name!r} sets the resistance of the joint {name!r}, but "
-                f"{object.file} has no brake there (an <effort> limit and "
-                f"<drake:controller_gains p='0' d='1e5'/>). Its brakes: {', '.join(brakes)}."
+                f"The task {task.name!r} sets the resistance of the joint {name!r}, but this joint "
+                f"of {object.file} has no brake (an <effort> limit and <drake:controller_gains "
+                f"p='0' d='1e5'/>). Joints with brakes: {', '.join(brakes)}."
             )
     return brakes
 

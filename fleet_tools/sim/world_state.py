@@ -1,4 +1,4 @@
-"""The privileged state of the world, from which success and rewards follow, and snapshots of it."""
+"""The privileged state of the world, for success and rewards, and snapshots of it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -116,7 +116,7 @@ class WorldState:
         }
 
     def limits(self) -> dict[str, Any]:
-        """Returns what the limits of the arm did in the last control step, as `info` reports it.
+        """Returns the effect of the arm's limits in the last control step, as in `info`.
 
         Returns:
             `motion_scale`, and `position_s`, `velocity_s` and `torque_s`, (n,) each.

@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all, and then last."""
+"""Atomic writes: files and folders appear complete or not at all, and are synced to disk."""
 
 import contextlib
 import glob
@@ -33,7 +33,7 @@ def write_file(path: Path, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: Path, size: int | None = None) -> Iterator[Path]:
-    """Yields a temporary path beside `path`, for what other libraries write; see `write_file`.
+    """Yields a temporary path beside `path`, for other libraries to write to; see `write_file`.
 
     Args:
         path: The file; an existing one is replaced when all went well.
@@ -50,7 +50,7 @@ def atomic_write(path: Path, size: int | None = None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary(aside: Path, path: Path, size: int | None = None) -> Iterator[None]:
-    """Removes what is not moved away, and raises errors of the disk as `DiskError`.
+    """Removes unmoved files, and raises errors of the disk as `DiskError`.
 
     Args:
         aside: A file or a folder, which need not exist.
@@ -126,7 +126,7 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Removes what a killed `replace_folder` left below a folder to which nobody is writing."""
+    """Removes the remains of a killed `replace_folder` in a folder that no process writes to."""
     for path in list(folder.rglob(f"{_UNFINISHED}*")):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""Columns of integers as few bytes, and back without loss.
+"""Lossless compression of integer columns.
 
 Each column is replaced by its differences of the order (0, 1 or 2) whose numbers are smallest.
 Their bytes of equal weight lie side by side. LZMA makes fewer bytes of demonstrations than zstd
@@ -91,14 +91,14 @@ def _unsigned(numbers: np.ndarray) -> tuple[np.ndarray, bool]:
 def _decompressed(data: bytes, most: int) -> bytes:
     bits = data[0] if data else 255
     if bits not in _CONTEXTS:
-        raise ValueError("it does not begin as such columns do")
+        raise ValueError("its first bytes are not those of packed columns")
     try:
         decoder = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_filters(bits, most))
         body = decoder.decompress(data[1:], most + 1)
     except lzma.LZMAError as error:
         raise ValueError(f"its compression is damaged ({error})") from None
     if len(body) > most or not decoder.eof or decoder.unused_data:
-        raise ValueError("it is cut off, or too large")
+        raise ValueError("it is truncated, or too large")
     return body
 
 

@@ -1,4 +1,4 @@
-"""Folders that hold a JSON document and a log, and to which one process writes at a time.
+"""Folders with a JSON document and a log, locked for one writing process.
 
 There are two kinds: folders of single records (`record_folder`), of which the log is all there is,
 and folders of runs (`run_folder`), whose log follows from a state. Both are created, claimed,
@@ -19,7 +19,7 @@ from fleet_tools.storage.strict_json import load
 from fleet_tools.utils.disk_errors import disk_errors
 
 RESTORE = "Restore it from a copy."
-"""What can be done about a damaged file, for error messages."""
+"""Remedy for a damaged file, for error messages."""
 
 
 class AppendLog:
@@ -86,11 +86,11 @@ class Document(Value):
     order_dependence: Annotated[str | None, STORED_IF_SET] = None
 
     def essence(self) -> dict[str, object]:
-        """Returns what must not differ within one folder, by its name in messages."""
+        """Returns the properties that must be equal within one folder, by name."""
         return self.model_dump(mode="json")
 
     def differences(self, other: Self) -> list[str]:
-        """Lists what must not differ within one folder, and does."""
+        """Lists the differences in properties that must be equal within one folder."""
         return differences(self.essence(), other.essence())
 
 
@@ -123,7 +123,7 @@ def read_document(
     if found != version:
         raise error(
             f"{path} has {version_key.replace('_', ' ')} {found!r}; this version of Fleet-Tools "
-            f"reads {version}. Read it with the version that wrote it."
+            f"reads {version}. Use the version of Fleet-Tools that wrote it."
         )
     try:
         return parse(kind, load(path), str(path))
@@ -137,7 +137,7 @@ def read_version(
     version_key: str = "schema_version",
     remedy: str = RESTORE,
 ) -> Any:
-    """Returns the version of a document, whatever else it holds; None if it names none.
+    """Returns the version of a document; None if it names none.
 
     Raises:
         FleetToolsError: The document is missing or damaged.
@@ -216,7 +216,7 @@ class FolderKind(Generic[D]):
 
 
 class LockedFolder(Generic[D]):
-    """Claims a new folder, or one whose document is the same, and removes what a crash left.
+    """Claims a new folder, or one with the same document, and removes the remains of a crash.
 
     Args:
         kind: Kind of the folder.
@@ -239,7 +239,7 @@ class LockedFolder(Generic[D]):
             self.present = kind.read_document(folder)
             if differences := self.present.differences(document):
                 raise kind.error(
-                    f"{folder} already holds {kind.what}, but another one: in it, "
+                    f"{folder} already holds {kind.what} with other options: "
                     f"{'; '.join(differences)}. Give another --output, or the same options to "
                     "resume it."
                 )
@@ -248,7 +248,7 @@ class LockedFolder(Generic[D]):
         else:
             if folder.exists() and not is_blank(folder, (kind.log_name, *kind.subfolders)):
                 raise kind.error(
-                    f"{folder} is neither empty nor {kind.what}. Give another --output."
+                    f"{folder} is not empty and is not {kind.what}. Give another --output."
                 )
             for subfolder in (folder, *(folder / name for name in kind.subfolders)):
                 subfolder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Parquet files of others: tables of a known schema, read in bounded memory.
+"""Safe reading of untrusted Parquet files: a known schema, in bounded memory.
 
 The sizes in a file's footer may lie, and a page of a few bytes may stand for gigabytes. So we read
 the header of every page before any page is decompressed, and accept only what `write_table` writes:
@@ -76,10 +76,10 @@ def read_table(path: Path, schema: Any, error: type[FleetToolsError]) -> Any:
         content = read_bounded(path, MAX_BYTES)
         length = int.from_bytes(content[-8:-4], "little")
         if content[-4:] != b"PAR1" or length > min(MAX_FOOTER, len(content) - 8):
-            raise ValueError("it does not end as a Parquet file does")
+            raise ValueError("its last bytes are not those of a Parquet file")
         footer, _ = _struct(content[-8 - length : -8])
         if {number for number, _ in footer} - {1, 2, 3, 4, 6, 7}:
-            raise ValueError("it has metadata of its own")
+            raise ValueError("it has unexpected metadata")
         file = pq.ParquetFile(
             pa.BufferReader(content),
             thrift_string_size_limit=MAX_FOOTER,
@@ -115,14 +115,14 @@ def _require_schema(found: Any, expected: Any) -> None:
     }
     told = [f"{what} {', '.join(map(shown, each[:5]))}" for what, each in parts.items() if each]
     reason = "; ".join(told) or "they are repeated, or their order differs"
-    raise ValueError(f"its columns are other ones: {reason}")
+    raise ValueError(f"its columns differ from the expected ones: {reason}")
 
 
 def _require_bounded(content: bytes, footer: "_Struct") -> None:
     """Walks through all pages as Arrow does, without decompressing one."""
     groups = footer[4, _LIST]
     if len(groups) != 1 or groups[0][3, _I64] != footer[3, _I64]:
-        raise ValueError("it has more than a group of rows")
+        raise ValueError("it has more than one row group")
     values = unpacked = 0
     for column in groups[0][1, _LIST]:
         chunk = column[3, _STRUCT]
@@ -130,9 +130,9 @@ def _require_bounded(content: bytes, footer: "_Struct") -> None:
         at, left = chunk[9, _I64], chunk[5, _I64]
         end = at + chunk[7, _I64]
         if {number for number, _ in column} - {2, 3} or (11, _I64) in chunk:
-            raise ValueError(f"{name} is stored in another way than results are")
+            raise ValueError(f"{name} has another storage type than results have")
         if chunk[4, _I32] != _ZSTD or at < 0:
-            raise ValueError(f"{name} is compressed in another way than results are")
+            raise ValueError(f"{name} has another compression than results have")
         if "." not in name and left != footer[3, _I64]:
             raise ValueError(f"{name} has {left} values in {footer[3, _I64]} rows")
         while at < end:
@@ -155,7 +155,7 @@ def _require_bounded(content: bytes, footer: "_Struct") -> None:
                     "decompressed"
                 )
         if at != end or left:
-            raise ValueError(f"{name} has other pages than its footer says")
+            raise ValueError(f"{name} has pages that differ from its footer")
 
 
 _Struct = dict[tuple[int, int], Any]
@@ -204,4 +204,4 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
         at += 1
         if content[at - 1] < 128:
             return number, at
-    raise ValueError(f"a number has no end at byte {at}")
+    raise ValueError(f"a number does not end at byte {at}")

@@ -58,7 +58,7 @@ class TaskFile(Value):
         return hash((self.name, self.content_digest, self.folder))
 
     def content(self) -> TaskConfig:
-        """Returns what the file says.
+        """Returns the content of the file.
 
         Raises:
             ConfigError: The text is not a task file's.
@@ -81,8 +81,8 @@ class TaskFile(Value):
         assets = Path(self.folder or "", task.assets)
         if not assets.is_dir():
             raise ConfigError(
-                f"The models of the task {self.name!r} were in {assets.resolve()}, and there is no "
-                "such folder here. Where the task file is given, give the path at which it is now."
+                f"The models of the task {self.name!r} were in {assets.resolve()}, which does not "
+                "exist here. Give the present path of the task file."
             )
         return with_own_models(task, Path(self.folder or "")).with_given(given)
 
@@ -123,7 +123,7 @@ class Machine(Value):
         )
 
     def differences(self, other: "Machine") -> dict[str, tuple[str, str]]:
-        """Returns in what of that on which bits depend the other machine is known to differ."""
+        """Lists the known differences to another machine that can change bits of results."""
         return {
             name: (mine, theirs)
             for name in ("processor", "instructions", "c_library")
@@ -144,8 +144,8 @@ def read_task_file(name_or_path: str) -> TaskFile:
     path = file.layers[0].path
     if own and task.name in task_names() and path.resolve() != task_path(task.name).resolve():
         raise ConfigError(
-            f"{path} calls its task {task.name!r}, as a task of the package is called. Give it "
-            "another `name`, by which data and results tell them apart."
+            f"{path} has the name of a task of the package, {task.name!r}. Give your task another "
+            "`name`, so that data and results of the two stay distinct."
         )
     return TaskFile(
         name=task.name,

@@ -1,4 +1,4 @@
-"""Folders of single records: an append-only log, such as datasets and evaluations have.
+"""Folders with an append-only log of records, such as datasets and evaluations.
 
 The log of a finished folder may give way to a file of compressed records. Whoever resumes it begins
 a new log beside that file, so that a kill at any moment loses no record.

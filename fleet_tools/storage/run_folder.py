@@ -1,4 +1,4 @@
-"""Folders of runs: a state from which all other files follow, such as training runs and fleets.
+"""Folders of runs with one state file, such as training runs and fleets.
 
 The state is stored first and as a whole, and the log repeats some of it, so that nothing is lost
 when the process is killed.
@@ -19,8 +19,8 @@ from fleet_tools.storage.tensor_files import read_checked, write_checked
 CONFIG, STATE = "config.json", "state.safetensors"
 """File names of the document and of the state."""
 
-REMEDY = "Restore it from a copy, or begin anew with --restart, which keeps the former files."
-"""What can be done about a damaged run, for error messages."""
+REMEDY = "Restore it from a copy, or start again with --restart, which keeps the former files."
+"""Remedy for a damaged run, for error messages."""
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class RunKind(FolderKind[D]):
             return None
         if not any((folder / name).exists() for name in (CONFIG, self.log_name)):
             raise self.error(
-                f"{folder} is not {self.what}, and is left as it is. Give another --output."
+                f"{folder} is not {self.what} and was left unchanged. Give another --output."
             )
         with contextlib.ExitStack() as stack:
             if (folder / self.log_name).is_file():
@@ -110,7 +110,7 @@ class RunWriter(LockedFolder[D]):
         if path.exists():
             return True
         if self._log_path.stat().st_size > 0:
-            raise self._kind.error(f"{path} is missing, while {self._log_path} is there. {REMEDY}")
+            raise self._kind.error(f"{path} is missing, but {self._log_path} exists. {REMEDY}")
         return False
 
     def save_state(self, tensors: Mapping[str, Any], content: Any, log: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ class RunWriter(LockedFolder[D]):
         self.write_log(log)
 
     def write_log(self, lines: Sequence[str]) -> None:
-        """Makes the log consist of the given lines; those that it already has are not rewritten.
+        """Makes the log consist of the given lines, without rewriting present ones.
 
         Args:
             lines: The lines, without newlines.

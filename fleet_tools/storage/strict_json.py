@@ -1,4 +1,4 @@
-"""JSON with one reading only: no duplicate keys, no NaN, no half characters; and with bounds.
+"""Strict JSON: rejects duplicate keys, NaN, lone surrogates and oversized input.
 
 All programs read the JSON of others by `load` and `loads`, as they read YAML by `parse_yaml`.
 """
@@ -43,7 +43,7 @@ def loads(text: str) -> Any:
             character, or exceeds the bounds.
     """
     if len(text) > MAX_CHARACTERS:
-        raise ValueError(f"it has {len(text):,} characters, at most {MAX_CHARACTERS:,}")
+        raise ValueError(f"it has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise ValueError(f"it is nested too deeply: more than {MAX_DEPTH} levels")
     data = json.loads(
@@ -79,7 +79,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> int:
     if (digits := len(text.removeprefix("-"))) > MAX_DIGITS:
-        raise ValueError(f"an integer has {digits:,} digits, at most {MAX_DIGITS}")
+        raise ValueError(f"an integer has {digits:,} digits; at most {MAX_DIGITS} are read")
     return int(text)
 
 

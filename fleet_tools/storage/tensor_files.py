@@ -1,4 +1,4 @@
-"""Tensors in safetensors files: the one way in which this package stores and reads them.
+"""Reads and writes tensors in safetensors files.
 
 Files appear complete or not at all, hold no code, and may carry a text beside the tensors, and a
 digest of both. Messages between processes have the same format, see `merging.queries.wire`.
@@ -52,7 +52,7 @@ def opened(
     what: str = "safetensors file",
     framework: Literal["pt", "numpy"] = "pt",
 ) -> Iterator[Any]:
-    """Opens a safetensors file, of which tensors and metadata are read when they are asked for.
+    """Opens a safetensors file; tensors and metadata are read on request.
 
     Args:
         path: The file.
@@ -108,7 +108,7 @@ def read_checked(
     error: type[Exception],
     remedy: str = "",
 ) -> T:
-    """Reads what `write_checked` stored.
+    """Reads a file of `write_checked`.
 
     Args:
         path: The file.
@@ -124,7 +124,7 @@ def read_checked(
     tensors, metadata = read_tensors(path, error, remedy)
     digest = tensors.pop(_DIGEST, None)
     if digest is None or digest.flatten().tolist() != list(_digest(tensors, metadata)):
-        raise error(f"{path} is damaged: its digest is not that of its content. {remedy}")
+        raise error(f"{path} is damaged: its digest does not match its content. {remedy}")
     try:
         return make(tensors, metadata[key])
     except (KeyError, TypeError, ValueError, RecursionError) as raised:

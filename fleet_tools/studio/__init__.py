@@ -1,4 +1,4 @@
-"""The studio: programs and pages that make and check things, above everything that they show.
+"""The studio: optional programs and pages that make, check and show things.
 
     importing       a model from a mesh or a scan (`assets import`)
     checking        whether a model is what its family needs (`assets check`), and `assets mend`

@@ -1,4 +1,4 @@
-"""The gate of a page in the browser: it opens to the person who was told its address.
+"""Access control of a browser page: only addresses with its secret are served.
 
 A page of any site that the same browser shows reaches every port of this machine, under a name of
 this machine or under one of its own (DNS rebinding). So do other users of the machine. Below a
@@ -182,8 +182,8 @@ def open_viser(
         stop_viser(server)
         gate.close()
         raise MissingLibraryError(
-            f"This version of viser cannot be kept from pages of other sites. Install a tested "
-            f"one with: {install_command('browser')}."
+            "This version of viser cannot be protected from pages of other sites. Install a tested "
+            f"version with: {install_command('browser')}."
         )
     return gate, server
 

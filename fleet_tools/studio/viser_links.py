@@ -118,7 +118,7 @@ def _mesh(
 
 
 def pose_of(position: np.ndarray, wxyz: np.ndarray) -> RigidTransform:
-    """Returns a pose from what a page sends of a gizmo.
+    """Returns the pose of a gizmo from a page's message.
 
     Args:
         position: (3,), m.

@@ -1,1 +1,1 @@
-"""What every room may use: the command line's parts, lazy imports, the package's own files."""
+"""Shared utilities: command lines, lazy imports, the package's own files."""

@@ -1,4 +1,4 @@
-"""A server on asyncio that no client ends, fills or holds up."""
+"""An asyncio server with limits, so that no client can end, fill or block it."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any, Self
 
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-"""What a client is told for whom there is no room."""
+"""Answer to a client if the server is full."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Connections:
         return True
 
     def end_strangers(self) -> None:
-        """Ends those that are not open."""
+        """Ends connections that are not open."""
         for transport in list(self._strangers):
             self._end(transport, "ended with the server")
 
@@ -233,7 +233,7 @@ class BoundedServer:
             return loop.default_exception_handler(context)
         reason = error.strerror or type(error).__name__
         if not _listens(self._socket):
-            return self._finish(OSError(error.errno, f"It listens no more: {reason}"))
+            return self._finish(OSError(error.errno, f"The server stopped listening: {reason}"))
         if error.errno in _SHORTAGES and not self._is_short:  # asyncio tries many times at once
             self._is_short = True
             loop.call_soon(self._give_way, reason)

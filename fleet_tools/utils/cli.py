@@ -1,4 +1,4 @@
-"""What the programs share: options, exit codes, reports and interrupts.
+"""Shared parts of programs: options, exit codes, reports and interrupts.
 
 A program is a class of options, from which tyro makes its parser, and a function that does the
 work. It exits with 0 if all went well, 1 if the work was done but not all is well, 2 if it could
@@ -63,7 +63,7 @@ O = TypeVar("O", bound=Options)  # noqa: E741
 
 @dataclass(frozen=True)
 class Command(Generic[O]):
-    """A class of options, and what is done with them.
+    """A class of options, and the function that uses them.
 
     Attributes:
         options: Class of the options.
@@ -183,7 +183,7 @@ def _missing_library(error: ImportError) -> str | None:
 
 def _failed(prog: str, message: object, code: int) -> int:
     if isinstance(message, DiskError):
-        message = f"{message}. What was finished is kept; the same command goes on."
+        message = f"{message}. Finished work is stored; run the same command again to continue."
     print(f"{prog}: {message}", file=sys.stderr)
     return code
 

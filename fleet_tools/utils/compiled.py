@@ -1,4 +1,4 @@
-"""Compilation of loops to machine code whose results do not depend on the processor.
+"""Compiles loops to machine code with the same results on every processor.
 
 For arithmetic without branches see `fleet_tools.utils.straight_line`, which needs no cache.
 """
@@ -25,8 +25,8 @@ before_compiling: list[Callable[[], None]] = []
 
 _NO_CACHE = (
     "There is no place to keep compiled code: neither {} nor your cache folder can be written. "
-    "Every run with point clouds compiles anew, which takes 1 to 3 s. Set NUMBA_CACHE_DIR to a "
-    "folder of yours that can be written."
+    "Every run with point clouds compiles again, which takes 1 to 3 s. Set NUMBA_CACHE_DIR to a "
+    "writable folder."
 )
 
 
@@ -74,7 +74,7 @@ class _Compiled:
 
 
 def share_compiled() -> Path | None:
-    """Makes the processes that start from here on share what they compile if no cache is possible.
+    """Makes processes that start from here on share compiled code if no cache is possible.
 
     They find a temporary folder of this user alone, which is removed at the end of this process, in
     an environment variable.
@@ -95,7 +95,7 @@ def share_compiled() -> Path | None:
 
 
 def cache_folder() -> str | None:
-    """Returns where what is compiled from files of this folder is kept; None if nowhere."""
+    """Returns the cache folder for code of this folder; None if there is none."""
     from numba import njit
 
     try:

@@ -1,4 +1,4 @@
-"""Statistics of methods that were trained several times: a rate of one, the difference of two.
+"""Statistics over several training runs: rate of a method, difference of two.
 
 Outcomes are tables, (K, N), one for each stratum: of the same K training runs in N scenes each.
 There are two designs. In the crossed one all runs met the same scenes, and a column is a scene; in
@@ -116,8 +116,8 @@ class _Sample:
         """Returns the ratio of tables of values in [-1, 1], which are of one method or of two."""
         if len({len(table) for table in strata}) > 1:
             raise ValueError(
-                f"The strata have {', '.join(str(len(table)) for table in strata)} training runs. "
-                "Give all of them the same runs, with NaN where one has no trial."
+                f"The strata have {', '.join(str(len(table)) for table in strata)} training "
+                "runs. Give the same runs in all strata, with NaN where a run has no trial."
             )
         strata = [table for table in strata if np.isfinite(table).any()]
         if not strata:

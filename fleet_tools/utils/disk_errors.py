@@ -1,4 +1,4 @@
-"""Errors of the disk in one form: which file, how much room it needs, and how much there is."""
+"""Disk errors with the file, the space that it needs, and the free space."""
 
 import contextlib
 import errno

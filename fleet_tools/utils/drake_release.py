@@ -1,4 +1,4 @@
-"""The tested releases of Drake, and whether the installed one is among them."""
+"""The tested releases of Drake, and a check of the installed one."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ RELEASES: Mapping[str, Literal["bits", "ends"]] = {
     "1.57.0": "ends",
     "1.58.0": "ends",
 }
-"""What of the stored episodes is the same with a release of Drake: every bit, or how they end.
+"""Agreement of stored episodes with a release of Drake: in every bit, or in their outcomes.
 
 It is the table of the results page on reproducibility; other releases have not run them, or
 cannot.
@@ -67,7 +67,7 @@ def require_tested_release() -> None:
     raise UntestedDrakeError(
         f"Fleet-Tools is tested with Drake {OLDEST} to {NEWEST}, and the installed release is "
         f"{release}. Install a tested one: {INSTALL_COMMAND}. The tested versions of all packages "
-        f"are in {files} of a checkout. {ANY_RELEASE}=1 admits this release; its physics may "
+        f"are in {files} of a checkout. {ANY_RELEASE}=1 allows this release, but its physics may "
         "differ, and it may crash."
     )
 
@@ -83,8 +83,8 @@ def incomparable_drake(packages: Mapping[str, str]) -> str | None:
         return None
     made = "it does not name its release of Drake" if release is None else f"its Drake is {release}"
     return (
-        f"{made}; results compare that were made with one of {', '.join(RELEASES)}, whose "
-        "episodes end alike (docs/results/reproducibility.md)"
+        f"{made}; only results of the releases {', '.join(RELEASES)} can be compared, because "
+        "their episodes end alike (docs/results/reproducibility.md)"
     )
 
 

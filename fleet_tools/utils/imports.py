@@ -1,4 +1,4 @@
-"""Import of functions and classes that are named as "module:function".
+"""Imports functions and classes by "module:function".
 
 Files of others may name such code, too. It is run only if it is in one of the modules that the
 environment variable `FLEET_TOOLS_TRUSTED_MODULES` lists, separated by commas; a module stands for
@@ -21,7 +21,7 @@ def is_trusted(name: str) -> bool:
 
 
 def trust(name: str) -> None:
-    """Trusts the module of code that a user named, in this process and those that it starts."""
+    """Trusts the module of code that a user named, in this process and its child processes."""
     if not is_trusted(name):
         os.environ[TRUSTED_MODULES] = ",".join([*_trusted(), name.partition(":")[0]])
 
@@ -50,8 +50,8 @@ def require_trusted(names: Iterable[str], source: str, error: type[Exception]) -
     if strange := [name for name in dict.fromkeys(names) if not is_trusted(name)]:
         modules = ",".join(dict.fromkeys(name.partition(":")[0] for name in strange))
         raise error(
-            f"{source} names {', '.join(strange)}, whose code would be run here. If it is code "
-            f"that you trust, set the environment variable {TRUSTED_MODULES}={modules}"
+            f"{source} names {', '.join(strange)}, and their code would run here. If you trust "
+            f"this code, set the environment variable {TRUSTED_MODULES}={modules}"
         )
 
 
@@ -112,9 +112,8 @@ def load_user_object(
         raise
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise error_class(
-            f"The {what}'s module {module_name!r} cannot be imported "
-            f"({type(error).__name__}: {error}). Modules are searched in the working directory "
-            "and on PYTHONPATH."
+            f"The {what}'s module {module_name!r} cannot be imported ({type(error).__name__}: "
+            f"{error}). Modules are found in the working directory and on PYTHONPATH."
         ) from error
 
 

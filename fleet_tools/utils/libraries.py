@@ -1,4 +1,4 @@
-"""Optional libraries: what each is needed for, and the commands that install them."""
+"""Optional libraries: their purposes, and the commands that install them."""
 
 import importlib
 import shlex
@@ -20,13 +20,14 @@ MERGING_COMMAND = "python3 -m pip install fleet_merging-*.whl"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 GLIB_COMMAND = "apt-get install -y libglib2.0-0"
-"""Installs what Drake's import needs on a minimal Debian or Ubuntu."""
+"""Installs the libraries for Drake's import on a minimal Debian or Ubuntu."""
 
 GL_COMMAND = "apt-get install -y libegl1 libgl1"
-"""Installs what images need there: EGL, and with libgl1 Mesa's drivers, which need no GPU."""
+"""Installs the libraries for images there: EGL, and with libgl1 Mesa's drivers, which need no GPU.
+"""
 
 OPEN3D_COMMAND = "apt-get install -y libegl1 libgl1 libidn2-0 libudev1 libusb-1.0-0 libx11-6"
-"""Installs what Open3D's import needs there."""
+"""Installs the libraries for Open3D's import there."""
 
 
 @dataclass(frozen=True)

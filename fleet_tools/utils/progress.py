@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 Tell = Callable[[str], object]
-"""Is told each stage of a work when it begins."""
+"""Callback for each stage of a work when it begins."""
 
 LINE_SECONDS = 60.0
 """Time between two lines where stderr is no terminal, s."""
@@ -58,7 +58,7 @@ class TallyBar:
 
 
 class ProgressLines:
-    """What a progress bar tells, as a plain line of stderr a minute, and one at the end.
+    """Progress as a plain line of stderr each minute, and one at the end.
 
     What ends within a minute says nothing. Has the methods of tqdm that programs call.
 
@@ -93,7 +93,7 @@ class ProgressLines:
         self._done += int(n)
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        """Sets what is behind the numbers."""
+        """Sets the text behind the numbers."""
         self._words = s
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ def silent(stage: str) -> None:
 
 
 def stage_lines(*, quiet: bool) -> Tell:
-    """Returns what prints each stage on stderr, with the time since now.
+    """Returns a callback that prints each stage on stderr, with the elapsed time.
 
     Args:
         quiet: Whether to print nothing.

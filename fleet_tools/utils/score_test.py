@@ -34,7 +34,7 @@ class ScoreTest:
 
     @classmethod
     def of(cls, strata: Sequence[Stratum], continuity: float) -> "ScoreTest":
-        """Returns the test of some strata, of which those without trials are left out.
+        """Returns the test of some strata; strata without trials are left out.
 
         Args:
             strata: The strata.

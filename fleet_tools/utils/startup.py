@@ -1,4 +1,4 @@
-"""How a program of this package starts: in UTF-8, and Ctrl-C ends it at once, with one line."""
+"""Start of a program: UTF-8 output, and a one-line exit on Ctrl-C."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Statistics of success rates: intervals of one, and comparisons of two on the same episodes.
+"""Statistics of success rates: intervals, and paired comparisons.
 
 Those of methods that were trained several times are in `crossed_statistics`, and those that may be
 looked at after any scene in `anytime_statistics`. All others invert score tests. Interval and
@@ -127,11 +127,11 @@ def is_equivalent(interval: tuple[float, float], margin: float) -> bool:
 
 
 NOT_TOLD_APART = "not told apart"
-"""What `verdict_words` says where there is no verdict."""
+"""Text of `verdict_words` if there is no verdict."""
 
 
 def verdict_words(sign: int, equivalent_within: float | None) -> str:
-    """Returns what a comparison has told, such as "higher" or "equivalent within 10 points".
+    """Returns a comparison's verdict in words, such as "higher" or "equivalent within 10 points".
 
     Args:
         sign: 1 where the first one's rate is higher, -1 where it is lower, 0 where neither is told.

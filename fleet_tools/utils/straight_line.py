@@ -1,4 +1,4 @@
-"""Arithmetic without branches as machine code that is made in hundredths of a second.
+"""Compiles branch-free arithmetic to machine code in hundredths of a second.
 
 A function is run once on symbols instead of numbers. What it does with them, some thousand
 operations in a fixed order, is the program, and LLVM translates it as it stands. No types are
@@ -264,7 +264,9 @@ def _form(value: Any, variables: list[Any]) -> Hashable:
         return value
     if isinstance(value, Number):
         raise _SymbolFoundError
-    raise TypeError(f"An argument is {value!r}, and not a number, an array or a tuple of them.")
+    raise TypeError(
+        f"Expected a number, an array or a tuple of them as argument; given: {value!r}."
+    )
 
 
 def _with_symbols(form: Any, symbols: Iterator[Any]) -> Any:

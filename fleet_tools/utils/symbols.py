@@ -1,4 +1,4 @@
-"""Symbols of numbers, which write down what is done with them as a program for LLVM.
+"""Symbolic numbers that record arithmetic as a program for LLVM.
 
 The functions of this file take numbers as well as symbols, and compute alike with both.
 """
@@ -170,7 +170,7 @@ class Number:
     def __pow__(self, exponent: int) -> "Number":
         """The square."""
         if exponent != 2:
-            raise TypeError(f"Symbols have squares, and no power of {exponent!r}.")
+            raise TypeError(f"Symbols support only squares; given: the exponent {exponent!r}.")
         return self * self
 
 

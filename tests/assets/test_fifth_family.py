@@ -137,5 +137,5 @@ def test_a_screw_advances_by_its_lead_within_its_limits_and_its_brake_holds(tmp_
     with pytest.raises(ConfigError, match="screw joint drive has the limits 9, 2"):
         load(tmp_path / "plain")
     for change in ({"lead": 0.0}, {"kind": "revolute"}):
-        with pytest.raises(ValueError, match="a screw has a lead"):
+        with pytest.raises(ValueError, match="a lead for screw joints only"):
             replace(drive, **change)

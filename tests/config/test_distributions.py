@@ -101,12 +101,12 @@ def test_every_choice_is_made():
 @pytest.mark.parametrize(
     "data, message",
     [
-        ({"uniform": [1, -1]}, r"the lower bound comes first: \{uniform: \[-1\.0, 1\.0\]\}"),
+        ({"uniform": [1, -1]}, r"expected the lower bound first: \{uniform: \[-1\.0, 1\.0\]\}"),
         ({"uniform": [0, 1, 2]}, "at most 2"),
         ({"uniform": [0, float("inf")]}, "finite"),
         ({"choice": []}, "at least 1"),
         ({"unifrm": [0, 1]}, r"expected a number, \{uniform: \[low, high\]\}, \{choice"),
-        ({"one_of": [[1, 0]]}, "bounds ascend"),
+        ({"one_of": [[1, 0]]}, "ascending bounds"),
         ({"one_of": [[0, 2], [1, 3]]}, "do not overlap"),
         ({"uniform": [0, 1], "choice": [0]}, "choice"),
         ("much", "valid number"),

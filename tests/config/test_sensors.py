@@ -36,8 +36,8 @@ def test_every_kind_has_figures_but_the_ideal_one():
 @pytest.mark.parametrize(
     ("sensors", "message"),
     [
-        ({"active_stereo": {"disparity_noise_px": -0.1}}, "must not be negative"),
-        ({"active_stereo": {"lateral_noise_px": {"uniform": [-1, 1]}}}, "must not be negative"),
+        ({"active_stereo": {"disparity_noise_px": -0.1}}, "at least 0"),
+        ({"active_stereo": {"lateral_noise_px": {"uniform": [-1, 1]}}}, "at least 0"),
         ({"active_stereo": {"disparity_noise": 0.1}}, "Did you mean 'disparity_noise_px'"),
         ({"active_stereo": {"baseline_m": {"hand": 0.1}}}, "hand"),
         ({"structured_light": {"window_px": 0}}, "greater than 0"),

@@ -89,6 +89,6 @@ def test_what_is_no_file_or_too_large_is_not_read(tmp_path):
     os.mkfifo(pipe)
     with large.open("wb") as file:
         file.truncate(10**12)
-    for path, message in ((pipe, "is not a file"), (large, "more than 500,000 bytes")):
+    for path, message in ((pipe, "is not a file"), (large, "at most 500,000 bytes")):
         with pytest.raises(ConfigError, match=message):
             load_yaml(Pose, path)

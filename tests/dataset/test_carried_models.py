@@ -100,7 +100,7 @@ def test_so_does_one_of_a_task_of_ones_own(tmp_path, monkeypatch):
 
 
 def test_the_same_models_give_the_same_bytes_wherever_they_lie(kept, tmp_path):
-    again = collected(tmp_path / "another place", tmp_path / "again")
+    again = collected(tmp_path / "links are not followed", tmp_path / "again")
     one, other = without_times(kept), without_times(again)
     headers = [json.loads(files.pop("dataset.json")) for files in (one, other)]
     assert one == other
@@ -161,7 +161,10 @@ def test_a_killed_writer_is_no_obstacle(data, tmp_path):
 
 @pytest.mark.parametrize(
     ("edited", "message"),
-    [("later", "not the tool own that was used"), ("before", "outside of the model's folder")],
+    [
+        ("later", "not the tool own that was used"),
+        ("before", "outside of the model's folder"),
+    ],
 )
 def test_a_model_edited_before_the_first_episode_or_with_absolute_paths_is_not_carried(
     edited, message, tmp_path
@@ -183,7 +186,7 @@ def test_a_header_knows_its_models_in_another_process(data):
     header = pickle.loads(pickle.dumps(Dataset(data).header))
     assert unwrap(header.make_env()).task.given.alone
     alone = type(header).model_validate_json(header.to_json())
-    with pytest.raises(DatasetError, match="Read it with its folder"):
+    with pytest.raises(DatasetError, match="together with its folder"):
         alone.make_env()
 
 
@@ -206,7 +209,7 @@ def name_outside(data: Path) -> None:
 
 
 OTHER = "not the tool myclaw that was used: its hash is"
-LINKED = "is a link, which is not followed"
+LINKED = "links are not followed"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "labels": (lambda data: edit(data, LABELS, "head", "haed"), OTHER),
     "mesh": (lambda data: edit(data, "*.obj", "v ", "v  "), OTHER),
@@ -223,11 +226,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "outside": (name_outside, "outside of the model's folder"),
     "huge": (
         lambda data: os.truncate(carried(data)["myclaw"] / "model.sdf", 10**11),
-        "has more than 2,000,000 bytes",
+        "at most 2,000,000 bytes",
     ),
     "another": (
         lambda data: shutil.copytree(CLAW, data / "models/tools/hammer/extra"),
-        "extra: these models are not among those",
+        "extra: the data were made without these models",
     ),
 }
 
@@ -286,7 +289,7 @@ def test_a_model_that_is_edited_while_it_is_used_is_refused(tmp_path):
     env.reset(seed=0)
     before = env.scene.tool
     (tool / LABELS).write_text((tool / LABELS).read_text() + "# edited\n")
-    with pytest.raises(ConfigError, match=f"it was {before}, and now it is own@"):
+    with pytest.raises(ConfigError, match=f"was {before}, is own@"):
         env.reset(seed=0)
 
 

@@ -212,12 +212,12 @@ def test_digests_are_listed_and_required_and_can_be_skipped(copy, intact):
     for record in dataset.stored():
         assert record.file_digest == file_digest(dataset.path(record))
     rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"file_digest": None})
-    with pytest.raises(DatasetError, match="a file and its digest"):
+    with pytest.raises(DatasetError, match="`file` and its digest"):
         Dataset(copy)
     rewrite_lines(copy / "manifest.jsonl", lambda line: line | {"file_digest": "0" * 32})
     assert read_episodes(copy, check=False) == read_episodes(intact)
     assert read_samples(copy, check=False) == read_samples(intact)
-    with pytest.raises(DatasetError, match=f"not {'0' * 32}"):
+    with pytest.raises(DatasetError, match=f"expected {'0' * 32}"):
         read_episodes(copy)
 
 

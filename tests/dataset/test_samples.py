@@ -296,19 +296,21 @@ def test_datasets_that_differ_are_refused_unless_the_difference_is_not_used(tmp_
 @pytest.mark.parametrize("length", [0, -1, 2.0, True, "whole"])
 def test_length_or_stride_that_is_no_count_is_refused(tmp_path, length):
     write(tmp_path, Drawn([1], [True], 0))
-    with pytest.raises(ConfigError, match=f"sequence_length is a positive .*given: {length!r}"):
+    with pytest.raises(
+        ConfigError, match=f"sequence_length must be a positive .*given: {length!r}"
+    ):
         Samples(tmp_path, sequence_length=length)
-    with pytest.raises(ConfigError, match="stride is"):
+    with pytest.raises(ConfigError, match="stride must be"):
         Samples(tmp_path, stride=length)
 
 
 def test_datasets_without_samples_are_refused(tmp_path):
     write(tmp_path, Drawn([1, 2], [False, False], 0))
-    with pytest.raises(DatasetError, match=r"no successful episode, 2 failed ones"):
+    with pytest.raises(DatasetError, match=r"no episode succeeded, 2 failed"):
         Samples(tmp_path)
     with pytest.raises(DatasetError, match="No dataset is given"):
         Samples([])
-    with pytest.raises(IndexError, match="no item 3; there are 3"):
+    with pytest.raises(IndexError, match="no item 3; the last one is 2"):
         Samples(tmp_path, failures=True).gather([3])
 
 

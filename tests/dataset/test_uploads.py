@@ -293,13 +293,13 @@ def test_entries_that_no_policy_reads_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="'ticks' is state of int64"):
         encode(Samples(tmp_path / "data"), [tmp_path / "data"], PLAIN)
     write(tmp_path / "cloud", Drawn([3], [True], 0), a_header(CLOUD))
-    with pytest.raises(ConfigError, match=f"moves clouds by {HAND}"):
+    with pytest.raises(ConfigError, match=f"needs {HAND} to move clouds"):
         encode(Samples(tmp_path / "cloud"), [tmp_path / "cloud"], RawDataConfig(cloud_every=2))
 
 
 def test_decoded_episodes_have_no_scene_and_say_so(many, upload, tmp_path):
     found = arrived(many, PLAIN, tmp_path, upload)
-    with pytest.raises(DatasetError, match="it has no scene, as it came in an upload"):
+    with pytest.raises(DatasetError, match="it came in an upload, without a scene"):
         Dataset(found.episodes[0].folder).episode(0)
 
 

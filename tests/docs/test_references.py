@@ -22,8 +22,8 @@ from fleet_tools.config.randomization import Randomization
 from fleet_tools.config.tasks import TaskConfig, load_task, task_names
 from fleet_tools.config.values import Axis, Count, Positive
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.predicate_sentences import sentence
 from fleet_tools.registration import env_id
-from fleet_tools.studio.predicate_sentences import sentence
 from fleet_tools.utils import cli
 from fleet_tools.utils.option_parser import parse
 

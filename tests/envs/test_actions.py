@@ -17,7 +17,7 @@ class Unwilling:
     """What can neither be made an array nor be shown."""
 
     def __array__(self, *_: object, **__: object) -> np.ndarray:
-        raise KeyError("no array")
+        raise KeyError("not an array")
 
     def __repr__(self) -> str:
         raise KeyError("no text")
@@ -53,7 +53,7 @@ def test_an_invalid_action_is_refused_and_nothing_changes(hammer, action):
     hammer.reset(seed=0)
     hammer.step(STILL)
     before = hammer.state_digest()
-    with pytest.raises(InvalidActionError, match=r"(?s)An action .*given: ") as error:
+    with pytest.raises(InvalidActionError, match=r"(?s)Expected an action .*given: ") as error:
         hammer.step(action)
     assert len(str(error.value)) < 1000
     assert hammer.state_digest() == before

@@ -102,7 +102,7 @@ def test_the_shared_layout_holds_the_tasks_own_keypoints_and_nothing_else(multit
 def test_more_keypoints_than_the_shared_layout_holds_are_refused_or_given_rows():
     many = ObservedKeypoints(tool=tuple(f"point_{k}" for k in range(9)), object=("head",))
     config = observation_config(load_task("hammer"), "multitask_state")
-    with pytest.raises(ConfigError, match=r"8 rows, and the task observes 9 tool_.*_rows=9"):
+    with pytest.raises(ConfigError, match=r"8 rows, but the task has 9 tool_.*_rows=9"):
         observables("multitask_state", many, config, 7)
     config = observation_config(load_task("hammer"), "multitask_state", keypoint_rows=12)
     entries = observables("multitask_state", many, config, 7)

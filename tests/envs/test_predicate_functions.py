@@ -123,8 +123,8 @@ def test_what_a_function_may_return(write, value):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("None", "returned None. A bool is expected"),
-        ("0.7", "returned 0.7. A bool"),
+        ("None", "returned None; expected a bool"),
+        ("0.7", "returned 0.7; expected a bool"),
         ("Verdict(False, 1.5)", "returned Verdict.* progress in"),
         ("Verdict(False, float('nan'))", "returned Verdict.* progress in"),
         ("Verdict(False, 'half')", "returned Verdict.* progress in"),
@@ -245,7 +245,7 @@ def test_a_datasets_functions_run_only_if_their_module_is_trusted(
         monkeypatch.setenv(TRUSTED_MODULES, trusted)
         assert replay.main(arguments) == 2
         message = capsys.readouterr().err
-        assert f"names {MODULE}:nail_in, whose code" in message
+        assert f"names {MODULE}:nail_in, and their code" in message
         assert f"{TRUSTED_MODULES}={MODULE}" in message
         assert not module.exists() and MODULE not in sys.modules
     monkeypatch.setenv(TRUSTED_MODULES, f"another, {MODULE}")

@@ -79,7 +79,7 @@ def test_a_users_own_task_is_made_by_its_path(tmp_path):
 
 
 def test_a_users_own_task_needs_a_path():
-    with pytest.raises(ConfigError, match="or as the path of a YAML file; given: None"):
+    with pytest.raises(ConfigError, match="or the path of a YAML file; given: None"):
         gymnasium.make(CUSTOM_ID)
 
 
@@ -101,5 +101,5 @@ def test_a_specification_is_plain_data_with_tuples_as_lists():
         with pytest.raises(ConfigError, match=r"kwargs\.tool"):
             FleetSpec.of("hammer", tool=given)
     for task in (5, [], None):
-        with pytest.raises(ConfigError, match="or as the path of a YAML file"):
+        with pytest.raises(ConfigError, match="or the path of a YAML file"):
             FleetSpec.of(task)  # pyright: ignore[reportArgumentType]

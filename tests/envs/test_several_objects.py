@@ -299,14 +299,14 @@ def test_scenes_of_several_objects_are_values_and_others_stay_as_they_were(make:
     ("change", "message"),
     [
         ({"next_objects": {0: {"object": "hex_nut"}}}, "hex_nut"),
-        ({"next_objects": {0: {"object_mass_scale": 1e9}}}, "must lie between 0.01 and 100"),
+        ({"next_objects": {0: {"object_mass_scale": 1e9}}}, "expected a number from 0.01 to 100"),
         ({"next_objects": {0: {"joint_resistance": {}}}}, "resistance of the joints"),
         ({"next_objects": {0: {"object_pose": {"rpy_deg": [0, 0, 0]}}}}, "translation"),
         ({"next_objects": {k: {} for k in range(4)}}, "next_objects"),
-        ({"push": {"time_s": 1, "translation_m": [0, 0, 0.1]}}, "no push on one"),
+        ({"push": {"time_s": 1, "translation_m": [0, 0, 0.1]}}, "cannot have a push"),
         (
             {"object_forces": [{"start_s": 0, "duration_s": 1, "force_N_per_kg": [1, 0, 0]}]},
-            "no push on one",
+            "cannot have a push",
         ),
     ],
 )

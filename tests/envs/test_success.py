@@ -264,7 +264,7 @@ def test_a_name_that_does_not_exist_is_refused_with_the_nearest(data, nearest):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ({"type": "body_moved", "body": "tool", "at_least_m": 1}, "named object/<link>"),
+        ({"type": "body_moved", "body": "tool", "at_least_m": 1}, "expected object/<link>"),
         ({"type": "on_body", "body": "object", "on": "object/a", "at_least_m": 1}, "object/<link>"),
         ({"type": "on_body", "body": "object/a", "on": "object/a", "at_least_m": 1}, "on itself"),
         ({"type": "at_goal", "object": "head", "within_m": 1}, "either `goal_m`"),

@@ -145,7 +145,7 @@ def test_an_impossible_state_is_refused(hammer, velocity):
         ({"object": "round_nial"}, "'round_nial'. Did you mean 'round_nail'"),
         ({"task": "hamer"}, "task: 'hamer'. Did you mean 'hammer'"),
         ({"randomization": {"object_pos": False}}, "Did you mean 'object_pose'"),
-        ({"randomization": "onn"}, "randomization is 'on', 'off' or a mapping"),
+        ({"randomization": "onn"}, "randomization to be 'on', 'off' or a mapping"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*render.mode.*:UserWarning")

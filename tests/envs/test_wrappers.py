@@ -206,7 +206,9 @@ def test_what_cannot_be_acted_through_is_refused_by_name(hammer, name, policy):
     ],
 )
 def test_functions_that_are_not_affine_in_each_entry_are_refused(function):
-    with pytest.raises(ConfigError, match=r"not affine in each entry|no actions of shape"):
+    with pytest.raises(
+        ConfigError, match=r"not affine in each entry|does not return actions of shape"
+    ):
         ThroughWrappers(transformed(function)(Still()))
 
 

@@ -63,9 +63,9 @@ def test_results_of_another_robot_cannot_enter_and_do_not_compare():
     policy = result.policy.model_copy(update={"env_kwargs": described})
     other = result.model_copy(update={"policy": policy})
     assert policy.label == f"{policy.name} (ur5e)"
-    assert "of the robot 'ur5e', and the leaderboard's" in str(admission(other, keys()))
+    assert "its robot is 'ur5e', but the leaderboard's" in str(admission(other, keys()))
     (reason,) = objections(other, CURRENT)
-    assert "of the robot 'ur5e'" in reason
+    assert "robot is 'ur5e'" in reason
     with pytest.raises(ResultError, match="on different robots"):
         require_comparable(result, other)
 

@@ -172,12 +172,12 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs():
     second = SMALL.model_copy(update={"version": 2})
     refused(one_with(second, "mine"), theirs, "Only results of the same protocol")
     elsewhere = {"fleet_tools": "0", "drake": "1.40.0"}
-    refused(one_with(SMALL, "mine", packages=elsewhere), theirs, "whose physics may differ")
+    refused(one_with(SMALL, "mine", packages=elsewhere), theirs, "their physics may differ")
     few = Evaluation(theirs.result, theirs.episodes[:-2])
     refused(mine, few, "'theirs' lacks 2 of the 14 requested scenes, such as 1 of knife, unseen")
     told = comparison().look([])
     stopped = theirs.result.model_copy(update={"stopped": told})
-    refused(mine, Evaluation(stopped, theirs.episodes), "was stopped after 0 scenes .* without --")
+    refused(mine, Evaluation(stopped, theirs.episodes), "was stopped after 0 scenes.* without --")
 
 
 @pytest.mark.parametrize("kind", ["factory", "checkpoint", "built_in"])
@@ -187,7 +187,7 @@ def test_the_same_policy_under_another_name_is_refused(kind):
     theirs = Evaluation(a_result(SMALL, policy=policy("theirs", **known)), episodes)
     source = "copy.safetensors" if kind == "checkpoint" else "theirs"
     renamed = policy(source, **known, name="renamed")
-    refused(a_result(SMALL, policy=renamed), theirs, "of the same policy as this evaluation")
+    refused(a_result(SMALL, policy=renamed), theirs, "to the same policy as this evaluation")
     sensors = {"obs_mode": "point_cloud", "sensors": "active_stereo"}
     noisy = a_result(SMALL, policy=policy(source, **known, env_kwargs=sensors))
     AnytimeComparison.of(noisy, theirs, TRIALS, 0.1)

@@ -115,7 +115,7 @@ def test_results_that_do_not_fit_together_are_refused(tmp_path, capsys):
     few = stored(tmp_path / "few", 0.5, tasks=["hammer"])
     for given_, message in (
         (["ranks", public, few], "different scenes"),
-        (["ranks", public], "two methods or more"),
+        (["ranks", public], "at least two methods"),
         (["ranks", public, tmp_path / "none"], "holds no result"),
         (["redrawn", "--public", public, "--fresh", public], "share scenes"),
         (["redrawn", "--public", public, "--fresh", other], "different policies"),

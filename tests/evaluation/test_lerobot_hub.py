@@ -152,7 +152,7 @@ def test_observations_hold_the_features_of_an_export(small: str, env_kwargs: dic
 @pytest.mark.parametrize(
     ("error", "match", "cfg", "kwargs"),
     [
-        (ConfigError, "n_envs is at least 1; given: 0", None, {"n_envs": 0}),
+        (ConfigError, "n_envs of at least 1; given: 0", None, {"n_envs": 0}),
         (UnknownNameError, "'hamer'.*hammer", SimpleNamespace(task="hamer"), {}),
         (UnknownNameError, "split", None, {"split": "test"}),
         (UnknownNameError, "level", None, {"level": "harder"}),

@@ -55,9 +55,9 @@ def test_a_second_object_stands_apart_and_leaves_the_first_as_it_was(seed, name)
 
 def test_objects_without_a_place_are_refused():
     plain = sample_scene(TASKS["hammer"], 1)
-    with pytest.raises(ConfigError, match="no place for the second"):
+    with pytest.raises(ConfigError, match="the second object was always closer"):
         beside(least_distance_m=2).add_to(plain, TASKS["hammer"], "train", "on")
-    with pytest.raises(ConfigError, match="no place"):  # both in the middle
+    with pytest.raises(ConfigError, match="always closer"):  # both in the middle
         SceneRules(randomization="off", second_object=beside()).draw(TASKS["hammer"], 1, "train")
 
 

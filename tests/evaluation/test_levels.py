@@ -186,7 +186,7 @@ def test_a_range_is_accepted_just_where_it_shares_no_number_with_the_tasks_own(e
         changed = changed_task(task, changes, "it").randomization
         assert bounds(changed.tool_mass_scale) == (first, last)
     else:
-        with pytest.raises(ConfigError, match="shares numbers with the task's own range"):
+        with pytest.raises(ConfigError, match="overlaps the task's own range"):
             changed_task(task, changes, "it")
 
 
@@ -274,41 +274,45 @@ def test_nominal_says_nothing_of_levels():
     [
         (("splits", "train", "first_seed"), 7, "for training"),
         (("levels", "shaken", "scenes"), 4, "has only 3"),
-        (("level",), "shaken", "is the file itself"),
-        (("levels", "nominal"), DATA["levels"]["shaken"], "is the file itself"),
+        (("level",), "shaken", "is reserved for the file itself"),
+        (("levels", "nominal"), DATA["levels"]["shaken"], "is reserved for the file itself"),
         (("levels", "idle"), {"description": "It.", "scenes": 1}, "changes nothing in the task"),
         (("levels", "shaken", "by_task"), {"hammer": {}}, "nothing in the task 'hammer'"),
         (("levels", "shaken", "sensors"), "sonar", "sensors"),
         (("levels", "shaken", "range"), {}, "Did you mean 'ranges'"),
         (("levels", "heavy", "ranges"), {"objct_pose": 1}, "Did you mean 'object_pose'"),
-        (("levels", "heavy", "ranges", "object_mass_scale"), 1e9, "must lie between 0.01 and 100"),
-        (("levels", "heavy", "ranges", "object_mass_scale"), 1, "shares numbers with the task's"),
+        (
+            ("levels", "heavy", "ranges", "object_mass_scale"),
+            1e9,
+            "expected a number from 0.01 to 100",
+        ),
+        (("levels", "heavy", "ranges", "object_mass_scale"), 1, "overlaps the task's"),
         (("levels", "heavy", "ranges", "object_mass_scale"), "sme", "expected 'same', {below"),
         (
             ("levels", "heavy", "ranges", "object_mass_scale"),
             {"above": [0.3, 0.1]},
-            "the lesser distance first",
+            "the smaller distance first",
         ),
         (
             ("levels", "heavy", "ranges", "object_pose"),
             {"translation_m": [1]},
-            r"object_pose.translation_m: it needs 3 entries; given: 1",
+            r"object_pose.translation_m: expected 3 entries; given: 1",
         ),
         (("levels", "heavy", "ranges", "object_pose"), {"translation": 1}, "Did you mean"),
         (("levels", "heavy", "ranges", "table_texture"), "same", None),
         (("levels", "heavy", "ranges", "joint_resistance"), {"slid": 9}, "Did you mean 'slide'"),
-        (("levels", "heavy", "ranges", "table_texture"), 1, "no numbers there"),
+        (("levels", "heavy", "ranges", "table_texture"), 1, "no numbers here"),
         (("levels", "shaken", "by_task"), {"wrench": {"depth_error_scale": 2}}, "wrench"),
-        (("levels", "shaken", "hand_pushes", 0, "horizontal_N"), -1, "between 0 and 500"),
+        (("levels", "shaken", "hand_pushes", 0, "horizontal_N"), -1, "from 0 to 500"),
         (
             ("levels", "shaken", "second_object"),
             {"least_distance_m": 0.2, "y_m": 0},
-            "no push on one",
+            "cannot have a push",
         ),
         (
             ("levels", "heavy", "second_object"),
             {"least_distance_m": 0, "y_m": 50},
-            "must lie between -10 and 10 m",
+            "expected a number from -10 to 10 m",
         ),
     ],
 )
@@ -354,7 +358,7 @@ def test_a_level_of_cameras_decides_which_and_has_no_results_of_policies_without
     for others in ({"sensors": "ideal"}, {"sensors": "structured_light"}):
         with pytest.raises(ConfigError, match="choose another level"):
             describe(EvaluationConfig(**{**seeing.model_dump(), **others}))
-    with pytest.raises(ConfigError, match="at the levels that its observations can show"):
+    with pytest.raises(ConfigError, match="Leave this level out for this policy"):
         describe(EvaluationConfig(policy="zero", tool="hammer", level="cameras"))
     free = EvaluationConfig(**{**seeing.model_dump(), "level": "pushes", "sensors": "ideal"})
     assert describe(free)[1].policy.sensors == "ideal"

@@ -136,7 +136,7 @@ def test_the_path_of_a_file_of_the_package_is_its_task(tmp_path):
         (["nowhere.yaml"], "relative to the protocol's"),
         (["basket/task.yaml", "basket/task.yaml"], "a task is given twice"),
         (["basket/task.yaml", "./basket/task.yaml"], "a task is given twice"),
-        (["claimed.yaml"], "calls its task 'hammer', as a task of the package is called"),
+        (["claimed.yaml"], "has the name of a task of the package, 'hammer'"),
         (["protocol.yaml"], "not a valid TaskConfig"),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_result_alone_gives_its_protocol(own, tmp_path):
     )
     (own.parent / "basket").rename(tmp_path / "moved")
     assert load_evaluation(folder).result.protocol == protocol
-    with pytest.raises(ConfigError, match=f"were in {own.parent / 'basket'}, and there is no"):
+    with pytest.raises(ConfigError, match=f"were in {own.parent / 'basket'}, which does not exist"):
         protocol.make_env("basket")
 
 
@@ -226,7 +226,7 @@ def test_a_result_of_former_task_files_cannot_be_followed(tmp_path):
     digests = {**task_digests(SMALL), "hammer": "0" * 16}
     other = a_result(SMALL, task_digests=digests, protocol_digest=protocol_digest(SMALL, digests))
     store(other, tmp_path / "result")
-    with pytest.raises(ResultError, match="no longer those of here"):
+    with pytest.raises(ResultError, match="the task files here have changed"):
         load_protocol(str(tmp_path / "result"))
 
 
@@ -245,12 +245,15 @@ def _basket(result: dict[str, Any]) -> dict[str, Any]:
             lambda r: _basket(r).update(
                 text=_basket(r)["text"].replace("duration_s: 0.5", "duration_s: 0.1")
             ),
-            "are not those of its text",
+            "does not match its text",
         ),
-        (lambda r: _basket(r).update(content_digest="0" * 16), "are not those of its text"),
+        (lambda r: _basket(r).update(content_digest="0" * 16), "does not match its text"),
         (lambda r: r["task_digests"].update(basket="0" * 16), "is not the hash"),
-        (lambda r: _files(r).update(hammer=_files(r).pop("basket")), "is none of the tasks"),
-        (lambda r: r["protocol"]["tasks"].remove("basket"), "is none of the tasks"),
+        (
+            lambda r: _files(r).update(hammer=_files(r).pop("basket")),
+            "is not one of the protocol's tasks",
+        ),
+        (lambda r: r["protocol"]["tasks"].remove("basket"), "is not one of the protocol's tasks"),
         (lambda r: _basket(r).update(text="name: [" * 9), "basket"),
         (lambda r: _basket(r).update(text="# " * MAX_CHARACTERS), "at most 500,000"),
         (lambda r: _basket(r).update(text="a: &a [1]\nb: &b [*a, *a]\n"), "basket"),
@@ -331,8 +334,8 @@ def test_a_result_of_an_easier_task_under_the_names_of_the_package_cannot_enter(
     with EvaluationWriter(folder, a_result(protocol)) as writer:
         writer.append(an_episode(protocol.trials()[0]))
         writer.finish()
-    with pytest.raises(ResultError, match="with the task files of here"):
+    with pytest.raises(ResultError, match="with the current task files"):
         read_submitted(entry, folder, [PRESENT])
     true = {**task_digests(protocol), "hammer": task_digests(PRESENT)["hammer"]}
-    with pytest.raises(ValueError, match="another hash of 'hammer' than its file"):
+    with pytest.raises(ValueError, match="a hash of 'hammer' that does not match its file"):
         a_result(protocol, task_digests=true, protocol_digest=digest(PRESENT))

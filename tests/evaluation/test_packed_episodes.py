@@ -292,7 +292,7 @@ DEEP = "[" * 1000 + "]" * 1000
         (lambda t: t.append_column("score", pa.array([1.0] * len(t))), "it also has 'score'"),
         (lambda t: t.drop_columns("seed"), "it lacks 'seed'"),
         (lambda t: t.select(t.column_names[::-1]), "their order differs"),
-        (lambda t: t.append_column("seed", t["seed"]), "are other ones"),
+        (lambda t: t.append_column("seed", t["seed"]), "its columns differ"),
         (lambda t: t.set_column(2, "index", t["index"].cast("int32")), "expected of 'index'"),
         (lambda t: t.set_column(2, "index", t["index"]), "another type is expected of 'index'"),
         (
@@ -324,7 +324,7 @@ def test_other_columns_are_named(whole, tmp_path, change, message):
         ({"contact_metrics": ['{"time_s": NaN}'] * 7}, "NaN is not a number"),
         ({"seconds": [float("nan")] * 7}, "seconds: "),
         ({"index": [-1] * 7}, "index: "),
-        ({"steps": [39] * 7}, "the number of actions is not 39"),
+        ({"steps": [39] * 7}, "differs from the number of steps, 39"),
         ({"actions": [[0.0]] * 7}, "cannot reshape array of size 1"),
         ({"success": [False] * 7}, "success is False"),
     ],
@@ -338,13 +338,13 @@ def test_values_that_no_episode_has_are_refused(whole, tmp_path, columns, messag
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"compression": "gzip"}, "task is compressed in another way"),
-        ({"compression": "none"}, "task is compressed in another way"),
-        ({"use_dictionary": True}, "task is stored in another way"),
+        ({"compression": "gzip"}, "task has another compression"),
+        ({"compression": "none"}, "task has another compression"),
+        ({"use_dictionary": True}, "task has another storage type"),
         ({"column_encoding": {"task": "DELTA_BYTE_ARRAY"}}, "task has a page of another encoding"),
         ({"data_page_version": "2.0"}, "task has a page of another kind"),
-        ({"row_group_size": 3}, "more than a group of rows"),
-        ({"store_schema": True}, "metadata of its own"),  # which could name classes to unpickle
+        ({"row_group_size": 3}, "more than one row group"),
+        ({"store_schema": True}, "unexpected metadata"),  # which could name classes to unpickle
     ],
     ids=str,
 )
@@ -399,16 +399,16 @@ def _lying_footer(path: Path, whole: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_rows_of_another, "its columns are other ones"),
+        (_rows_of_another, "its columns differ"),
         (_rows, "more than 4,194,304 values"),
         (_repeated_text, "bytes when decompressed"),
         (_long_list, "more than 4,194,304 values"),
         (_lying_pages, "bytes when decompressed"),
-        (_lying_footer, "does not end as a Parquet file does"),
-        (lambda path, whole: os.truncate(shutil.copy(whole, path), 2**40), "more than 67,108,864"),
-        (lambda path, whole: path.write_bytes(b""), "does not end"),
-        (lambda path, whole: path.write_bytes(b"PAR1" * 9), "does not end|is damaged"),
-        (lambda path, whole: path.write_text(json.dumps({"task": "hammer"})), "does not end"),
+        (_lying_footer, "last bytes are not those of a Parquet file"),
+        (lambda path, whole: os.truncate(shutil.copy(whole, path), 2**40), "at most 67,108,864"),
+        (lambda path, whole: path.write_bytes(b""), "last bytes"),
+        (lambda path, whole: path.write_bytes(b"PAR1" * 9), "last bytes|is damaged"),
+        (lambda path, whole: path.write_text(json.dumps({"task": "hammer"})), "last bytes"),
         (lambda path, whole: path.mkdir(), "not a file|directory"),
         (lambda path, whole: os.mkfifo(path), "not a file"),
         (lambda path, whole: path.symlink_to(path), "symbolic links"),

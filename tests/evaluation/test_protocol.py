@@ -114,5 +114,5 @@ def test_a_protocol_of_ones_own_has_a_name_of_its_own(tmp_path):
     path = tmp_path / "own.yaml"
     data = SMALL.model_dump(mode="json", exclude={"task_files"})
     path.write_text(yaml.safe_dump({**data, "name": PROTOCOL_NAME, "version": 3}))
-    with pytest.raises(ConfigError, match="Give yours another name"):
+    with pytest.raises(ConfigError, match="Give your protocol another name"):
         load_protocol(str(path))

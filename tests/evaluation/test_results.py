@@ -28,7 +28,7 @@ from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import score
 
 Change = Callable[[dict[str, Any]], object]
-FORMER = r"former protocol tool-use .*Evaluate the policy anew"
+FORMER = r"former protocol tool-use .*Evaluate the policy again"
 
 
 def _other(line: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def test_an_evaluation_is_resumed_only_with_the_same_policy_and_versions(folder)
         (lambda line: line.update(seed=line["seed"] + 1), "has the seed .* in the protocol it is"),
         (lambda line: line.update(index=99), "is not in the protocol 'small v1'"),
         (lambda line: line.update(success=not line["success"]), "episodes.jsonl:3 is damaged"),
-        (lambda line: line.update(steps=3), "the number of actions is not 3"),
+        (lambda line: line.update(steps=3), "differs from the number of steps, 3"),
         (lambda line: line.update(score=1.0), "key: 'score'"),
         (lambda line: line.pop("outcome"), "outcome: Field required"),
         (lambda line: line.update(state_digest=None), "hash of the final state is missing"),

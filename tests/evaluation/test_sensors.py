@@ -68,7 +68,7 @@ def test_the_evaluation_chooses_whatever_a_checkpoint_has_learned_with(tmp_path,
 
 def test_a_policy_that_sees_the_state_is_not_evaluated_with_cameras():
     for policy in ("zero", "expert"):
-        with pytest.raises(ConfigError, match="has no cameras"):
+        with pytest.raises(ConfigError, match="uses no cameras"):
             describe_evaluation(EvaluationConfig(policy=policy, sensors="active_stereo"))
     config = EvaluationConfig(
         policy="zero", tool="hammer", sensors="active_stereo", obs_mode="point_cloud"
@@ -99,10 +99,10 @@ def test_a_policy_is_shown_what_the_evaluation_says_and_the_result_says_so(tmp_p
 @pytest.mark.parametrize(
     ("env_kwargs", "message"),
     [
-        ({**CLOUDS, "sensors": "perfect"}, "no sensors 'perfect'"),
-        ({**CLOUDS, "sensors": ["active_stereo"]}, "no sensors"),
-        ({"sensors": "active_stereo"}, "'state' show nothing of active_stereo"),
-        ({"obs_mode": ["point_cloud"], "sensors": "active_stereo"}, "show nothing"),
+        ({**CLOUDS, "sensors": "perfect"}, "unknown sensors 'perfect'"),
+        ({**CLOUDS, "sensors": ["active_stereo"]}, "unknown sensors"),
+        ({"sensors": "active_stereo"}, "'state' use no cameras"),
+        ({"obs_mode": ["point_cloud"], "sensors": "active_stereo"}, "use no cameras"),
     ],
     ids=str,
 )

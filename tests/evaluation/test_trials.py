@@ -110,9 +110,9 @@ def test_an_error_of_a_policy_ends_its_own_episode(hammer):
         episodes,
         (
             "PolicyError: act raised at evaluated.py:",
-            "InvalidActionError: An action must be finite",
-            "InvalidActionError: An action has shape (6,)",
-            "InvalidActionError: An action has shape (6,) and numbers, floating-point or integer",
+            "InvalidActionError: Expected an action of finite numbers",
+            "InvalidActionError: Expected an action of shape (6,)",
+            "InvalidActionError: Expected an action of shape (6,) with floating-point or integer",
         ),
         strict=True,
     ):

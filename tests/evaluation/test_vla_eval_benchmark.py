@@ -111,7 +111,7 @@ def test_no_scene_is_run_twice(harness: Any) -> None:
     benchmark = ToolUseBenchmark()
     assert benchmark.get_metadata()["max_episodes_per_task"] == 20
     task = {**benchmark.get_tasks()[0], "episode_idx": 20}
-    with pytest.raises(ConfigError, match="hammer/train has 20 scenes, and episode 20"):
+    with pytest.raises(ConfigError, match="hammer/train has 20 scenes, but episode 20"):
         asyncio.run(benchmark.start_episode(task))
 
 

@@ -69,13 +69,16 @@ def test_a_plan_that_ends_without_success_has_failed(start):
     failure = assess_changed(start, last)
     assert isinstance(failure, FailedAttempt)
     assert failure.keyframe == PLAN.names[-1] == f"after[{len(PROBLEM.expert.after) - 1}]"
-    assert failure.unmet[0] == "joint_displacement slide 0 of 0.02"
+    assert failure.unmet[0] == "the object's joint `slide` has moved by at least 0.02; now 0"
     assert assess_changed(start, last - 1) is Assessment.ON_TRACK
     joints = {"slide": start.object_joints["slide"] + 0.03}
     head = {**start.p_W_tool, "head": start.p_W_object["head"]}
     by_hand = assess_changed(start, last, object_joints=joints, p_W_tool=head)
     assert isinstance(by_hand, FailedAttempt)
-    assert by_hand.unmet == ("caused_by_part face joint_displacement slide 0 of 0.018",)
+    assert by_hand.unmet == (
+        "by the tool's `face` itself: the object's joint `slide` has moved by at least 0.018; "
+        "now 0",
+    )
     motion = {"face": replace(start.part_motion["face"], object_joints={"slide": 0.03})}
     changes = {"object_joints": joints, "p_W_tool": head, "part_motion": motion}
     assert assess_changed(start, last, **changes) is Assessment.ON_TRACK
@@ -106,7 +109,7 @@ def test_an_expectation_is_checked_at_its_keyframe(start, keyframe):
         verdict = assess_changed(start, step, problem)
         assert (verdict is not Assessment.ON_TRACK) == at_it
         if at_it:
-            unmet = ("joint_displacement slide 0 of 0.01",)
+            unmet = ("the object's joint `slide` has moved by at least 0.01; now 0",)
             assert verdict == FailedAttempt(PLAN.names[keyframe], unmet)
         assert assess_changed(start, step, problem, object_joints=moved) is Assessment.ON_TRACK
 
@@ -140,22 +143,23 @@ def test_an_episode_without_trouble_needs_no_explanation():
         (
             JointDisplacement(type="joint_displacement", joint="slide", at_least=0.001),
             Verdict(False, 0.3),
-            "joint_displacement slide 0.0003 of 0.001",
+            "the object's joint `slide` has moved by at least 0.001; now 0.0003",
         ),
         (
             KeypointsNear(type="keypoints_near", tool="face", object="base", within_m=0.05),
             Verdict(False, 0.5),
-            "keypoints_near face base 0.1, at most 0.05",
+            "the tool's `face` is within 50 mm of the object's `base`; now 100 mm",
         ),
         (
             Contact(type="contact", between=("object", "table"), present=False),
             Verdict(False, 0.0),
-            "contact object and table not present",
+            "the object and the table are not in contact",
         ),
         (
             AxisUpright(type="axis_upright", object=("base", "top"), within_deg=20),
             Verdict(False, 0.25),
-            "axis_upright base and top 80, at most 20",
+            "the object's axis from `base` to `top` points upwards within 20 degrees; "
+            "now 80 degrees",
         ),
     ],
 )

@@ -106,7 +106,7 @@ def test_what_is_out_of_view_is_an_error(make):
     cloud = observation["point_cloud"]
     expert = perceived_expert(env)
     expert.reset()
-    with pytest.raises(PolicyError, match="the object is out of view: 0 points"):
+    with pytest.raises(PolicyError, match="the object is out of view: the cameras see 0 points"):
         expert.act({**observation, "point_cloud": np.where(cloud[:, 3:] > 0, cloud, 0.0)})
 
 

@@ -127,6 +127,6 @@ def test_without_a_new_plan_it_continues_with_the_old_one(hammer):
     assert info == episode.info  # plain JSON data
     (error,) = info["planning_errors"]
     assert "point_to_point(head, head)" in error
-    assert info["unmet"][0].startswith("joint_displacement slide ")
+    assert info["unmet"][0].startswith("the object's joint `slide` has moved by at least")
     assert (info["stage"], info["failed_attempts"]) == ("after[4]", [])
     assert info[EXPLANATION].startswith(f"1 attempt; no plan: {error}; ended in after[4] without")

@@ -38,7 +38,7 @@ TRIED: dict[str, str] = {
     "fleet_tools/studio/importing/program.py": "caches and records",
     "fleet_tools/studio/importing/scan_files.py": "views of scans",
     "fleet_tools/studio/labelling/labels.py": "drafts of labels",
-    "fleet_tools/studio/predicate_sentences.py": "models' SDFormat and URDF",
+    "experts/predicate_sentences.py": "models' SDFormat and URDF",
     "fleet_tools/sim/add_models.py": "models' SDFormat and URDF",
     "fleet_tools/sim/catalog.py": "models that data carry",
     "fleet_tools/sim/mesh_reading.py": "meshes to import",

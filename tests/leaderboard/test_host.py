@@ -65,7 +65,9 @@ def test_a_round_is_drawn_once_and_ends_when_its_seed_is_public(tmp_path):
     published = publish(tmp_path)
     assert published.published and not (tmp_path / HOST / ".gitignore").exists()
     assert publish(tmp_path) == published
-    with pytest.raises(ResultError, match=r"public since .* --new-round draws another"):
+    with pytest.raises(
+        ResultError, match=r"was published on .* Start another round with --new-round"
+    ):
         open_round(tmp_path, SMALL, [])
     second = open_round(tmp_path, SMALL, [], new=True)
     assert second.seed != first.seed and second.protocol != first.protocol

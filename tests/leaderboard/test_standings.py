@@ -275,14 +275,14 @@ def test_a_result_of_another_policy_or_place_is_rejected_alone(root):
     folder = submit(root, evaluation_with(lambda trial: SUCCESS, name="best"), folder="0")
     assert (score := methods(root)["best"].levels["nominal"]) is not None and score.rate == 1
     wrong = {
-        "none of the policies": renamed(
+        "not in the entry": renamed(
             evaluation_with(lambda trial: SUCCESS, name="best"), content_digest="cd" * 16
         ),
         "its place is results/nominal": evaluation_with(lambda trial: SUCCESS, name="best"),
         "has the name 'expert'": renamed(
             evaluation_with(lambda trial: SUCCESS, name="best"), name="expert"
         ),
-        "already holds hammer": evaluation_with(lambda trial: SUCCESS, name="best"),
+        "already has results of hammer": evaluation_with(lambda trial: SUCCESS, name="best"),
         "has only 0 of 2 scenes of unseen_tools of knife": evaluation_with(
             lambda trial: SUCCESS, name="best"
         ),

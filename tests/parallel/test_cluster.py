@@ -127,7 +127,7 @@ def test_a_port_of_another_program_is_named_at_once(says):
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=answer, daemon=True).start()
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        message = f"Another program than Ray listens at {address}"
+        message = f"{address} is not Ray"
         with pytest.raises(WorkersError, match=message), connected(1, address):
             pass
 

@@ -71,5 +71,5 @@ def test_the_end_of_meshcat_is_told_and_ends_no_episode():
     except AssertionError:
         pytest.skip("this Drake reads the message")
     for act in (lambda: env.step(ACTION), lambda: env.reset(seed=0)):
-        with pytest.raises(RenderServerError, match="Close pages that are not its own"):
+        with pytest.raises(RenderServerError, match="Close pages of other programs"):
             act()

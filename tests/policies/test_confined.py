@@ -344,5 +344,5 @@ def test_its_process_ends_with_whoever_started_it(tmp_path):
 
 
 def test_it_is_not_copied(interface):
-    with pytest.raises(PolicyError, match="ConfinedPolicy is not copied"):
+    with pytest.raises(PolicyError, match="ConfinedPolicy cannot be copied"):
         pickle.dumps(confined("Honest", interface))

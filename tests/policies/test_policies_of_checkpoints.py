@@ -200,7 +200,7 @@ def test_a_recurrent_policy_acts_in_one_environment_at_a_time(tmp_path):
         policy = load_checkpoint_policy(path, one)
         first = policy.act(seen).tobytes()
         if remembers:
-            with pytest.raises(PolicyError, match="NetworkPolicy remembers an episode of another"):
+            with pytest.raises(PolicyError, match="NetworkPolicy got an observation of another"):
                 policy.act(foreign)
             policy.reset()
         assert policy.act(foreign).tobytes() == first

@@ -77,7 +77,7 @@ def test_what_the_policy_cannot_read_is_not_sent(given, server):
     connection = PolicyClient.at(server.url)
     connection.reset()
     wrong = {**observation(), **given} if given else {}
-    with pytest.raises(PolicyError, match="not what the policy reads: 'state' is"):
+    with pytest.raises(PolicyError, match="inputs of the policy: 'state' is"):
         connection.act(wrong)
     assert not connection.closed and len(actions(connection, range(2))) == 2
     more = {**observation(0), "secret": np.array([object()])}  # is not sent
@@ -208,7 +208,7 @@ def test_one_policy_is_not_shared_by_connections():
     with serving(lambda: shared) as server:
         first = PolicyClient.at(server.url)
         alone = actions(first, range(3))
-        with pytest.raises(PolicyError, match=r"Remembering object .* acts in another episode"):
+        with pytest.raises(PolicyError, match=r"Remembering object .* acting in another episode"):
             PolicyClient.at(server.url)
         assert actions(first, range(3)) == alone
         first.close()

@@ -113,7 +113,7 @@ def test_a_file_that_lies_is_refused_before_it_is_read_as_anything(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(CHECKPOINTS, str(tmp_path))
     (tmp_path / FILE.name).write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(ReleasedCheckpointError, match="not the file of the release"):
+    with pytest.raises(ReleasedCheckpointError, match="differs from the file of the release"):
         find_policy(PREFIX + NAME)
     assert not (tmp_path / "exploded").exists()
 
@@ -180,8 +180,8 @@ def test_what_is_added_can_be_got_and_does_not_change(tmp_path, monkeypatch, cap
     capsys.readouterr()
     for path, about, said in (
         (other, "x", "not a checkpoint"),
-        (FILE, "x", "does not lie in"),
-        (mine, "y", "does not change"),
+        (FILE, "x", "is not in"),
+        (mine, "y", "never change"),
     ):
         assert checkpoints.main(["add", str(path), *given, "bc/hammer", "--about", about]) == 2
         assert said in capsys.readouterr().err

@@ -181,7 +181,7 @@ def test_a_server_that_ends_costs_the_episode_and_not_the_evaluation(checkpoints
     assert (third.outcome, third.steps) == (TIME_LIMIT, STEPS)
     with serving_as(served_checkpoint(checkpoints["elman"]), port=port):
         other = run(trials[0])
-    assert other.outcome == POLICY_ERROR and "another policy than at the start" in str(other.error)
+    assert other.outcome == POLICY_ERROR and "now serves another policy" in str(other.error)
 
 
 def test_nothing_begins_where_the_policy_cannot_act(checkpoints):
@@ -230,7 +230,7 @@ def test_the_program_serves_a_factory_of_one_task(hammer, capsys, monkeypatch):
         expected = observation["tool_keypoints"].ravel()[:6].astype(np.float32)
         assert policy.act(observation).tobytes() == expected.tobytes()
     assert serve.main([honest]) == 2
-    assert "Name one by --tool" in capsys.readouterr().err
+    assert "Choose one with --tool" in capsys.readouterr().err
 
 
 BROKEN = """
@@ -262,7 +262,7 @@ sys.exit(serve.main([sys.argv[1], "--port", "0"]))
 def test_the_program_says_why_it_ends(checkpoints):
     done = run_command(sys.executable, "-c", BROKEN, str(checkpoints["mlp"]))
     assert done.returncode == 1
-    assert "It listens no more" in done.stderr and "Traceback" not in done.stderr
+    assert "The server stopped listening" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_program_refuses_before_it_listens(checkpoints, tmp_path, capsys):
@@ -289,7 +289,7 @@ def test_it_acts_through_wrappers_and_is_not_copied(checkpoints, hammer):
             *_, info = env.step(policy.act(observation))
             actions.append(info["action"].tobytes())
             for copied in (copy.deepcopy, pickle.dumps):
-                with pytest.raises(PolicyError, match="RemotePolicy is not copied"):
+                with pytest.raises(PolicyError, match="RemotePolicy cannot be copied"):
                     copied(policy)
             policy.close()
     assert actions[0] == actions[1]

@@ -50,7 +50,7 @@ def test_a_token_is_in_a_file_or_in_the_environment(tmp_path, monkeypatch):
     assert (read_token(), read_token(file)) == (TOKEN[::-1], TOKEN)
     for bad in ("", "short", "ä" * 20, "0" * 20 + "\r\nX: y" + "0" * 20):
         file.write_text(bad)
-        with pytest.raises(ConfigError, match="A token has at least 16"):
+        with pytest.raises(ConfigError, match="a token of at least 16"):
             read_token(file)
     file.write_bytes(b"\xff" * 20)
     for path in (file, tmp_path / "absent", tmp_path):
@@ -71,7 +71,7 @@ def test_it_listens_on_this_machine_alone_and_a_proxy_needs_a_token(server):
         headers = {"X-Forwarded-For": "192.0.2.1", "Authorization": f"{SCHEME} {TOKEN}"}
         with opened(secured, additional_headers=headers) as client:
             assert client.recv()
-    with pytest.raises(ConfigError, match="A token has at least 16"):
+    with pytest.raises(ConfigError, match="a token of at least 16"):
         PolicyServer(Served(hello(), Remembering), token="short")
 
 

@@ -28,7 +28,7 @@ def test_other_options_leave_the_folder_as_it_was(uninterrupted, capsys):
     for more in (["--seed", "1"], ["--keep-failures"]):
         assert collect.main(options(uninterrupted, *more)) == 2
         message = capsys.readouterr().err
-        assert "already holds a dataset, but another one" in message
+        assert "already holds a dataset with other options" in message
         assert "Traceback" not in message
     assert without_times(uninterrupted) == before
 

@@ -158,14 +158,14 @@ def test_a_comparison_stops_at_its_verdict_and_without_stop_completes_the_result
 def test_stopping_wants_a_comparison_and_a_margin_below_1(two, tmp_path, capsys):
     more = ["--against", str(two)]
     for wrong, message in (
-        (["--stop"], "give --against a result"),
+        (["--stop"], "give the other result with --against"),
         ([*more, "--margin", "1"], "margin"),
     ):
         with pytest.raises(SystemExit, match="2"):
             evaluate.main(options(tmp_path / "result", *wrong))
         assert message in capsys.readouterr().err
     assert evaluate.main(options(tmp_path / "result", *more)) == 2
-    assert "is of the same policy as this evaluation" in capsys.readouterr().err
+    assert "belongs to the same policy as this evaluation" in capsys.readouterr().err
     assert not (tmp_path / "result").exists()
 
 
@@ -260,7 +260,7 @@ def test_a_lost_trial_is_stored_and_reported_as_an_error(tmp_path, capsys):
 
 OUTCOMES_AND_ERRORS = {
     "raise": ("policy_error", "ZeroDivisionError: by zero"),
-    "nan": ("policy_error", "must be finite"),
+    "nan": ("policy_error", "finite numbers"),
     "shape": ("policy_error", "has shape (6,)"),
     "word": ("policy_error", "a floating-point dtype"),
     "exit": ("policy_error", "SystemExit"),
@@ -391,7 +391,7 @@ def test_a_result_of_another_protocol_is_refused_before_anything_is_run(two, tmp
 def test_a_page_of_failures_is_an_html_file(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(options(tmp_path / "out", "--failures", str(tmp_path / "failures.txt")))
-    assert "failures.txt is no .html file" in " ".join(capsys.readouterr().err.split())
+    assert "failures.txt does not end with .html" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
 
 

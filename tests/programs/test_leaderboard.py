@@ -123,7 +123,7 @@ def test_policies_are_ranked_once_the_host_has_run_them(root, capsys):
     assert main([*page, "--output", str(root / "page.html")]) == 0
     assert "Nothing" in (root / "page.html").read_text()
     assert verify(root, "zero") == 2
-    assert "--new-round draws another" in capsys.readouterr().err
+    assert "Start another round with --new-round" in capsys.readouterr().err
 
 
 def test_a_policy_that_knows_the_public_scenes_is_seen_through_in_fresh_ones(
@@ -193,7 +193,7 @@ def test_clips_show_fresh_scenes_once_they_are_public(root, capsys):
     page = ["page", str(root), "--protocol", str(root / "tiny.yaml"), "--clips", "--quiet"]
     page += ["--output", str(root / "page.html")]
     assert main(page) == 2
-    assert "--publish ends the round first" in capsys.readouterr().err
+    assert "End it first with --publish" in capsys.readouterr().err
     assert main([*page, "--publish"]) == 0
     (video,) = re.findall(r"data:video/mp4;base64,([^\"]*)", (root / "page.html").read_text())
     with av.open(io.BytesIO(base64.b64decode(video))) as file:
@@ -202,7 +202,7 @@ def test_clips_show_fresh_scenes_once_they_are_public(root, capsys):
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no policy": ({"policies": []}, "names no policy and holds no results. Give a policy"),
+    "no policy": ({"policies": []}, "has no policy and no results. Name a policy"),
     "another track": ({"track": "images", "policies": [{"policy": "zero"}]}, "Write track: keyp"),
     "unknown task": ({"policies": [{"policy": "zero", "tasks": ["hamer"]}]}, "hammer"),
     "no checkpoint": ({}, "safetensors"),
@@ -226,7 +226,7 @@ def test_who_comes_or_changes_after_the_draw_waits_for_the_next_round(root, caps
     assert verify(root, "early", "--quiet") == 0
     write_entry(root, "late", {"policy": "random"})
     assert verify(root, "late") == 2
-    assert "late has come, or changed, after the seed" in capsys.readouterr().err
+    assert "late was submitted or changed after the seed" in capsys.readouterr().err
     content = {**entry.file.model_dump(mode="json"), "policies": [{"policy": "random"}]}
     (entry.folder / "entry.yaml").write_text(json.dumps(content))
     assert verify(root, "early") == 2
@@ -239,7 +239,7 @@ def test_who_comes_or_changes_after_the_draw_waits_for_the_next_round(root, caps
 
 def test_a_folder_that_is_no_entry_says_what_to_do(root, expert, capsys):
     assert main(["verify", str(expert / "result")]) == 2
-    assert "no entry.yaml, so there is no policy to run. Write one" in capsys.readouterr().err
+    assert "no entry.yaml, so there is no policy to run. Write this file" in capsys.readouterr().err
     entry = write_entry(root, "mine", {"policy": "zero"})
     entry.folder.rename(root / "mine")
     assert main(["verify", str(root / "mine")]) == 2

@@ -161,7 +161,7 @@ def test_the_longest_name_is_written(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("caf\udce9", "'caf\\udce9' is not UTF-8"), ("a\nb", "a path has no line break")],
+    [("caf\udce9", "'caf\\udce9' is not UTF-8"), ("a\nb", "a path with a line break")],
 )
 def test_names_that_drake_cannot_read_are_refused(name, said, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

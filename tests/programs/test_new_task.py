@@ -85,7 +85,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path, capsys):
     (tmp_path / "press").mkdir()
     (tmp_path / "press" / "task.yaml").write_text("mine")
     assert main(["press", "--output", str(tmp_path / "press")]) == 1
-    assert "is left unchanged" in capsys.readouterr().err
+    assert "was left unchanged" in capsys.readouterr().err
     assert main(["press", "--output", str(tmp_path / "press" / "task.yaml")]) == 1
     assert main(["press", "--output", str(tmp_path / "press" / "task.yaml" / "inside")]) == 1
     assert [p.read_text() for p in tmp_path.rglob("*") if p.is_file()] == ["mine"]

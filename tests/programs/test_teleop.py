@@ -92,5 +92,5 @@ def test_a_dataset_of_another_policy_is_left_alone(uninterrupted, capsys):
     before = sorted(uninterrupted.rglob("*"))
     arguments = ["--tool", "hammer", "--output", str(uninterrupted), "--port", "0"]
     assert teleop.main(arguments) == 2
-    assert "already holds a dataset, but another one" in capsys.readouterr().err
+    assert "already holds a dataset with other options" in capsys.readouterr().err
     assert sorted(uninterrupted.rglob("*")) == before

@@ -153,8 +153,8 @@ def test_the_robot_is_a_keyword_of_gymnasium():
     [
         ("pnda", "Unknown robot: 'pnda'. Did you mean 'panda'.*path of its YAML file"),
         ("nowhere.yaml", "Unknown robot: 'nowhere.yaml'"),
-        (7, "A robot is given as one of .*panda.*; given: 7"),
-        (None, "A robot is given as one of"),
+        (7, "Expected a robot: one of .*panda.*; given: 7"),
+        (None, "Expected a robot: one of"),
     ],
 )
 def test_an_unknown_robot_is_refused(given, message):
@@ -170,18 +170,21 @@ def test_an_unknown_robot_is_refused(given, message):
         ({"joints": []}, "joints: .*at least 1"),
         ({"joints": ["panda_joint1", "panda_joint1"]}, "joints: a joint is named twice"),
         ({"joints": [f"panda_joint{i}" for i in (2, 1, 4, 5, 6, 7)]}, "in their order"),
-        ({"joints": MOST, "postures": {"ready": [0] * 5}}, "panda_joint7 moves"),
+        ({"joints": MOST, "postures": {"ready": [0] * 5}}, "panda_joint7 can move"),
         ({"joints": ["panda_jiont1", *MOST[1:], "panda_joint7"]}, "Did you mean 'panda_joint1'"),
         ({"base_link": "panda_lnk0"}, "Did you mean 'panda_link0'"),
         ({"end_effector": "panda_hand_tpc"}, "Did you mean 'panda_hand_tcp'"),
-        ({"model": "seven.urdf"}, "there is no model file .*seven.urdf"),
+        ({"model": "seven.urdf"}, "the model file .*seven.urdf"),
         ({"model": "six.yaml"}, "is not XML"),
-        ({"postures": {"ready": [0, 0]}}, "postures.ready: it has 2 positions"),
+        ({"postures": {"ready": [0, 0]}}, "given: 2"),
         ({"postures": {"sideways": [0, 0, -1, 0, 1, 0]}}, "'ready' is missing"),
-        ({"postures": {"ready": [0, 0, 0, 0, 1, 0]}}, r"initial_joints_rad\.2: it must lie"),
+        (
+            {"postures": {"ready": [0, 0, 0, 0, 1, 0]}},
+            r"initial_joints_rad\.2: expected a position",
+        ),
         ({"gains": {"posture_rads": 1}}, "Did you mean 'posture_rad_s'"),
         ({"limits": {"panda_joint3": {"torque_nm": 1}}}, "limits.panda_joint3: Unknown joint"),
-        ({"limits": {"panda_joint1": {"position_rad": [1, 0]}}}, "the lower bound comes first"),
+        ({"limits": {"panda_joint1": {"position_rad": [1, 0]}}}, "expected the lower bound first"),
     ],
 )
 def test_a_robots_file_that_is_wrong_is_refused(tmp_path, changes, message):
@@ -239,7 +242,7 @@ def test_a_model_that_lies_elsewhere_is_refused(tmp_path):
     file = made_up(tmp_path / "mine", AXES["2"], seed=0)
     (tmp_path / "mine" / "made_up.urdf").rename(tmp_path / "made_up.urdf")
     write_arm(file, yaml.safe_load(file.read_text()) | {"model": "../made_up.urdf"})
-    with pytest.raises(ConfigError, match="must lie beside this file"):
+    with pytest.raises(ConfigError, match="Put it beside this file"):
         EnvSpec.of("hammer", robot=str(file)).make()
 
 

@@ -123,7 +123,9 @@ def test_the_time_limit_of_a_wrapper_is_a_time_limit(limits):
 
 
 def test_arrays_of_inconsistent_lengths_are_refused():
-    with pytest.raises(DatasetError, match=r"3 actions has 4 rows of 'digests'; given: 3"):
+    with pytest.raises(
+        DatasetError, match=r"4 rows of 'digests' in an episode with 3 actions; given: 3"
+    ):
         replace(short_episode(), digests=short_episode().digests[:3])
 
 
@@ -189,7 +191,7 @@ def test_a_policy_may_be_given_the_seed_of_its_episode():
 def test_a_policy_acts_in_one_episode_at_a_time():
     class Nested(RandomMotions):
         def act(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-            with pytest.raises(PolicyError, match=r"Nested object .* acts in another episode"):
+            with pytest.raises(PolicyError, match=r"Nested object .* acting in another episode"):
                 rollout(EnvSpec.of(task="hammer").make_tool_use(), self, seed=6)
             return super().act(observation)
 

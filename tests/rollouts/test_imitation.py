@@ -28,7 +28,7 @@ def test_labels_survive_or_are_refused(noise, learner):
     assert list(labels.noise_steps) == noise
     assert list(labels.learner_steps) == learner
     if noise or learner:
-        with pytest.raises(DatasetError, match="names the step"):
+        with pytest.raises(DatasetError, match="names step"):
             Labels.of(info, max(noise + learner))
 
 
@@ -83,6 +83,6 @@ def test_actions_of_another_robot_are_refused_and_use_changes_no_labels():
     labels.actions(np.zeros((3, 6), np.float32))
     assert labels == again and labels.to_json() == again.to_json()
     assert hash(labels) == hash(again)
-    with pytest.raises(DatasetError, match="6 entries, and the episode has actions with 4"):
+    with pytest.raises(DatasetError, match="6 entries, but the episode has actions with 4"):
         labels.actions(np.zeros((3, 4), np.float32))
     assert labels.actions(np.zeros((1, 4), np.float32)).shape == (1, 4)  # no learner acted there

@@ -90,7 +90,9 @@ def test_a_users_model_hides_none_of_the_package(own, tmp_path):
 def test_a_users_task_has_a_name_of_its_own_in_data(tmp_path):
     for name in task_names():
         (tmp_path / f"{name}.yaml").write_text(f"extends: {name}\nname: {name}\n")
-        with pytest.raises(ConfigError, match=f"calls its task '{name}'.*another `name`"):
+        with pytest.raises(
+            ConfigError, match=f"has the name of a task of the package, '{name}'.*another `name`"
+        ):
             read_task_file(str(tmp_path / f"{name}.yaml"))
         assert read_task_file(str(task_path(name))).name == name  # the package's own, by its path
 
@@ -133,7 +135,7 @@ NO_POINTS = "family: hammer\nkind: tool\nkeypoints: {}\n"
             "",
             r"keypoints\.yaml.*\n.*keypoints: .*at least 1",
         ),
-        ("object", {}, "", "labelled as kind: tool"),
+        ("object", {}, "", "has `kind: tool`"),
         ("tool", {}, ".", "is not a folder"),
     ],
 )
@@ -157,7 +159,9 @@ def test_a_keypoint_on_a_link_that_does_not_exist_is_refused(own):
     labels = (own / "keypoints.yaml").read_text()
     (own / "keypoints.yaml").write_text(labels.replace("link: hammer", "link: hamer", 1))
     models = find_model("tool", "hammer", str(own)), find_model("object", "nail", "round_nail")
-    with pytest.raises(ConfigError, match=r"'hamer', which the model lacks.*Its links: .*ham"):
+    with pytest.raises(
+        ConfigError, match=r"'hamer', which does not exist in the model.*Its links: .*ham"
+    ):
         build_world(load_task("hammer"), load_robot(), *models)
 
 

@@ -82,7 +82,7 @@ def test_too_many_forces_and_impossible_ones_are_refused():
     force = {"start_s": 1, "duration_s": 1, "force_N": [0, 0, 1]}
     for bad, message in (
         ([force] * (MOST_FORCES + 1), "at most 16"),
-        ([force | {"force_N": [0, 0, 1001]}], r"hand_forces\.0\.force_N\.2: it must lie"),
+        ([force | {"force_N": [0, 0, 1001]}], r"hand_forces\.0\.force_N\.2: expected a number"),
         ([force | {"duration_s": -1}], r"hand_forces\.0\.duration_s"),
         ([force | {"body": "tool"}], "body"),
     ):

@@ -121,7 +121,9 @@ def test_a_task_that_draws_out_of_range_is_refused_with_the_line(given, place):
     success = rest.partition("\nsuccess:")[2]
     text = f"{head}randomization:\n  {given}\nsuccess:{success}"
     line = head.count("\n") + 2
-    with pytest.raises(ConfigError, match=rf"line {line}: randomization\.{place}.*: .*must lie"):
+    with pytest.raises(
+        ConfigError, match=rf"line {line}: randomization\.{place}.*: .*expected a number"
+    ):
         read_yaml(TaskConfig, text, "own.yaml")
 
 

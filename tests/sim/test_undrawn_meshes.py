@@ -123,7 +123,7 @@ REFUSED = [
       for each in ("jpg", "bmp")),
     *(("more", SHAPE, f"c.{each}", r"the collision 'c' has the mesh '{}'.*\.vtk")
       for each in ("stl", "dae", "GLB", "ply")),
-    ("models", NESTED, "", "one model, without others within it.*inner"),
+    ("models", NESTED, "", "exactly one model, without nested models.*inner"),
 ]  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def test_another_document_is_refused_and_the_folder_is_left_as_it_is(tmp_path):
     with (tmp_path / "steps.jsonl").open("ab") as log:
         log.write(b"torn")
     before = contents(tmp_path)
-    match = "already holds a plan, but another one: in it, the goal is 'a house', not 'a shed'"
+    match = "already holds a plan with other options: the goal is 'a house', not 'a shed'"
     with pytest.raises(DatasetError, match=match):
         write(tmp_path, 2, plan=Plan(goal="a shed"))
     assert contents(tmp_path) == before
@@ -165,7 +165,7 @@ def test_folder_of_something_else_is_left_as_it_is(tmp_path, name):
     (tmp_path / "files").mkdir()
     (tmp_path / name).write_text("Years of work.")
     before = contents(tmp_path)
-    with pytest.raises(DatasetError, match=r"neither empty nor a plan\. Give another --output"):
+    with pytest.raises(DatasetError, match=r"not empty and is not a plan\. Give another --output"):
         write(tmp_path)
     assert contents(tmp_path) == before
 

@@ -218,7 +218,7 @@ def test_an_unknown_or_incomplete_command_is_refused(arguments, capsys):
     [
         (FleetToolsError("There is no plan."), 2, "There is no plan."),
         (UnknownNameError("tool", "hamer", ["hammer"]), 2, "Did you mean 'hammer'? Known: hammer."),
-        (OSError(28, "No space left on device"), 1, "the same command goes on."),
+        (OSError(28, "No space left on device"), 1, "run the same command again to continue."),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )

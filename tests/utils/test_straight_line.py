@@ -273,7 +273,7 @@ def cubing(x: float) -> float:
     ("function", "argument", "said"),
     [
         (branching, 1.0, "where"),
-        (cubing, 1.0, "power of 3"),
+        (cubing, 1.0, "the exponent 3"),
         (cubing, "one", "'one'"),
         (cubing, None, "None"),
     ],

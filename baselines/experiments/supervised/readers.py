@@ -53,7 +53,9 @@ def read_idx(folder: Path, name: str, dimensions: int) -> np.ndarray:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             head = file.read(4 + 4 * dimensions)
             if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, 8, dimensions]):
-                raise DatasetError(f"{path} is no IDX file of bytes in {dimensions} dimensions.")
+                raise DatasetError(
+                    f"{path} is not an IDX file of bytes with {dimensions} dimensions."
+                )
             shape = tuple(int(size) for size in np.frombuffer(head[4:], ">u4"))
             count = int(np.prod([float(size) for size in shape]))
             if count > _MOST_ENTRIES:
@@ -79,7 +81,7 @@ def read_leaf(folder: Path) -> dict[str, list[tuple[str, str]]]:
     spoken: dict[str, list[tuple[str, str]]] = {}
     paths = sorted(folder.glob("*.json"))
     if not paths:
-        raise DatasetError(f"{folder} holds no JSON file of LEAF.")
+        raise DatasetError(f"{folder} holds no JSON file of LEAF. Give the folder of LEAF's data.")
     for path in paths:
         try:
             if path.stat().st_size > _LARGEST:
@@ -95,7 +97,7 @@ def read_leaf(folder: Path) -> dict[str, list[tuple[str, str]]]:
 def _by_user(path: Path, content: Any) -> dict[str, list[tuple[str, str]]]:
     users = content.get("user_data") if isinstance(content, dict) else None
     if not isinstance(users, dict):
-        raise DatasetError(f"{path} has no user_data, and is no file of LEAF.")
+        raise DatasetError(f"{path} is not a file of LEAF: it has no user_data.")
     return {user: _lines(path, user, each) for user, each in users.items()}
 
 
@@ -141,8 +143,8 @@ def _batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error}.") from error
     if not len(content) or len(content) % (PIXELS + 1):
-        raise DatasetError(f"{path} has no whole number of images.")
+        raise DatasetError(f"{path} is truncated: it does not hold a whole number of images.")
     rows = content.reshape(-1, PIXELS + 1)
     if rows[:, 0].max() > 9:
-        raise DatasetError(f"{path} has labels that are none of 0 to 9.")
+        raise DatasetError(f"{path} has labels outside of 0 to 9.")
     return rows[:, 1:], rows[:, 0].astype(np.int64)

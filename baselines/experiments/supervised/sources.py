@@ -1,4 +1,4 @@
-"""Where labelled examples come from: a library, files that the user has, or a generator."""
+"""Sources of labelled examples: a library, the user's files, or a generator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -135,12 +135,12 @@ def test_the_folded_weights_are_those_of_the_formula():
 
 
 UNFOLDABLE = {
-    "a clip of inputs": (NETWORKS["MLP"], {"clip": 5.0}, "'network.0' does not read"),
-    "bounds of actions": (NETWORKS["MLP"], {"squash": nn.Tanh()}, "a clip, a tanh"),
+    "a clip of inputs": (NETWORKS["MLP"], {"clip": 5.0}, "'network.0' has inputs"),
+    "bounds of actions": (NETWORKS["MLP"], {"squash": nn.Tanh()}, "because of a clip, a tanh"),
     "a norm": (
         lambda: nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3)),
         {},
-        "'network.1' does not read",
+        "'network.1' has inputs",
     ),
     "no bias": (lambda: nn.Linear(6, 3, bias=False), {}, "has no bias"),
 }
@@ -161,7 +161,7 @@ def test_images_are_scaled_alike_unless_edges_of_zeros_mean_other_colours(paddin
     images = torch.rand(2, 3, 6, 5, generator=torch.Generator().manual_seed(0))
     models = [Camera(seed, padding) for seed in range(2)]
     if padding:
-        with pytest.raises(MergeError, match="an edge of zeros"):
+        with pytest.raises(MergeError, match="zero padding"):
             folded(models[0], models[1], (images,))
         return
     models[1].load_state_dict({**models[1].state_dict(), **folded(models[0], models[1], (images,))})

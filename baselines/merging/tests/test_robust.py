@@ -131,7 +131,7 @@ def test_rules_move_with_all_vectors(vectors, shift):
 def test_too_few_robots_and_numbers_that_are_none_are_refused():
     vectors = np.zeros((4, 2))
     for name in ("krum", "multi_krum"):
-        with pytest.raises(MergeError, match="at least 5 robots, and there are 4"):
+        with pytest.raises(MergeError, match="at least 5 robots; given: 4"):
             rule_of(name)(vectors, ones(vectors))
     with pytest.raises(MergeError, match="at least 5 robots"):
         rule_of("trimmed_mean", 2)(vectors, ones(vectors))

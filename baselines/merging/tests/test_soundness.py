@@ -166,7 +166,7 @@ def test_a_permuted_mask_is_that_of_the_permuted_models():
 
 def test_extra_state_that_is_no_tensor_is_refused_by_name():
     state = ZOO["extra state"].build().state_dict()
-    with pytest.raises(UncoveredParameterError, match=r"0\._extra_state holds a dict.*Leave it"):
+    with pytest.raises(UncoveredParameterError, match=r"0\._extra_state holds a dict.*Remove it"):
         merge("naive_average", fixed_problem_of(state))
 
 

@@ -34,10 +34,10 @@ TWO = [network(0), network(1)]
     ("given", "message"),
     [
         ({"data": loader(0)}, "one DataLoader"),
-        ({"data": [loader(0)]}, "data for 1 models, and 2 models"),
+        ({"data": [loader(0)]}, "data for 1 models, but 2 models"),
         ({"data": [[], []]}, "no batches"),
         ({"data": [torch.zeros(3), torch.zeros(3)]}, "is a Tensor"),
-        ({"data": [[torch.zeros(4, 5)]] * 2}, "no pair"),
+        ({"data": [[torch.zeros(4, 5)]] * 2}, "expected a pair"),
         ({"data": [[(torch.zeros(4, 5), [1, 2])]] * 2}, "are list"),
         ({"data": [[(torch.zeros(4, 5), torch.zeros(4, dtype=torch.bool))]] * 2}, "bool"),
         ({"data": [[(torch.full((4, 5), torch.nan), torch.zeros(4).long())]] * 2}, "NaN"),
@@ -65,9 +65,9 @@ def test_data_that_do_not_fit_are_refused_before_anything_is_merged(given, messa
 
 
 def test_models_that_are_none_are_refused():
-    with pytest.raises(MergeError, match="list of models"):
+    with pytest.raises(MergeError, match="No models"):
         merge("naive_average", [])
-    with pytest.raises(MergeError, match="list of models"):
+    with pytest.raises(MergeError, match="No models"):
         merge("naive_average", network(0))  # pyright: ignore[reportArgumentType]
     with pytest.raises(MergeError, match="model 1 is a str"):
         merge("naive_average", [network(0), "model.pt"])  # pyright: ignore[reportArgumentType]
@@ -78,7 +78,7 @@ def test_models_that_are_none_are_refused():
         merge("partition", states, model=network(0, 9), data=[loader(0), loader(1)])
     with pytest.raises(UnknownChoiceError, match="git_rebasin"):
         merge("git_rebasim", TWO)
-    with pytest.raises(MergeError, match="beside a merge problem"):
+    with pytest.raises(MergeError, match="together with a merge problem"):
         merge("git_rebasin", problem_of(TWO, example=torch.zeros(2, 5)), seed=3)
 
 

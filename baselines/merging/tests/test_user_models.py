@@ -118,7 +118,7 @@ def test_only_methods_that_permute_nothing_work_without_an_architecture():
         merge("git_rebasin", states, example=torch.randn(4, 5))
     with pytest.raises(MergeError, match="example"):
         merge("git_rebasin", [network(0), network(1)])
-    with pytest.raises(MergeError, match="only state dicts"):
+    with pytest.raises(MergeError, match="state dicts cannot be run"):
         merge("naive_average", states, data=[loader(0), loader(1)])
 
 

@@ -1,4 +1,4 @@
-"""Selects the episodes of an export, and puts a complete output in place, or none."""
+"""Selects the episodes of an export, and writes its output completely or not at all."""
 
 import contextlib
 import os
@@ -181,7 +181,9 @@ def export_dataset(
     _require_fit(datasets, to)
     if output is None:
         if len(datasets) > 1:
-            raise DatasetError("An export of several datasets lies beside none. Give --output.")
+            raise DatasetError(
+                "An export of several datasets has no default folder. Give --output."
+            )
         folder = datasets[0].folder.resolve()
         output = folder.with_name(folder.name + export_format.suffix)
     target = export_format.target(output, datasets)
@@ -276,8 +278,9 @@ def _require_fit(datasets: Sequence[Dataset], to: str) -> None:
         tasks = f" Several tasks fit into {', '.join(several)}." if to not in several else ""
         lines = [f"{folder}: {'; '.join(each)}" for folder, each in found.items() if each]
         raise DatasetError(
-            f"These datasets differ from {first.folder}, and one {to} export holds observations "
-            f"and actions of one kind. Export them apart.{tasks}\n  " + "\n  ".join(lines)
+            f"These datasets differ from {first.folder}, but all episodes of a {to} export need "
+            f"the same observations and actions. Export them separately.{tasks}\n  "
+            + "\n  ".join(lines)
         )
 
 
@@ -326,8 +329,8 @@ def _require_episodes(source: ExportSource) -> None:
             raise DatasetError(f"{dataset.folder} holds no episode to export.{remedy}")
         if not any(each.pieces for each in own):
             raise DatasetError(
-                f"{dataset.folder} holds no step to imitate. --whole exports its episodes all the "
-                "same."
+                f"{dataset.folder} has no steps to imitate. --whole exports all steps of its "
+                "episodes."
             )
 
 

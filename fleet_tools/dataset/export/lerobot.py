@@ -176,7 +176,7 @@ class Columns:
         }
 
     def measured(self, rows: dict[str, np.ndarray]) -> "_Measured":
-        """Returns what the statistics of some rows, or of more, are made of."""
+        """Returns the sums from which statistics of these and more rows are computed."""
         images = self.names.color_images.values()
         kinds = {feature: self.layout[name].kind for name, feature in self.names.others.items()}
         vectors = {
@@ -251,8 +251,8 @@ class _Measured:
         for name, each in stats.items():
             if not np.isfinite([each["mean"], each["std"]]).all():
                 raise DatasetError(
-                    f"{name} has no finite mean and deviation. An export without --no-check names "
-                    "the episode that is damaged."
+                    f"{name} has no finite mean and standard deviation. Export without --no-check "
+                    "to see which episode is damaged."
                 )
         colors = {name: image_stats(each, len(imitate)) for name, each in self.colors.items()}
         return stats | colors

@@ -1,4 +1,4 @@
-"""Point clouds for other programs: a dataset's as PLY files, one for each step; a single one.
+"""Point clouds as PLY files: one for each step of a dataset, or a single cloud.
 
 <attempt>/<step>.ply    the cloud in the end effector's frame E, see `cloud_to_ply`
 <attempt>/poses.csv     step, and [R_WE | p_WE] in rows, which moves a cloud to W
@@ -37,8 +37,8 @@ def write(source: ExportSource, aside: Path, target: Path) -> list[str]:
     name = next((name for name, spec in layout.items() if spec.kind == "points"), None)
     if name is None:
         raise DatasetError(
-            f"{source.datasets[0].folder} holds no point clouds, but {', '.join(sorted(layout))}. "
-            "Collect with --obs-mode point_cloud."
+            f"{source.datasets[0].folder} holds no point clouds; its observations are "
+            f"{', '.join(sorted(layout))}. Collect with --obs-mode point_cloud."
         )
     for of_source, episode in source.read():
         clouds = episode.observations[name]
@@ -130,15 +130,20 @@ def _present(cloud: np.ndarray, X_WE: np.ndarray | None) -> tuple[np.ndarray, np
     """Returns the points that are there, (n, 3) float32, and their parts (n,)."""
     cloud = np.asarray(cloud, np.float32)
     if cloud.ndim != 2 or cloud.shape[1] != 4 or not np.isfinite(cloud).all():
-        raise ConfigError(f"A cloud has finite rows of four numbers; given: {shown(cloud)}.")
+        raise ConfigError(
+            f"Expected a cloud with rows of four finite numbers; given: {shown(cloud)}."
+        )
     if not np.isin(cloud[:, 3], [ABSENT, *COLORS]).all():
         raise ConfigError(
-            "The fourth column of a cloud is 1 (tool), -1 (object), -2 (place) or 0 (absent)."
+            "Expected 1 (tool), -1 (object), -2 (place) or 0 (absent) in the fourth column of a "
+            "cloud."
         )
     cloud = cloud[cloud[:, 3] != ABSENT]
     if X_WE is None:
         return cloud[:, :3], cloud[:, 3]
     X = np.asarray(X_WE, float)
     if X.shape != (3, 4) or not np.isfinite(X).all():
-        raise ConfigError(f"A pose is a finite array (3, 4), [R | p]; given: {shown(X)}.")
+        raise ConfigError(
+            f"Expected a pose, a finite array [R | p] of shape (3, 4); given: {shown(X)}."
+        )
     return (cloud[:, :3] @ X[:, :3].T + X[:, 3]).astype(np.float32), cloud[:, 3]

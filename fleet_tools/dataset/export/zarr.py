@@ -92,7 +92,7 @@ def _store(folder: Path) -> Any:
 
         async def set(self, key: str, value: Any) -> None:
             if self._failed:
-                raise OSError("An earlier file was not written.")
+                raise OSError("Writing stopped because an earlier file could not be written.")
             path = self.root / key
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The check of a model: what its family needs, measured on its collision geometry, and a trial.
+"""Checks of a model: its family's rules on collision geometry, and a trial.
 
 `general_rules` measures a model and holds what every model needs, `assets.families` what the models
 of each family need, and `expert_trials` lets the expert use the model. The program is

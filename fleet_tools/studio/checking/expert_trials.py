@@ -1,4 +1,4 @@
-"""The expert's trial of a model: a few episodes, and the stage at which they fail."""
+"""The expert's trial of a model: a few episodes, and the stages of their failures."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What every tool and every object needs, and what is measured of a model to judge it.
+"""Rules for every tool and object, and the measurements that they judge.
 
 What a family needs beside it is in `assets.families`. Joints are at their defaults. Bounds on
 shapes are where the expert begins to fail; `assets check --scenes` tries it with a model.
@@ -48,7 +48,7 @@ NEAREST_TO_WORK = 0.010
 
 
 def measure_model(model: Model) -> ModelGeometry:
-    """Reads what is measured of a model.
+    """Measures a model.
 
     Raises:
         ConfigError: Drake cannot read the model, it lacks masses, collision shapes or the link of
@@ -74,7 +74,7 @@ def measure_model(model: Model) -> ModelGeometry:
         raise ConfigError(f"Drake cannot read {model.file}: {error}") from error
     links = {name: link for name, link in found.items() if link.pieces}
     if not links:
-        raise ConfigError(f"{model.file} has no <collision>, so that nothing could touch it.")
+        raise ConfigError(f"{model.file} has no <collision>, so nothing can touch it.")
     with warnings.catch_warnings(action="ignore"):  # which a world gives
         complete_contact(plant, scene_graph, instance, model.file)
     groups = welded_groups(plant, instance)

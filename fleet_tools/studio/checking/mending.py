@@ -1,4 +1,4 @@
-"""Shapes with upright sides become leaning ones: `python -m fleet_tools.assets mend FOLDER`.
+"""Leans upright sides of collision shapes: `python -m fleet_tools.assets mend FOLDER`.
 
 `fleet_tools.sim.resting_faces` tells why Drake's contact solver needs that. All flat shapes of
 welded links go through one projective map, so that faces in a common plane stay in one. If each
@@ -85,9 +85,9 @@ def with_meshes(
     for link, paths in meshes.items():
         if len(places[link]) != len(paths):
             raise ConfigError(
-                f"{file}: the link {link} has {len(places[link])} <collision> of which Drake "
-                f"makes {len(paths)} shapes. `python -m fleet_tools.assets import MESH` makes "
-                "another model."
+                f"{file}: the link {link} has {len(places[link])} <collision> elements, but Drake "
+                f"makes {len(paths)} shapes of them. Make another model with `python -m "
+                "fleet_tools.assets import MESH`."
             )
         for place, path in zip(places[link], paths, strict=True):
             mesh = (

@@ -106,7 +106,7 @@ def load(folder: Path) -> "tuple[MultibodyPlant, SceneGraph]":
 
 
 class CheckOptions(cli.Options):
-    """Checks a tool or an object: measures what its family needs, and lets the expert use it.
+    """Checks a tool or an object: measures it by its family's rules, and lets the expert use it.
 
     The model is loaded in a process of its own first, with limits on time and memory. The
     measurements are of its own collision geometry. Then the expert uses the model in a
@@ -192,7 +192,7 @@ def read_model(folder: Path) -> "Model":
 
     labels = folder / "keypoints.yaml"
     if not labels.is_file():
-        raise ConfigError(f"{folder} is not the folder of a model: it lacks keypoints.yaml.")
+        raise ConfigError(f"{folder} is not the folder of a model: it has no keypoints.yaml.")
     return load_model(folder.resolve(), load_yaml(Keypoints, labels).kind)
 
 

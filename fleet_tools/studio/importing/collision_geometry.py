@@ -1,4 +1,4 @@
-"""Collision geometry of a body: convex pieces that Drake can make contact with."""
+"""Collision geometry of a body: convex pieces for Drake's contact."""
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -128,8 +128,9 @@ def _geometry_of_pieces(
     thinnest = f"{min(thickness for _, thickness in measured) * 1000:.2g} mm"
     if not thick:
         raise ConfigError(
-            f"The mesh is only {thinnest} thick, and contact needs {LEAST_THICKNESS * 1000:g} mm. "
-            "Thicken it, for instance with Blender's Solidify modifier."
+            f"The mesh is only {thinnest} thick, but contact needs at least "
+            f"{LEAST_THICKNESS * 1000:g} mm. Thicken it, for instance with Blender's Solidify "
+            "modifier."
         )
     omitted = len(pieces) - len(thick)
     note = (

@@ -1,4 +1,4 @@
-"""The body that shells enclose: outer surfaces and cavities."""
+"""The solid enclosed by shells: outer surfaces minus cavities."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -177,7 +177,9 @@ def _united(solids: list[Solid]) -> tuple[list[Solid], list[str]]:
         united = call_apart("manifold3d", CLEAN, _union, solids)
     except NativeLibraryError as error:
         reason = str(error).rstrip(".")
-        return solids, [f"parts were not united, so that an overlap weighs twice: {reason}"]
+        return solids, [
+            f"parts were not united, so overlaps count twice in mass and inertia: {reason}"
+        ]
     if not united:
         return solids, ["parts touch themselves and cannot be united: an overlap weighs twice"]
     before, after = sum(map(volume, solids)), sum(map(volume, united))

@@ -1,4 +1,4 @@
-"""Import of a mesh as a model: all steps in their order."""
+"""Imports a mesh as a model: all steps in their order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ MAX_DENSITY = 23000.0
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model, and what the import found, changed and guessed.
+    """A model, and the findings, changes and guesses of its import.
 
     Attributes:
         model: The model.
@@ -157,7 +157,7 @@ def import_mesh(mesh: RawMesh, settings: ImportSettings, tell: Tell = silent) ->
         doubts = size_warnings(settings.kind, settings.family, placed.length, placed.scale)
         if not doubts:
             raise
-        raise ConfigError(f"{error} Its size is the likely cause: {doubts[0]}.") from error
+        raise ConfigError(f"{error} The likely cause is its size: {doubts[0]}.") from error
 
 
 def _import_placed(placed: PlacedMesh, settings: ImportSettings, tell: Tell) -> ImportedModel:
@@ -273,8 +273,8 @@ def _mass_properties(body: EnclosedBody, settings: ImportSettings) -> tuple[Mass
     moments = np.linalg.eigvalsh(inertial.inertia)
     if not (moments[0] > 0 and moments[2] <= (moments[0] + moments[1]) * (1 + 1e-9)):
         raise ConfigError(
-            f"No body can have the mesh's moments of inertia {moments} kg m^2; the mesh probably "
-            "intersects itself. Make it one surface, for instance with Blender's Remesh modifier."
+            f"The mesh has impossible moments of inertia, {moments} kg m^2; it probably intersects "
+            "itself. Make it one closed surface, for instance with Blender's Remesh modifier."
         )
     return inertial, density
 
@@ -339,7 +339,7 @@ def plausibility_warnings(
         if distance > 0.03 or (low > 0).any() or (high < 0).any():
             warnings.append(
                 f"without --grasp the hand holds the model's origin, which is {distance:.3g} m "
-                "from the surface; --grasp X,Y,Z says where the handle is held"
+                "from the surface; set the point of the grasp with --grasp X,Y,Z"
             )
     return warnings
 

@@ -36,7 +36,7 @@ ADDED_INERTIA = {"prismatic": 0.1, "revolute": 1e-3}
 
 @dataclass(frozen=True)
 class JointedModel:
-    """An object with a joint, and what the imports of its two parts found.
+    """An object with a joint, and the findings of the imports of its two parts.
 
     Attributes:
         base: The import of the fixed part; its model is the whole object.
@@ -109,17 +109,17 @@ def import_jointed(
 
 def _require_object(settings: ImportSettings, joint: JointSettings) -> None:
     if settings.kind != "object":
-        raise ConfigError("The hand holds one rigid tool: --moving is for --kind object.")
+        raise ConfigError("--moving is only for objects (--kind object): tools must be rigid.")
     twice = sorted({name for name, _ in joint.moving_keypoint} & settings.labels.keypoints.keys())
     if twice:
         raise ConfigError(
-            f"{', '.join(twice)}: given by --keypoint and by --moving-keypoint. A keypoint lies on "
-            "one of the parts."
+            f"{', '.join(twice)}: given both by --keypoint and by --moving-keypoint. Give each "
+            "keypoint once, on the part where it lies."
         )
     if settings.mass is not None and joint.moving_mass is None:
         raise ConfigError(
-            "--mass is that of the fixed part. Give --moving-mass, too; or --density or --material "
-            "in place of both."
+            "--mass is the mass of the fixed part only. Give --moving-mass, too, or replace both "
+            "by --density or --material."
         )
 
 

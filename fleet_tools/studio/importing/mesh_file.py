@@ -50,7 +50,7 @@ def read_mesh(file: Path) -> RawMesh:
     if not len(mesh.triangles):
         raise ConfigError(
             f"{file} holds no triangles ({len(mesh.vertices)} points). Export a point cloud as PLY "
-            "or PCD, of which a surface is made."
+            "or PCD; the program makes a surface from it."
         )
     if mesh.triangles.min() < 0 or mesh.triangles.max() >= len(mesh.vertices):
         raise ConfigError(
@@ -110,7 +110,7 @@ def choose_scale(
         note = f"the file says its unit, {unit_text(stated)}: its longest side is {size:.4g} m"
         return ChosenScale(stated, note)
     guess = guess_scale(longest, kind, family)
-    doubt = f"the file says its unit, {unit_text(stated)}, which would make it {size:.4g} m long"
+    doubt = f"in the unit of the file, {unit_text(stated)}, it would be {size:.4g} m long"
     return ChosenScale(guess.factor, guess.note, doubt)
 
 
@@ -163,7 +163,7 @@ def guess_scale(longest: float, kind: Kind, family: str) -> ChosenScale:
 def size_warnings(
     kind: Kind, family: str, length: float, scale: float, mass: float | None = None
 ) -> list[str]:
-    """Returns in what a model's size and mass are unusual, and what would make them usual.
+    """Returns warnings about an unusual size or mass of a model, with remedies.
 
     Args:
         kind: Whether it is a tool or an object.
@@ -201,6 +201,6 @@ def check_size(kind: Kind, family: str, length: float, scale: float) -> None:
     low, high = POSSIBLE
     if not within(length, POSSIBLE):
         raise ConfigError(
-            f"The model would be {length:.3g} m long; {low} to {high} m can be simulated on the "
-            f"table: {size_warnings(kind, family, length, scale)[0]}."
+            f"The model would be {length:.3g} m long; expected {low} to {high} m: "
+            f"{size_warnings(kind, family, length, scale)[0]}."
         )

@@ -1,4 +1,4 @@
-"""Simple outer polytopes: convex bodies of few planes around points, three planes at each vertex.
+"""Outer polytopes with few planes around points, and three planes at each vertex.
 
 Drake moves the planes of a compliant convex mesh outwards by its hydroelastic margin. A vertex at
 which four or more planes meet must then be split, and the field fails with "a mesh field element
@@ -61,7 +61,7 @@ def outer_polytope(
     """
     hull = convex_hull(points)
     if hull is None:
-        raise ValueError("the points lie in a plane")
+        raise ValueError("all points lie in one plane")
     middle = (hull.vertices.min(axis=0) + hull.vertices.max(axis=0)) / 2
     size = np.ptp(hull.vertices, axis=0).max()
     shortest, tolerance = shortest / size, tolerance / size

@@ -174,8 +174,8 @@ def write_imported(model: ModelDescription, folder: Path, report: Mapping[str, A
     edited = edited_files(folder)
     if edited:
         raise FileExistsError(
-            f"{folder} holds files that this program did not write ({', '.join(edited[:5])}), and "
-            "is left unchanged. Choose another --name or --output, or move the folder away."
+            f"{folder} holds files that this program did not write ({', '.join(edited[:5])}) and "
+            "was left unchanged. Choose another --name or --output, or move the folder away."
         )
     replace_folder(folder, imported_files(model, report))
 
@@ -279,7 +279,7 @@ class ImportOptions(cli.Options):
     material: MaterialOptions
     scale: ScaleSettings = ScaleSettings()
     up: UpAxis | None = None
-    """Axis of the file that becomes z (default: y of glTF, what COLLADA says, z of others)."""
+    """Axis of the file that becomes z (default: y for glTF, COLLADA's own, z for others)."""
     origin: Origin | None = None
     """Origin of the model frame: the file's, the centre of the bounding box's underside, or
     the centre of the bounding box (default: keep for a tool, base for an object)."""
@@ -387,8 +387,8 @@ def _check_moving(options: ImportOptions) -> None:
     one, other = file_axes(first), file_axes(moving)
     if other.unit is not None and one != other:
         raise ConfigError(
-            f"{moving} ({other.words}) has not the coordinates of {first} ({one.words}). Export "
-            "both alike, or give --scale and --up, which hold for both."
+            f"{moving} ({other.words}) has other coordinates than {first} ({one.words}). Export "
+            "both in the same way, or give --scale and --up for both."
         )
 
 
@@ -402,7 +402,7 @@ def _check_keypoints(options: ImportOptions, settings: ImportSettings) -> None:
     if not (settings.labels.keypoints or options.joint.moving_keypoint):
         names = keypoints_of_tasks(settings.kind, settings.family)
         example = " ".join(f"--keypoint {name}=X,Y,Z" for name in names or ["head"])
-        raise ConfigError(f"A model needs keypoints. Give them, such as {example} (metres).")
+        raise ConfigError(f"A model needs keypoints. Give some, such as {example} (metres).")
 
 
 def model_name(mesh: Path) -> str:
@@ -414,4 +414,6 @@ def model_name(mesh: Path) -> str:
     try:
         return check_model_name(re.sub(r"\W+", "_", mesh.stem).strip("_").lower())
     except ValueError:
-        raise ConfigError(f"{mesh.name} does not make a name. Give one with --name.") from None
+        raise ConfigError(
+            f"{mesh.name} cannot become the name of a model. Give a name with --name."
+        ) from None

@@ -1,4 +1,4 @@
-"""Repair of surfaces, without which a mesh has no volume, and their simplification.
+"""Repairs meshes, so that they enclose a volume, and simplifies them.
 
 A surface bounds a volume if its directed edges cancel. This is checked rather than that each edge
 has two triangles, because meshes that touch themselves along an edge have a volume, too.

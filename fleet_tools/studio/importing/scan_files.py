@@ -69,8 +69,8 @@ def read_cloud(file: Path) -> ScanCloud:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
     if not is_scan(file):
         raise ConfigError(
-            f"{file} is no point cloud. Views of a scan are PLY files without faces, or PCD files; "
-            "a mesh is imported by itself."
+            f"{file} is not a point cloud: expected a PLY file without faces, or a PCD file. "
+            "Import a mesh alone, without views of a scan."
         )
     try:
         points, normals = (_pcd if _is_pcd(content) else _ply)(content, file)
@@ -93,7 +93,9 @@ def _finite(points: np.ndarray, normals: np.ndarray | None) -> ScanCloud:
 
 def _check_count(count: int) -> None:
     if count > MAX_POINTS:
-        raise ValueError(f"it says to hold {count:,} points; {MAX_POINTS:,} can be imported")
+        raise ValueError(
+            f"its header announces {count:,} points; at most {MAX_POINTS:,} can be imported"
+        )
 
 
 def _ply(content: bytes, file: Path) -> tuple[np.ndarray, np.ndarray | None]:
@@ -110,7 +112,7 @@ def _ply(content: bytes, file: Path) -> tuple[np.ndarray, np.ndarray | None]:
     points = np.asarray(loaded.get("vertices", np.zeros((0, 3))), float)
     declared = loaded["metadata"]["_ply_raw"].get("vertex", {}).get("length", 0)
     if len(points) != declared:
-        raise ValueError(f"it says to hold {declared} points, and holds {len(points)}")
+        raise ValueError(f"its header announces {declared} points, but it holds {len(points)}")
     return points, loaded.get("vertex_normals")
 
 
@@ -125,7 +127,9 @@ def _pcd(content: bytes, file: Path) -> tuple[np.ndarray, np.ndarray | None]:
     library = require("open3d", "read PCD files")
     cloud = library.io.read_point_cloud(str(file), format="pcd", remove_nan_points=False)
     if len(cloud.points) != points:
-        raise ValueError(f"it says to hold {points} points, and {len(cloud.points)} can be read")
+        raise ValueError(
+            f"its header announces {points} points, but {len(cloud.points)} can be read"
+        )
     normals = np.array(cloud.normals) if cloud.has_normals() else None
     return np.array(cloud.points), normals
 
@@ -148,34 +152,34 @@ def _checked_pcd_points(content: bytes) -> int:
     sizes = [int(n) for n in header["SIZE"]]
     counts = [int(n) for n in header.get("COUNT") or ["1"] * len(fields)]
     if not len(fields) == len(kinds) == len(sizes) == len(counts):
-        raise ValueError("its header describes some fields, and not others")
+        raise ValueError("its header describes only some of its fields")
     for kind, bytes_of in zip(kinds, sizes, strict=True):
         if bytes_of not in _PCD_TYPES.get(kind, ()):
             raise ValueError(f"its header has a field of the type {kind}{bytes_of}")
     if any(fields.count(axis) != 1 for axis in "xyz") or min(counts) < 1:
-        raise ValueError("its header has no field for each of x, y and z")
+        raise ValueError("its header has no fields x, y and z")
     width, height, points = (int(header[key][0]) for key in ("WIDTH", "HEIGHT", "POINTS"))
     if width < 0 or height < 0 or width * height != points:
-        raise ValueError(f"it says to be {width} x {height}, and to hold {points} points")
+        raise ValueError(f"its header announces {width} x {height}, but {points} points")
     _check_count(points)
     record = sum(map(math.prod, zip(sizes, counts, strict=True)))
     if record > _RECORD_BYTES:
-        raise ValueError(f"it says to hold {record} bytes for each point")
+        raise ValueError(f"its header announces {record} bytes for each point")
     data, rest = header["DATA"][0], len(content) - size
     least = {"ascii": 2 * sum(counts) * points - 1, "binary": record * points}
     if data == "binary_compressed":
         packed, unpacked = np.frombuffer(content[size : size + 8], "<u4").tolist()
         if packed > rest - 8 or unpacked != record * points:
-            raise ValueError("its compressed part has another size than it says")
+            raise ValueError("its compressed part has another size than announced")
     elif data not in least or rest < least[data]:
-        raise ValueError(f"it says to hold {points} points, and has {rest} bytes of {data}")
+        raise ValueError(f"its header announces {points} points, but it has {rest} bytes of {data}")
     return points
 
 
 Row = tuple[Number, Number, Number, Number]
 
 RIGID = 1e-3
-"""How far the rotation of a pose may be from orthonormal."""
+"""Largest deviation of a pose's rotation from orthonormal."""
 
 
 class ViewPoses(Value):
@@ -192,7 +196,9 @@ class ViewPoses(Value):
             error = np.abs(X[:3, :3].T @ X[:3, :3] - np.eye(3)).max()
             right_handed = np.linalg.det(X[:3, :3]) > 0
             if error > RIGID or not right_handed or list(X[3]) != [0, 0, 0, 1]:
-                raise ValueError(f"{name}: a pose is a rotation and a translation, above 0 0 0 1")
+                raise ValueError(
+                    f"{name}: expected a pose: a rotation and a translation, above the row 0 0 0 1"
+                )
         return poses
 
 
@@ -254,7 +260,9 @@ def read_views(files: Sequence[Path], settings: ScanSettings) -> tuple[list[Scan
             )
         views.append(view.chosen(np.lexsort(view.points.T)))
         if sum(len(view.points) for view in views) > MAX_POINTS:
-            raise ConfigError(f"The scan has more than {MAX_POINTS:,} points. Thin it out.")
+            raise ConfigError(
+                f"The scan has more than {MAX_POINTS:,} points. Reduce it, for instance in MeshLab."
+            )
     count = sum(len(view.points) for view in views)
     notes = [f"read a scan of {count} points in {len(views)} view(s)"]
     notes += [f"dropped {dropped} points that are not finite"] * bool(dropped)
@@ -270,7 +278,7 @@ def _poses(file: Path, files: Sequence[Path]) -> dict[str, np.ndarray]:
         twice = sorted({name for name in names if names.count(name) > 1})
         what = f"no pose of {', '.join(absent)}" if absent else f"{', '.join(twice)} given twice"
         raise ConfigError(
-            f"{file} gives poses by file name: {what}. It has those of {', '.join(sorted(poses))}."
+            f"{file} gives poses by file name: {what}. It has poses of {', '.join(sorted(poses))}."
         )
     return {name: np.array(poses[name]) for name in names}
 

@@ -1,4 +1,4 @@
-"""Scans: views registered to each other, and the surface that their points lie on."""
+"""Registers the views of a scan, and reconstructs its surface."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ REACHES = (10.0, 5.0, 2.0)
 """Largest distance between corresponding points, in voxels; one registration after the other."""
 ROUNDS = 2
 LEAST_OVERLAP = 0.2
-"""Share of a view's points that must be on what the others show."""
+"""Share of a view's points that must lie on the surface of the other views."""
 
 
 def aligned(views: Sequence[ScanView], voxel: float, library: ModuleType) -> list[ScanView]:
@@ -90,7 +90,7 @@ def _check(view: ScanView, overlap: float) -> None:
     if overlap < LEAST_OVERLAP:
         raise ConfigError(
             f"{view.name} overlaps with the other views by {overlap:.0%} of its points; "
-            f"{LEAST_OVERLAP:.0%} are needed to register it. Align it better before, add views "
+            f"{LEAST_OVERLAP:.0%} are needed to register it. Align it more closely, add views "
             "between, or leave out --align if the views are aligned."
         )
 
@@ -142,7 +142,7 @@ def find_table(points: np.ndarray, voxel: float, library: ModuleType) -> TablePl
     share = float(np.mean(np.abs(points @ normal - offset) < CLEARANCE * voxel))
     if share < LEAST_SHARE:
         raise ConfigError(
-            f"No table is seen: the plane with most points holds {share:.0%} of them. Leave out "
+            f"Found no table: the plane with most points holds {share:.0%} of them. Leave out "
             "--table, or crop the scan (--crop)."
         )
     heights = points @ normal - offset
@@ -163,7 +163,7 @@ def cut_at(table: TablePlane, solid: Solid) -> Solid:
     cut = None if manifold is None else manifold.trim_by_plane(table.normal, table.offset)
     if cut is None or not cut.num_tri():
         raise ConfigError(
-            "The surface cannot be cut at the table: it is not closed, or does not reach above. "
+            "The surface cannot be cut at the table: it is not closed, or lies below the table. "
             "Try another --voxel, or crop the scan (--crop)."
         )
     return from_manifold(cut)
@@ -174,7 +174,7 @@ NEIGHBOURHOOD = 3.0
 LEAST_NEIGHBOURS = 5
 """Number of other points there that a point needs to be no outlier."""
 LEAST_POINTS = 500
-"""Smallest number of points, a voxel apart, of which a surface is made."""
+"""Smallest number of points, a voxel apart, for a surface."""
 STRAY = 0.05
 """Largest area of a part beside the main one that is dropped, relative to this."""
 MAX_TRIANGLES = 30_000
@@ -206,15 +206,15 @@ def oriented(views: Sequence[ScanView], voxel: float, library: ModuleType) -> An
     count = len(union.points)
     if count < LEAST_POINTS:
         raise ConfigError(
-            f"The scan has {count} points that are {voxel:.3g} apart and have neighbours; "
-            f"{LEAST_POINTS} are needed. Scan it more densely, or give another --voxel or --crop."
+            f"The scan has {count} usable points at a spacing of {voxel:.3g}; {LEAST_POINTS} are "
+            "needed. Scan it more densely, or give another --voxel or --crop."
         )
     points = np.array(union.points)
     thickness = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[-1] / np.sqrt(count)
     if thickness < voxel / 4:
         raise ConfigError(
-            "All points lie in one plane: the scan shows one face, and not what is behind it. Add "
-            "views from other sides."
+            "All points lie in one plane: the scan shows only one face of the object. Add views "
+            "from other sides."
         )
     return union
 
@@ -270,8 +270,8 @@ def _main_part(mesh: Any) -> tuple[Solid, list[str]]:
     others = np.delete(areas, main)
     if others.max(initial=0.0) > STRAY * areas[main]:
         raise ConfigError(
-            "The scan's surface falls apart into several; a model is made of one thing. Crop the "
-            "scan (--crop), take the table away (--table), or add views."
+            "The scan has several separate surfaces; expected one object. Crop the scan (--crop), "
+            "remove the table (--table), or add views."
         )
     mesh.remove_triangles_by_mask(part != main)
     mesh.remove_unreferenced_vertices()
@@ -292,8 +292,8 @@ def closed(solid: Solid) -> Solid:
     shells, _ = repaired_shells(surface)
     if not all(shell.closed for shell in shells):
         raise ConfigError(
-            "The scan's surface is not closed: too much of the thing was not seen. Add views of "
-            "it, align them (--poses, --align), or take the table away (--table)."
+            "The scan's surface is not closed: too much of the object was not seen. Add views, "
+            "align them (--poses, --align), or remove the table (--table)."
         )
     return joined(*(shell.solid for shell in shells))
 
@@ -353,7 +353,7 @@ def _scanned_mesh(files: Sequence[Path], settings: ScanSettings) -> RawMesh:
         above = [view.chosen(table.heights(view.points) > CLEARANCE * voxel) for view in views]
         views = [view for view in above if len(view.points)]
         if not views:
-            raise ConfigError("Nothing stands on the table. Leave out --table.")
+            raise ConfigError("Found nothing above the table. Leave out --table.")
         voxel = _voxel(views, settings.voxel)
         notes.append("cut off the table")
     cloud = oriented(views, voxel, library)
@@ -401,9 +401,9 @@ def _coverage(
     share, farthest = unseen(solid, points, voxel)
     if share > max_unseen:
         raise ConfigError(
-            f"{share:.0%} of the surface was not seen, up to {farthest:.3g} away from a point; "
-            f"{max_unseen:.0%} may be. Add views of it, align them (--poses, --align), "
-            "take the table away (--table), or allow more with --max-unseen."
+            f"{share:.0%} of the surface was not seen, up to {farthest:.3g} away from a point; at "
+            f"most {max_unseen:.0%} is allowed. Add views, align them (--poses, --align), remove "
+            "the table (--table), or raise --max-unseen."
         )
     if share < REMARKABLE:
         return []

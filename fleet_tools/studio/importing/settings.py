@@ -28,7 +28,7 @@ def check_model_name(name: str) -> str:
         ValueError: It contains other characters.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
-        raise ValueError("a name has letters, digits and underscores, and begins with a letter")
+        raise ValueError("expected letters, digits and underscores, beginning with a letter")
     return name
 
 
@@ -151,8 +151,8 @@ class ScaleSettings(OptionGroup):
     """Size of the model."""
 
     scale: ScaleArgument = None
-    """Unit of the file, or metres per unit, in place of what the file says (default: auto, which
-    takes the file's, or guesses it and reports it)."""
+    """Unit of the file, or metres per unit, in place of the file's own (default: auto, which takes
+    the file's, or guesses it and reports the guess)."""
     length: Positive | None = None
     """Length of the model's longest side, m, in place of the scale."""
 
@@ -189,7 +189,7 @@ class JointSettings(OptionGroup):
     moving: Path | None = None
     """Mesh file of the part that moves, in the unit and axes of the first one."""
     joint: Literal["prismatic", "revolute"] = "prismatic"
-    """How it moves: along an axis, or about one."""
+    """Kind of motion: along an axis, or about one."""
     joint_name: ModelName = "joint"
     """Name of the joint, as task files name it."""
     axis: VectorArgument = (0.0, 0.0, 1.0)
@@ -218,9 +218,9 @@ class JointSettings(OptionGroup):
                 raise ValueError(f"{names} without --moving: give the mesh of the part that moves")
             return self
         if self.limits is None:
-            raise ValueError("give --limits LOW,HIGH, between which the part moves")
+            raise ValueError("give --limits LOW,HIGH, the range in which the part moves")
         if not any(self.axis):
-            raise ValueError("--axis is a direction, and not 0,0,0")
+            raise ValueError("expected a direction as --axis, not 0,0,0")
         return self
 
 
@@ -243,7 +243,7 @@ class ScanSettings(OptionGroup):
     """Point clouds of a scan, each file a view; lengths are in the unit of the files."""
 
     crop: BoxArgument = None
-    """Box outside of which points are left out, by its lowest and highest corner."""
+    """Box by its lowest and highest corner; points outside are left out."""
     table: bool = False
     """The thing stands on a table, the plane with most points: it is cut off there."""
     poses: Path | None = None
@@ -252,8 +252,8 @@ class ScanSettings(OptionGroup):
     align: bool = False
     """Register the views to each other by ICP, from the alignment that they have."""
     voxel: Positive | None = None
-    """Size of the smallest details (default: 1/256 of the longest side, or how far points are
-    apart)."""
+    """Size of the smallest details (default: 1/256 of the longest side, or the spacing of points).
+    """
     max_unseen: NonNegative = 0.05
     """Largest share of the surface that no point is near to; it is closed smoothly."""
 

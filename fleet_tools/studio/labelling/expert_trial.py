@@ -1,4 +1,4 @@
-"""The check of a model and the expert's use of it, in a process of its own.
+"""Checks a labelled model and runs the expert with it, in another process.
 
 The page stays alive meanwhile, and a model that ends a process does not end the page.
 """
@@ -102,7 +102,7 @@ class ExpertMotion:
 
 
 def record_motion(folder: Path, task: str, seed: int) -> ExpertMotion:
-    """Lets the expert use a model in a scene, and returns what moves.
+    """Lets the expert use a model in a scene, and returns the motion.
 
     Raises:
         FleetToolsError: The scene cannot begin.

@@ -1,4 +1,4 @@
-"""What a person labels and has labelled, as values, and the file that keeps it meanwhile."""
+"""A person's labels as values, and the file that keeps unfinished ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from fleet_tools.studio.importing.settings import ScaleSettings
 
 
 class ModelLabels(Value):
-    """The labels of a model, and what else an import has to be told.
+    """The labels of a model, and the other inputs of an import.
 
     Positions are as in `assets import --points-in mesh`: in unit and axes of the file. So they
     stay where they were clicked when the scale changes. Those of a model folder are in M, m.
@@ -64,7 +64,7 @@ class Draft(Value):
     """The content of the file."""
 
     labels_of: str
-    """Hash of what is labelled."""
+    """Hash of the labelled mesh."""
     labels: ModelLabels
     """The labels."""
 
@@ -92,8 +92,8 @@ def read_draft(file: Path, labels_of: str) -> ModelLabels | None:
     draft = load_yaml(Draft, file)
     if draft.labels_of != labels_of:
         raise ConfigError(
-            f"{file} has the labels of another file, or of an earlier version of it. Move it away, "
-            "or choose another --name."
+            f"{file} has labels of another mesh, or of an earlier version of it. Move this file "
+            "away, or choose another --name."
         )
     return draft.labels
 
@@ -103,7 +103,7 @@ def read_draft(file: Path, labels_of: str) -> ModelLabels | None:
 
 @dataclass(frozen=True)
 class Identity:
-    """What the model is.
+    """Kind, family, name and keypoints of the model.
 
     Attributes:
         kind: Whether it is a tool or an object.

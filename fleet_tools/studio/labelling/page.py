@@ -1,4 +1,4 @@
-"""The page in the browser: connects a session with what is drawn and clicked."""
+"""The labelling page in the browser: connects a session with drawing and clicks."""
 
 import contextlib
 import threading

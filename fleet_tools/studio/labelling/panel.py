@@ -1,4 +1,4 @@
-"""The controls of the page: what to label, how clicks are meant, size and mass, and the report."""
+"""Controls of the labelling page: item, meaning of clicks, size, mass, report."""
 
 import html
 import re

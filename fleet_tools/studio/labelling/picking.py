@@ -1,4 +1,4 @@
-"""Points of a surface: where rays meet it, which is nearest, what lies opposite, and what is flat.
+"""Points of a surface: ray hits, nearest points, opposite points, flat faces.
 
 Points and surfaces are in one frame and unit. Surfaces face outward. A face is the connected
 triangles that lie in the plane of one of them, within tolerances that allow for the noise of scans.
@@ -23,7 +23,7 @@ FLAT = 1e-3
 """Largest distance of a face's corners from the plane of the given triangle, relative to size."""
 
 Snap = Literal["surface", "vertex", "edge", "face centre"]
-"""What a click means: the point itself, or the nearest of its kind on the face."""
+"""Meaning of a click: the point itself, or the nearest of its kind on the face."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +182,7 @@ def face_of(surface: Solid, triangle: int) -> np.ndarray:
 
 
 def outline(surface: Solid, face: np.ndarray) -> np.ndarray:
-    """Returns the edges (n, 2) around a face: those that belong to one of its triangles alone."""
+    """Returns the boundary edges (n, 2) of a face: edges of only one of its triangles."""
     triangles = surface.triangles[face]
     edges = np.sort(triangles[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
     edges, counts = np.unique(edges, axis=0, return_counts=True)

@@ -1,4 +1,4 @@
-"""What follows from labels: their mirror images, and the pose of the hand on the handle.
+"""Proposals from labels: mirror images, and the pose of the hand on the handle.
 
 A plane in which a body is symmetric passes through the centroid of its surface, and its normal is
 an eigenvector of the surface's second moment. Three planes are the only candidates, unless two

@@ -1,4 +1,4 @@
-"""What the page shows: the mesh with its labels, an example beside it, and the expert at work."""
+"""Drawing of the labelling page: mesh, labels, example, and the expert's trial."""
 
 import threading
 from collections.abc import Callable, Mapping

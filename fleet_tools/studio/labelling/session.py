@@ -1,4 +1,4 @@
-"""What a person does while labelling, independent of the browser: clicks, choices, undo.
+"""A labelling session, independent of the browser: clicks, choices, undo.
 
 Each action keeps the labels in a file beside the model's folder before it returns, and raises an
 OSError where the labels cannot be kept.
@@ -69,7 +69,9 @@ class LabellingSession:
         self.subject = subject
         identity = subject.identity
         if HAND_ITEM in identity.keypoints:
-            raise ConfigError(f"A keypoint cannot be called {HAND_ITEM}, which is the grasp here.")
+            raise ConfigError(
+                f"The name {HAND_ITEM} is reserved for the grasp. Rename the keypoint."
+            )
         self.items: dict[str, Meaning] = meanings_of(identity.family, list(identity.keypoints))
         if identity.kind == "tool":
             self.items[HAND_ITEM] = HAND
@@ -78,7 +80,7 @@ class LabellingSession:
         unknown = set() if kept is None else kept.keypoints.keys() - set(identity.keypoints)
         if unknown:
             raise ConfigError(
-                f"{self.file} has keypoints that a {identity.family} lacks: "
+                f"{self.file} has keypoints that a {identity.family} does not have: "
                 f"{', '.join(sorted(unknown))}. Remove them there, or move the file away."
             )
         self.labels = subject.initial() if kept is None else kept
@@ -108,7 +110,7 @@ class LabellingSession:
 
     @property
     def missing(self) -> list[str]:
-        """What has to be labelled before the model can be written."""
+        """Labels that are missing before the model can be written."""
         names = (*self.subject.identity.keypoints, HAND_ITEM)
         lacking = [name for name in names if name in self.items and not self.is_labelled(name)]
         if self.subject.is_mesh and self.labels.mass is None and self.labels.material is None:
@@ -140,7 +142,7 @@ class LabellingSession:
     # --- What a person does ------------------------------------------------------------------
 
     def select(self, item: str) -> None:
-        """Chooses what the next click labels."""
+        """Chooses the item that the next click labels."""
         self.item, self.first = item, None
 
     def click(self, origin: np.ndarray, direction: np.ndarray) -> None:
@@ -151,7 +153,7 @@ class LabellingSession:
         """
         hit = pick(self.surface, np.asarray(origin, float), np.asarray(direction, float))
         if hit is None:
-            raise LabellingError("The click missed the surface.")
+            raise LabellingError("The click missed the surface. Click on the model.")
         if self.item == HAND_ITEM:
             self._set_hand(self._proposed_hand(hit))
             return
@@ -174,7 +176,7 @@ class LabellingSession:
         self._change(self.labels.placed(self.item, self.placed.placement.inverse(point)))
 
     def derive(self) -> None:
-        """Labels the present keypoint by what it follows from.
+        """Computes the present keypoint from the keypoints that it follows from.
 
         Raises:
             LabellingError: It follows from nothing, from what is not labelled yet, or the line from
@@ -182,7 +184,9 @@ class LabellingSession:
         """
         derived = self.items[self.item].derived
         if derived is None:
-            raise LabellingError(f"{self.item} does not follow from other keypoints.")
+            raise LabellingError(
+                f"{self.item} cannot be computed from other keypoints. Click on the model instead."
+            )
         points = self.points()
         if lacking := [name for name in derived.of if name not in points]:
             raise LabellingError(f"Label {' and '.join(lacking)} first.")
@@ -194,7 +198,9 @@ class LabellingSession:
             opposite = behind if derived.how == "behind" else across
             hit = opposite(self.surface, start)
             if hit is None:
-                raise LabellingError(f"There is no surface {derived.words}.")
+                raise LabellingError(
+                    f"Found no surface {derived.words}. Click on the model instead."
+                )
             point = hit.point
         self.place(point)
         self._advance()
@@ -208,13 +214,16 @@ class LabellingSession:
         """
         partner = self.items[self.item].partner
         if partner is None:
-            raise LabellingError(f"{self.item} is the mirror image of no other keypoint.")
+            raise LabellingError(
+                f"{self.item} is not the mirror image of another keypoint. Click on the model "
+                "instead."
+            )
         points = self.points()
         if partner not in points:
             raise LabellingError(f"Label {partner} first.")
         image = mirror_image(symmetry_planes(self.surface), points[partner])
         if image is None:
-            raise LabellingError("The surface is not symmetric.")
+            raise LabellingError("The surface is not symmetric. Click on the model instead.")
         self.place(image)
         self._advance()
 
@@ -267,7 +276,7 @@ class LabellingSession:
         write_draft(self.file, Draft(labels_of=self.subject.digest(), labels=self.labels))
 
     def write(self, tell: Tell = silent) -> list[str]:
-        """Writes the model's folder; returns what a person should look at.
+        """Writes the model's folder; returns remarks for the person.
 
         Raises:
             LabellingError: Labels are missing.

@@ -1,4 +1,4 @@
-"""What is labelled: the folder of a model, corrected in place, or a mesh; and an example of it."""
+"""Subjects of labelling: a model's folder or a mesh, and an example beside it."""
 
 import hashlib
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ class ModelSurface:
 
 
 def read_surface(model: Model) -> ModelSurface:
-    """Reads what is visible of a model.
+    """Reads the visible surface of a model.
 
     Raises:
         ConfigError: Drake cannot read it, nothing of it is visible, or it lacks the link of a
@@ -82,7 +82,9 @@ def read_surface(model: Model) -> ModelSurface:
             triangles = link_triangles(scene_graph, body_frame).astype(float)
             corners.append(X_ML.multiply(triangles.reshape(-1, 3).T).T)
     if not corners:
-        raise ConfigError(f"{model.file} has no <visual>, so that there is nothing to click on.")
+        raise ConfigError(
+            f"{model.file} has no <visual>, so there is nothing to click on. Add one."
+        )
     vertices = np.concatenate(corners)
     surface, _ = cleaned(vertices, np.arange(len(vertices)).reshape(-1, 3))
     keypoints = {}
@@ -217,7 +219,7 @@ class MeshSubject:
 
     @cached_property
     def identity(self) -> Identity:
-        """What the model will be.
+        """Identity of the model that will be written.
 
         Raises:
             UnknownNameError: No task of the package has models of this family, and no keypoints
@@ -314,7 +316,7 @@ class MeshSubject:
 
 
 Subject = FolderSubject | MeshSubject
-"""What is labelled."""
+"""The subject of a labelling session."""
 
 # --- The example: another model of the family -------------------------------------------------
 

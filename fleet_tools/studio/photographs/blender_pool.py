@@ -96,7 +96,7 @@ class BlenderPool:
             standard = proper_gltf(scene, self._roughness)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RenderServerError(
-                f"This scene is not glTF: {type(error).__name__}: {error}"
+                f"The scene is not valid glTF: {type(error).__name__}: {error}"
             ) from error
         with tempfile.TemporaryDirectory(prefix="fleet_tools_blender_") as folder:
             paths = {"scene": f"{folder}/scene.gltf", "image": f"{folder}/image.png"}
@@ -156,7 +156,7 @@ class _Blender:
         if not line:
             status = self._process.wait()
             raise RenderServerError(
-                f"Blender ended with status {status}; after {self._seconds:g} s it is killed. "
+                f"Blender ended with status {status} (its time limit is {self._seconds:g} s). "
                 "--verbose shows its output."
             )
         answer = json.loads(line)

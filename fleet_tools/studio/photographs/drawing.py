@@ -1,4 +1,4 @@
-"""One Blender that draws glTF scenes, as a program with which `blender_pool` talks by pipes.
+"""A Blender process that draws glTF scenes, driven by `blender_pool` over pipes.
 
 It needs only `bpy`. Each line of its input is a job in JSON, and each line of its output the
 answer: {} once the image is written, or {"error": "..."}. It ends with its input.

@@ -127,7 +127,7 @@ class BlenderRenderer:
             raise RenderServerError(f"The server rendered no image: {error}") from error
 
     def points(self, physics: QueryObject, views: Sequence[CameraView]) -> list[dict[int, Hits]]:
-        """Returns what each camera sees of tool and object, by segment, in the order of pixels."""
+        """Returns the points of tool and object in each camera; see `Renderer.points`."""
         return self._entered().points(physics, views)
 
     def close(self) -> None:
@@ -202,7 +202,9 @@ def require_server(server: str) -> Mapping[str, Any]:
             f"the Python of an environment that has bpy: {START_SERVER}"
         ) from error
     if not isinstance(health, dict) or "blender" not in health:
-        raise RenderServerError(f"The server at {server} is not one of fleet_tools.blender.")
+        raise RenderServerError(
+            f"The server at {server} is not a Blender server of fleet_tools.blender."
+        )
     return health
 
 
@@ -271,9 +273,8 @@ def dataset_states(folder: Path, episodes: int | None, every: int) -> PhotoSourc
                     env.step(episode.actions[step - 1])
                 if env.state_digest() != episode.digests[step]:
                     raise DatasetError(
-                        f"{record.file} does not replay here: it differs at step {step}. "
-                        "`python -m fleet_tools.replay "
-                        f"{shlex.quote(str(dataset.folder))}` tells more."
+                        f"{record.file} does not replay here: it differs at step {step}. `python "
+                        f"-m fleet_tools.replay {shlex.quote(str(dataset.folder))}` shows details."
                     )
                 failed = episode.outcome == SIMULATION_ERROR and step == len(episode)
                 if step % every == 0 and not failed:
@@ -293,7 +294,7 @@ def read_scene_file(file: Path) -> Scene:
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{file} is not a scene as JSON: {error}") from error
+        raise ConfigError(f"{file} is not a valid scene in JSON: {error}") from error
 
 
 def scene_state(file: Path, task: str | None) -> PhotoSource:

@@ -79,19 +79,21 @@ def parse_request(content_type: str, body: bytes) -> tuple[dict[str, Any], dict[
             value = math.nan
         if not least <= value <= most:
             expected = "a whole number" if kind is int else "a number"
-            raise _bad(f"{name} is {expected} from {least:g} to {most:g}; given: {text[:40]!r}.")
+            raise _bad(
+                f"{name} must be {expected} from {least:g} to {most:g}; given: {text[:40]!r}."
+            )
         return value
 
     image_type = field("image_type").decode(errors="replace")
     if image_type != "color":
         raise _bad(
-            f"Only images of the type 'color' are drawn here; given: {image_type[:40]!r}. Depth "
-            "and labels are for Drake's own renderers."
+            f"Expected the image type 'color'; given: {image_type[:40]!r}. Use Drake's own "
+            "renderers for depth and labels."
         )
     scene = field("scene")
     digest = field("scene_sha256").decode(errors="replace")
     if hashlib.sha256(scene).hexdigest() != digest:
-        raise _bad("The scene is not the one that was sent: its SHA-256 differs.")
+        raise _bad("The scene was damaged on its way: its SHA-256 differs. Send it again.")
     near = number("near", 1e-6, 1e6)
     camera = {
         "width": number("width", 1, MAX_PIXELS, int),
@@ -111,22 +113,26 @@ def _parse_form(content_type: str, body: bytes) -> dict[str, bytes]:
     if head.get_content_type() != "multipart/form-data":
         raise RequestError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"A form is expected, multipart/form-data; given: {content_type[:80]!r}.",
+            f"Expected a form, multipart/form-data; given: {content_type[:80]!r}.",
         )
     boundary = (head.get_boundary() or "").encode()
     if not 1 <= len(boundary) <= _MAX_BOUNDARY:
-        raise _bad(f"The form's boundary has {len(boundary)} bytes, not 1 to {_MAX_BOUNDARY}.")
+        raise _bad(f"The form's boundary has {len(boundary)} bytes; expected 1 to {_MAX_BOUNDARY}.")
     # Split here and not by the email package, whose time and depth grow with what is nested.
     _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, MAX_FIELDS + 2)
     if not parts or len(parts) > MAX_FIELDS + 1:
-        raise _bad(f"A form has 1 to {MAX_FIELDS} fields between its boundaries, and an end.")
+        raise _bad(
+            f"Expected a form with 1 to {MAX_FIELDS} fields between its boundaries, and an end."
+        )
     if not parts[-1].startswith(b"--"):
         raise _bad("The form has no end: its last boundary is missing.")
     fields = {}
     for part in parts[:-1]:
         lines, _, content = part.partition(b"\r\n\r\n")
         if len(lines) > _MAX_HEADERS:
-            raise _bad(f"The headers of a field have more than {_MAX_HEADERS} bytes.")
+            raise _bad(
+                f"The headers of a field are too long; expected at most {_MAX_HEADERS} bytes."
+            )
         headers = email.message_from_bytes(lines.lstrip(), policy=email.policy.compat32)
         name = headers.get_param("name", header="content-disposition")
         if isinstance(name, str):
@@ -145,13 +151,13 @@ def _parse_scene(text: bytes) -> dict[str, Any]:
         cameras = sum("camera" in node for node in scene["nodes"])
         scene["scenes"][0]["nodes"]
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise _bad(f"The scene is not glTF ({type(error).__name__}: {error}).") from None
+        raise _bad(f"The scene is not valid glTF ({type(error).__name__}: {error}).") from None
     for uri in uris:
         # Any other URI would be a file of this machine, or an address elsewhere.
         if not uri.startswith("data:"):
-            raise _bad(f"A scene must contain all its data; this one refers to {uri[:200]!r}.")
+            raise _bad(f"A scene must contain all its data, but this one refers to {uri[:200]!r}.")
     if cameras != 1:
-        raise _bad(f"A scene has one camera; this one has {cameras}.")
+        raise _bad(f"Expected a scene with one camera; given: {cameras}.")
     return scene
 
 
@@ -238,7 +244,7 @@ class RenderServer(BoundedServer):
         if not self.connections.opened(writer.transport):
             raise RequestError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{MAX_REQUESTS} requests are being answered; ask again later.",
+                f"{MAX_REQUESTS} requests are running already; try again later.",
             )
         if method == "GET":
             return HTTPStatus.OK, "application/json", json.dumps(self._health).encode()
@@ -254,7 +260,7 @@ class RenderServer(BoundedServer):
         if not (text.isascii() and text.isdecimal()):
             raise RequestError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing.")
         if len(text) > _MAX_DIGITS:
-            raise _bad(f"Content-Length has {len(text)} digits.")
+            raise _bad(f"Content-Length has too many digits: {len(text)}.")
         length = int(text)
         if length > self._max_bytes:
             left = min(length, 4 * self._max_bytes)  # a client reads no answer while it sends
@@ -262,8 +268,8 @@ class RenderServer(BoundedServer):
                 left -= len(chunk)
             raise RequestError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"A request has at most {self._max_bytes} bytes (--max-megabytes); this has "
-                f"{length}.",
+                f"The request has {length} bytes; at most {self._max_bytes} are allowed "
+                "(--max-megabytes).",
             )
         try:
             return await reader.readexactly(length)

@@ -46,7 +46,7 @@ class VisiblePoints:
 
 @dataclass(frozen=True, eq=False)
 class PairMotion:
-    """How tool and object have moved from one moment to another: p_W after is X p_W before.
+    """Motion of tool and object between two moments: p_W after is X p_W before.
 
     Attributes:
         tool: PairMotion of the tool.
@@ -68,7 +68,7 @@ class PairMotion:
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
-    """What is drawn at one moment; all points are in the world, m.
+    """Annotations at one moment; all points are in the world, m.
 
     Attributes:
         tool: Keypoints of the tool by name, (3,) each.

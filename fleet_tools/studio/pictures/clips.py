@@ -24,7 +24,7 @@ CLIP_WIDTH, CLIP_HEIGHT = 192, 192
 """Size of a task's view in a clip, pixels."""
 
 PAUSE_S = 1.0
-"""How long the last frames are shown."""
+"""Duration of the last frame."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class EpisodeView:
     rate_hz: float
 
     def at(self, k: int, rate_hz: float) -> np.ndarray:
-        """Returns what is shown at the time of frame k of a clip; the last frame stays."""
+        """Returns the image at the time of frame k of a clip; the last frame stays."""
         return self.frames[min(int(k * self.rate_hz / rate_hz), len(self.frames) - 1)]
 
     @property
@@ -102,7 +102,7 @@ def _first_episodes(standing: Standing, protocol: Protocol) -> dict[str, Episode
 
 
 def view_episode(env: ToolUseEnv, protocol: Protocol, episode: EpisodeResult) -> EpisodeView:
-    """Runs an episode's actions again, and returns what a camera sees of it.
+    """Runs an episode's actions again, and returns the images of a camera.
 
     Args:
         env: An environment of the episode's task, with render_mode "rgb_array".

@@ -62,12 +62,12 @@ def write_contact_sheet(
     dataset.header.require_tool_use()
     if path.suffix not in SUFFIXES:
         raise FleetToolsError(
-            f"A contact sheet is an image file: its name ends with {', '.join(SUFFIXES[:-1])} or "
-            f"{SUFFIXES[-1]}; given: {path}"
+            "Expected an image file for the contact sheet, whose name ends with "
+            f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; given: {path}"
         )
     if not path.absolute().parent.is_dir():
         raise FleetToolsError(
-            f"There is no folder {path.absolute().parent} for {path.name}; make it first."
+            f"There is no folder {path.absolute().parent} for {path.name}. Create it first."
         )
     strips = []
     try:

@@ -1,4 +1,4 @@
-"""Episodes filmed: frames at any rate, from the physics between control steps; and videos of them.
+"""Films episodes at any frame rate, with frames between control steps.
 
 Videos are those that browsers play: H.264 in MP4, written by PyAV.
 """
@@ -35,7 +35,7 @@ _ROUNDING_S = 1e-9
 
 @dataclass(frozen=True)
 class Shot:
-    """How an episode is filmed.
+    """Settings for filming an episode.
 
     Attributes:
         fps: Frames per second of the simulated time. Frames show the physics at the first of its

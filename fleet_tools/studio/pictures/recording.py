@@ -430,7 +430,7 @@ def dataset_source(folder: Path, first_attempt: int, count: int, render_mode: st
     records = [record for record in dataset.stored() if record.attempt >= first_attempt]
     if not records:
         raise DatasetError(
-            f"{dataset.folder} holds no episode from attempt {first_attempt} on; it has "
+            f"{dataset.folder} holds no episode from attempt {first_attempt} or later; it has "
             f"{len(dataset)} episodes of {len(dataset.manifest())} attempts."
         )
     dataset.header.require_tool_use()

@@ -1,4 +1,4 @@
-"""Images of the task's cameras, rendered in a process of their own, so that no step waits for one.
+"""Renders the task's cameras in another process, so that no step waits for images.
 
 The process has another environment of the same task, which is set to the states it receives.
 """

@@ -1,4 +1,4 @@
-"""What devices ask of the arm: keyboard, gamepad and SpaceMouse; and the action that follows.
+"""Input devices: keyboard, gamepad and SpaceMouse, and the actions that they command.
 
 What all say now is written by the threads of pages and devices, and read by the operator.
 
@@ -29,7 +29,7 @@ Frame = Literal["world", "end_effector"]
 """Frame of a twist: the axes of the world, or the end effector's; both at E's origin."""
 
 Request = Literal["save", "discard", "retry"]
-"""What is to become of an episode: stored, left out, or begun again in the same scene."""
+"""Requests about an episode: store it, leave it out, or begin it again in the same scene."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +100,13 @@ MOTIONS: Mapping[str, tuple[int, float]] = {
 """By key, an entry of the twist and its sign: x forward, y left, z up, and rotations about them."""
 
 SLOW, SLOW_FACTOR = frozenset({"ShiftLeft", "ShiftRight"}), 0.25
-"""Keys for fine motions, and what is left of the speed."""
+"""Keys for fine motions, and the remaining share of the speed."""
 
 KEY_REQUESTS: Mapping[str, Request] = {"Enter": "save", "Backspace": "discard", "KeyT": "retry"}
 
 
 def command_of_keys(pressed: Collection[str], frame: Frame) -> DeviceCommand:
-    """Returns what the pressed keys ask for; other keys mean nothing."""
+    """Returns the command of the pressed keys; other keys are ignored."""
     twist = np.zeros(6)
     for key in set(pressed) & MOTIONS.keys():
         entry, sign = MOTIONS[key]
@@ -136,7 +136,7 @@ _PRESSED = 0.5
 def command_of_gamepad(
     axes: Sequence[float], buttons: Sequence[float], frame: Frame
 ) -> DeviceCommand:
-    """Returns what a gamepad asks for.
+    """Returns the command of a gamepad.
 
     Args:
         axes: Deflections of the sticks, right and down positive, in [-1, 1]; absent ones are 0.
@@ -184,7 +184,7 @@ FRESH_S = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What the devices say at one moment.
+    """Inputs of the devices at one moment.
 
     Attributes:
         commands: Commands that ask for a motion.
@@ -221,7 +221,7 @@ class Inputs:
     def set_commands(
         self, source: object, commands: Iterable[DeviceCommand], requests: Collection[Request] = ()
     ) -> None:
-        """Replaces what a source says.
+        """Replaces the commands of a source.
 
         Args:
             source: A page, or a device outside of pages.
@@ -273,7 +273,7 @@ class Inputs:
             self._requests.clear()
 
     def given(self) -> Given:
-        """Returns what the devices say now, and what they said since the last step alone."""
+        """Returns the present inputs of the devices, and those pressed only since the last step."""
         with self._changed:
             oldest = time.monotonic() - FRESH_S
             fresh = [commands for commands, at in self._commands.values() if at >= oldest]
@@ -281,7 +281,7 @@ class Inputs:
             return Given(tuple(each for commands in fresh for each in commands), self._target)
 
     def take(self) -> Given:
-        """Returns what the devices say for the step that begins now."""
+        """Returns the inputs of the devices for the step that begins now."""
         with self._changed:
             given = self.given()
             self._untaken.clear()
@@ -315,7 +315,7 @@ several reports."""
 
 
 class SpaceMouseState(Protocol):
-    """What pyspacemouse reads: axes in [-1, 1], x forward, y left, z up; and buttons, 0 or 1."""
+    """State from pyspacemouse: axes in [-1, 1], x forward, y left, z up; and buttons, 0 or 1."""
 
     x: float
     y: float
@@ -327,7 +327,7 @@ class SpaceMouseState(Protocol):
 
 
 def command_of_spacemouse(state: SpaceMouseState) -> DeviceCommand:
-    """Returns what the device asks for, in the world's axes."""
+    """Returns the command of the device, in the world's axes."""
     return DeviceCommand(
         "spacemouse", np.array([deflection(getattr(state, a)) for a in _AXES]), "world"
     )
@@ -390,6 +390,6 @@ def _open_spacemouse() -> Any:
         return library.open(axis_convention=library.AxisConvention.ROS)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"No SpaceMouse can be opened: {error} Connect one, and give yourself access to its "
-            "/dev/hidraw file; or leave --spacemouse out."
+            f"No SpaceMouse can be opened: {error} Connect one and make its /dev/hidraw file "
+            "readable for you, or leave out --spacemouse."
         ) from error

@@ -1,4 +1,4 @@
-"""What the page shows: scene and gizmo, images, forces, success, and how the session goes."""
+"""Display of the teleoperation page: scene, gizmo, images, forces, success, progress."""
 
 import base64
 import contextlib
@@ -10,16 +10,16 @@ from pydrake.math import RigidTransform
 
 from fleet_tools.envs.spec import EnvSpec
 from fleet_tools.envs.tool_use_env import ToolUseEnv
+from fleet_tools.experts.predicate_sentences import sentences
 from fleet_tools.sim.simulation import Simulation
 from fleet_tools.studio.page_gate import open_viser, stop_viser
-from fleet_tools.studio.predicate_sentences import sentences
 from fleet_tools.studio.teleoperation.camera_process import CameraProcess
 from fleet_tools.studio.teleoperation.devices import Inputs
 from fleet_tools.studio.teleoperation.page_server import PageServer
 from fleet_tools.studio.viser_links import LinkPoses, ViserLinks, link_meshes, link_poses, pose_of
 
 EYE, TARGET = (-0.15, -0.85, 0.75), (0.42, 0.0, 0.2)
-"""Position of the first camera, over the arm's right shoulder, and what it looks at, in W, m."""
+"""Position of the first camera, over the arm's right shoulder, and its target, in W, m."""
 
 GIZMO_SIZE_M = 0.16
 
@@ -164,7 +164,7 @@ class TeleoperationDisplay:
 
 
 def state_facts(env: ToolUseEnv) -> dict[str, Any]:
-    """Returns what the page says of the present state, as plain JSON data; numbers are rounded."""
+    """Returns the page's facts about the present state, as plain JSON data; numbers are rounded."""
     state, scene = env.world_state(), env.scene
     forces = state.forces()
     return {

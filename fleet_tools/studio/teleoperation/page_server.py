@@ -1,4 +1,4 @@
-"""Serves the page, receives what its devices say, and sends it what is to be shown.
+"""Serves the teleoperation page, and exchanges messages with its devices.
 
 The page and its socket have one port, behind a gate: no other site that a browser shows can steer.
 """
@@ -198,7 +198,7 @@ class Controls(Value):
     clicked: Request | None = None
 
     def commands(self) -> list[DeviceCommand]:
-        """Returns what each device asks for."""
+        """Returns the command of each device."""
         found = [command_of_keys(self.keys, self.frame)]
         if self.gamepad is not None:
             found.append(command_of_gamepad(self.gamepad.axes, self.gamepad.buttons, self.frame))
@@ -223,5 +223,5 @@ def read_controls(message: str | bytes) -> Controls:
     try:
         content = json.loads(message)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"A message of a page is JSON: {error}") from None
+        raise ConfigError(f"Expected a JSON message from the page: {error}") from None
     return parse(Controls, content, "A message of a page")

@@ -154,9 +154,9 @@ def test_the_server_has_what_it_is_said_to_have(folders):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"public": []}, "leaves the server its `public` data alone"),
-        ({"public": None}, "is in `data` and in `public`"),
-        ({"episodes": 7}, r"`episodes: 7` are more than the 6 that are not held out"),
+        ({"public": []}, "needs `public` data"),
+        ({"public": None}, "is both in `data` and in `public`"),
+        ({"episodes": 7}, r"`episodes: 7` exceed the 6 that are not held out"),
     ],
 )
 def test_servers_without_data_and_robots_with_too_much_are_refused(folders, changes, message):

@@ -130,7 +130,7 @@ def test_a_changed_experiment_and_changed_data_are_refused(data, tmp_path, capsy
     own.rename(tmp_path / "old")
     write_data(own, steps=(5, 4, 6, 3, 9, 9), seed=2)
     assert run(tmp_path, own, **small) == 2
-    assert "already holds a fleet, but another one" in capsys.readouterr().err
+    assert "already holds a fleet with other options" in capsys.readouterr().err
     assert (tmp_path / "out" / "small.json").read_bytes() == before
 
 

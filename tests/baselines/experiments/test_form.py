@@ -82,9 +82,9 @@ def test_files_extend_others_and_null_leaves_an_arm_out_or_is_a_value(tmp_path: 
     ("content", "message"),
     [
         ({"values": []}, "values"),
-        ({"vary": None}, "`values` are of the key `vary`"),
+        ({"vary": None}, "`values` needs the key `vary`"),
         ({"references": ["a"]}, "a names both an arm and"),
-        ({"controls": ["joint"]}, "joint is none"),
+        ({"controls": ["joint"]}, "joint, which is not an arm"),
         ({"lines": {"points": 4}}, "odd number"),
         ({"lines": {"rollout_points": 1}}, "odd number"),
         ({"seeds": 0}, "seeds"),

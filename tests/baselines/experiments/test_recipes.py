@@ -127,12 +127,12 @@ def test_a_command_is_called_for_each_combination_of_its_values(values):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["bash", "-c", "evil"], "begin with fleet-tools, python, copy, data-of"),
-        ([], "begin with fleet-tools, python, copy, data-of"),
+        (["bash", "-c", "evil"], "begins with fleet-tools, python, copy, data-of"),
+        ([], "begins with fleet-tools, python, copy, data-of"),
         ("python x", "list of words"),  # a shell's text
         ({"run": "python x"}, "list of words"),
-        (["python", True], "a text or a number; given: True"),
-        (["python", ["x"]], "a text or a number"),
+        (["python", True], "texts or numbers; given: True"),
+        (["python", ["x"]], "texts or numbers"),
         (["python", "{A}"], "placeholders ['A']"),
         ({"run": ["python", "x"], "each": {"A": ["b"]}}, "placeholders []"),
         ({"line": ["python", "x"]}, "line"),

@@ -143,7 +143,7 @@ def test_pages_and_figures_are_rendered_from_stored_results(stem, tmp_path, caps
     other.write_text(path.read_text().replace("../common", str(path.parent / "../common")).replace(
         "extends: common", f"extends: {path.parent / 'common'}"))  # fmt: skip
     assert program.main([str(other), "--render", "--quiet"]) == 2
-    assert "is no result of an experiment" in capsys.readouterr().err
+    assert "is not a result of an experiment" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("highest", [0.02, 0.9, 9.0, 11.0, 400.0, 1e6])

@@ -80,15 +80,15 @@ def test_the_program_runs_all_rounds_and_reports_them(
         ({"method": "git_rebasin", "options": {"rounds": "many"}}, "rounds"),
         (
             {"method": "ties", "merge_every": 1},
-            "each begins with its own; give `initialization: common`",
+            "each robot starts from its own; give `initialization: common`",
         ),
         ({"policy": "elmn"}, "Did you mean 'elman'"),
         ({"policy": {"body": {"type": "mlp", "wdth": 3}}}, "Did you mean 'width'"),
-        ({"merge_every": 3}, "give one of its divisors"),
+        ({"merge_every": 3}, "change one of them"),
         ({"participation": 0}, "participation: "),
         ({"held_out": 0}, "held_out: "),
-        ({"held_out": 0.99}, "none is left to learn from"),
-        ({"robots": 50}, "can be partitioned among 1 to 11 robots"),
+        ({"held_out": 0.99}, "none is left for training"),
+        ({"robots": 50}, "between 1 and 11 robots"),
         ({"split": {"by": "task", "alpha": None}}, "Give fewer robots, or an alpha"),
         ({"data": ["nowhere"]}, "nowhere is not a dataset"),
         ({"epochs": 3}, "Unknown key: 'epochs'"),
@@ -136,9 +136,9 @@ def test_a_folder_of_something_else_is_left_unchanged(
 ) -> None:
     before = content(whole)
     assert main(arguments(data, whole, **ROUNDS | {"participation": 0.5})) == 2
-    assert "in it, participation is 1.0, not 0.5" in capsys.readouterr().err
+    assert "options: participation is 1.0, not 0.5" in capsys.readouterr().err
     assert main(arguments(data, data)) == 2
-    assert "is neither empty nor a fleet" in capsys.readouterr().err
+    assert "is not empty and is not a fleet" in capsys.readouterr().err
     assert content(whole) == before
 
 
@@ -147,7 +147,7 @@ def test_numbers_that_diverge_stop_the_fleet_and_every_robot_is_named(
 ) -> None:
     for epochs, expected in (
         (1, ["has the loss nan", "a smaller learning rate than 1e+30"]),
-        (3, ["no robot is left", *(f"robot {robot}: DivergedError" for robot in range(3))]),
+        (3, ["every robot was excluded", *(f"robot {robot}: DivergedError" for robot in range(3))]),
     ):
         training = {"epochs": epochs, "learning_rate": 1e30}
         output = tmp_path / str(epochs)

@@ -322,7 +322,7 @@ def test_a_student_learns_in_scenes_that_the_driver_simulates_once(tmp_path: Pat
             },
             "encoders",
         ),
-        ({"policy": MLP, "distillation": {}}, "imitates what a `last_method` makes"),
+        ({"policy": MLP, "distillation": {}}, "needs a `last_method`"),
         (
             {"last_method": "density_gated_ensemble", "distillation": {"inputs": "moments"}},
             "memory",
@@ -367,10 +367,13 @@ def test_robots_are_compressed_to_a_policy_of_another_width(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method": "structured_compression", "options": {"width": 4}}, "robots go on with"),
+        (
+            {"method": "structured_compression", "options": {"width": 4}},
+            "must keep the robots' width",
+        ),
         (
             {"last_method": "structured_compression", "last_options": {"width": 25}},
-            "more than the 18 units",
+            "exceeds the 18 units",
         ),
         ({"last_method": "structured_compression", "last_options": {"width": 0}}, "at least 1"),
         (

@@ -281,7 +281,7 @@ OF_MIXTURES = {
     "asymmetric": _mixture(covariances=torch.triu),
     "weights of another sum": _mixture(weights=lambda weights: 2 * weights),
     "negative weights": _mixture(weights=torch.neg),
-    "endless episodes": _mixture(
+    "episodes without end": _mixture(
         weights=lambda weights: torch.cat([0 * weights[:-1] + 1e-7, weights[-1:] * 0 + 1])
     ),
     "no first state": _mixture(starts=lambda starts: 0),
@@ -368,7 +368,7 @@ OF_UPDATES: dict[str, Callable[[Any], Any]] = {
     "another shape": _weights(lambda each: each[None]),
     "another type": _weights(lambda each: each.double()),
     "no tensors": _weights(lambda each: 3),
-    "no weights": lambda update: replace(update, weights=None),
+    "cannot be averaged": lambda update: replace(update, weights=None),
     "empty": lambda update: replace(update, weights={}),
     "more": lambda update: replace(update, weights={**update.weights, "data": torch.ones(1)}),
     **{

@@ -274,5 +274,7 @@ def test_a_driver_that_does_not_know_every_task_hides_none(data: Path, tmp_path:
         for policy in (POLICY, POLICY | {"task_hidden": True})
     )
     assert FleetPlan.of(known).clients[0].tasks == ("hammer", "knife")
-    with pytest.raises(ConfigError, match="1 of 2 tasks, without knife"):
+    with pytest.raises(
+        ConfigError, match="all 2 tasks on the server, but it has only 1, without knife"
+    ):
         FleetPlan.of(hidden)

@@ -155,7 +155,7 @@ def test_a_robot_that_raises_is_lost_alone_and_its_host_serves_on(
     answers = exchanged(transport.exchange(all_of(plan, request(plan)) | {2: foreign}))
     lost = answers[2]
     assert isinstance(lost, LostClient)
-    assert lost.reason.startswith("MessageError: The query is about another architecture")
+    assert lost.reason.startswith("MessageError: The query has another architecture")
     assert {each for each in before if each[0] != 2} == set(answers.items()) - {(2, lost)}
     assert exchanged(transport.exchange(all_of(plan, request(plan)))) == dict(before)
     assert processes(transport) == hosts

@@ -188,7 +188,9 @@ def test_a_robot_needs_no_file_but_its_own_and_the_driver_none_of_theirs(
             plan = plan_of(folder)
             assert plan.blueprint == expected.blueprint
             assert plan.held_out_bytes == expected.held_out_bytes
-            with pytest.raises(TrainingError, match=r"no robot is left.*robot 0: DatasetError"):
+            with pytest.raises(
+                TrainingError, match=r"every robot was excluded.*robot 0: DatasetError"
+            ):
                 run_rounds(plan)
         else:
             assignment = expected.assignments[robot]

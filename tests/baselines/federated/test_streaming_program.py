@@ -24,10 +24,10 @@ from fleet_tools.errors import ConfigError
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method": "least_squares", "streaming": {}}, "those that stream are naive_average"),
+        ({"method": "least_squares", "streaming": {}}, "choose one of naive_average"),
         ({"method": "fleet_merge", "options": {"soft": True}, "streaming": {}}, "'soft'"),
         ({**COMMON, "streaming": {"passes": 2}}, "passes: 1"),
-        ({**COMMON, "streaming": {}, "try_robots": True}, "keeps no robot's weights"),
+        ({**COMMON, "streaming": {}, "try_robots": True}, "does not store robots' weights"),
         ({**COMMON, "streaming": {"bits": 5}}, "bits"),
         ({**COMMON, "streaming": {"robust": "best"}}, "rule of robust aggregation: 'best'"),
         ({**COMMON, "streaming": {"bits": 8, "neighbours": 4}}, "neighbours"),

@@ -109,7 +109,7 @@ def test_the_folders_of_a_node_are_never_the_servers_choice(own: list[Path]) -> 
 def test_data_that_changed_since_the_report_are_refused(own: list[Path]) -> None:
     _, plan = planned(own)
     other = Node(0, 2, (str(own[2]),)).localized(plan.assignments[0])
-    with pytest.raises(DatasetError, match="not the assigned ones"):
+    with pytest.raises(DatasetError, match="differ from the assigned ones"):
         FleetClient(other).answer(TrainRequest(1, 0, 1, None))
 
 

@@ -266,7 +266,7 @@ def test_a_plant_beyond_control_is_refused():
     one, none = np.eye(1), np.zeros((1, 1))
     with pytest.raises(LinearControlError, match="not stabilizable"):
         optimal_controller(LinearSystem(2 * one, none, one, one, one, one, one))
-    with pytest.raises(LinearControlError, match="the plant has 4 and 2"):
+    with pytest.raises(LinearControlError, match="the plant has 4 outputs and 2 inputs"):
         cost(paper_system(), Controller(one, one, one))
 
 

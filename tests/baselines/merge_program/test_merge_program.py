@@ -119,7 +119,10 @@ def test_the_traffic_is_reported(paths, capsys):
 def test_the_output_is_a_new_file_in_an_existing_folder(paths, capsys):
     before = paths[0].read_bytes()
     assert run(paths, output=paths[0])[0] == 2
-    assert "is one of the models" in capsys.readouterr().err and paths[0].read_bytes() == before
+    assert (
+        "is also one of the input models" in capsys.readouterr().err
+        and paths[0].read_bytes() == before
+    )
     assert run(paths, output=paths[0].parent / "nowhere" / "m")[0] == 2
     assert run([paths[0], paths[1].with_name("absent")])[0] == 2
 

@@ -97,7 +97,7 @@ def test_averaging_weights_are_one_for_each_model(weights, paths, capsys):
         ({"problem": "false_table"}, "changes them by"),
         ({"problem": "small"}, "other names or shapes"),
         ({"problem": None, "model": "small_model"}, "other names or shapes"),
-        ({"problem": "table", "model": "model"}, "--problem says all"),
+        ({"problem": "table", "model": "model"}, "--problem defines the whole merge"),
         ({"problem": None, "model": "number"}, "returned a int"),
         ({"problem": None, "model": "broken"}, "ZeroDivisionError"),
         ({"problem": "misspelt"}, "2.bais"),

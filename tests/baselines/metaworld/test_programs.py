@@ -188,7 +188,7 @@ def test_sets_of_tasks_and_arenas_do_not_mix(folder, tmp_path):
     ) == 0  # fmt: skip
     with pytest.raises(DatasetError, match="does not fit"):
         Samples([folder / "reach-v3", tmp_path / "reach-v3"])
-    with pytest.raises(ConfigError, match="environments of tool use"):
+    with pytest.raises(ConfigError, match="tool-use environments"):
         dataset_source(folder / "reach-v3", 0, 1, "rgb_array")
 
 
@@ -200,7 +200,7 @@ def test_programs_with_pictures_of_tools_refuse_it(folder, tmp_path, capsys):
         (view.main, ["--dataset", data, "--output", str(tmp_path / "video.mp4")]),
     ):
         assert run(arguments) == 2
-        assert "environments of tool use" in capsys.readouterr().err
+        assert "tool-use environments" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -239,11 +239,11 @@ def test_one_file_holds_both_and_acts_alike(tmp_path):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(LayoutError, match="checkpoint is a policy's"):
+    with pytest.raises(LayoutError, match="checkpoint given as detector is a policy"):
         attached(policy(), policy())
-    with pytest.raises(LayoutError, match="has none, and is none"):
+    with pytest.raises(LayoutError, match="without a keypoint detector"):
         attached(reader(), reader())
-    with pytest.raises(LayoutError, match="has none, and is none"):
+    with pytest.raises(LayoutError, match="without a keypoint detector"):
         attached(attached(policy(), reader()), reader())
     with pytest.raises(LayoutError, match="there are none"):
         attached(policy(reads=("joint_position",)), reader())
@@ -258,7 +258,7 @@ def test_what_does_not_fit_is_refused():
     )
     with pytest.raises(LayoutError, match="the shape of 'object_keypoints'"):
         behind(policy().blueprint, wide)
-    with pytest.raises(LayoutError, match="a keypoint detector, which does not act"):
+    with pytest.raises(LayoutError, match="a keypoint detector, which returns no actions"):
         NetworkPolicy(reader())
 
 
@@ -267,11 +267,11 @@ def test_what_does_not_fit_is_refused():
     [
         (
             {"reading": READING.model_copy(update={"rows": 4})},
-            "a keypoint detector gives 34 numbers",
+            "expected 34 numbers from a keypoint detector",
         ),
         ({"config": {"body": {"type": "gru"}, "clouds": {}}}, "one network without memory"),
         ({"config": {"clouds": {}, "gate": {"members": 2, "sharpness": 0}}}, "one network"),
-        ({"observation": OBSERVED}, "other entries"),
+        ({"observation": OBSERVED}, "must read exactly"),
     ],
 )
 def test_blueprints_of_what_is_no_reader_are_refused(change, message):
@@ -283,9 +283,12 @@ def test_blueprints_of_what_is_no_reader_are_refused(change, message):
 def test_blueprints_of_readers_in_the_wrong_place_are_refused():
     behind_it = attached(policy(), reader()).blueprint
     for change, message in (
-        ({"detector": policy().blueprint}, "not that of a keypoint detector"),
-        ({"reading": READING}, "not that of a keypoint detector"),
-        ({"observation": {"joint_position": STATE["joint_position"]}}, "what its detector reads"),
+        ({"detector": policy().blueprint}, "does not describe a keypoint detector"),
+        ({"reading": READING}, "does not describe a keypoint detector"),
+        (
+            {"observation": {"joint_position": STATE["joint_position"]}},
+            "lacks the inputs of its detector",
+        ),
         ({"scaling": Scaling(mean={}, std={})}, "the scaling has the sizes"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -294,7 +297,7 @@ def test_blueprints_of_readers_in_the_wrong_place_are_refused():
 
 def test_they_are_merged_apart():
     blueprint = attached(policy(), reader()).blueprint
-    with pytest.raises(MergeError, match="Merge the detectors, and the policies"):
+    with pytest.raises(MergeError, match="Merge the detectors, merge the policies"):
         blueprint.symmetry()
     other = attached(policy(), reader()).blueprint.model_copy(update={"detector": None})
     with pytest.raises(IncompatiblePoliciesError, match="detector"):
@@ -390,7 +393,7 @@ def test_a_named_turn_that_is_roughly_right_suffices_at_first(seed, turn, off):
         ),
         (
             {"tasks": ({"name": "a", "tool": 1, "object": 4, "symmetries": (NUT, NUT)},)},
-            "several symmetries of one part",
+            "two symmetries of the same part",
         ),
     ],
 )

@@ -244,7 +244,7 @@ def test_a_policy_that_clips_what_it_reads_is_refused(monkeypatch):
     policy = Checkpoint(BASE, made("mlp on state").state_dict())
     own = PolicyNetwork.decide
     monkeypatch.setattr(PolicyNetwork, "decide", lambda s, x, *a: own(s, x.clamp(-5, 5), *a))
-    with pytest.raises(MergeError, match=r"other statistics.*body\.layers\.0.*--like"):
+    with pytest.raises(MergeError, match=r"different statistics.*body\.layers\.0.*--like"):
         rescaled(policy, scaling_of(BASE, 1))
 
 
@@ -333,7 +333,7 @@ def test_a_gated_policy_is_stored_and_read_and_not_merged(tmp_path):
 
 
 def test_only_a_member_reads_for_a_gate():
-    with pytest.raises(ValueError, match="2 members have no number 2, which reads"):
+    with pytest.raises(ValueError, match="2 members have the numbers 0 to 1"):
         GateConfig(members=2, reader=2)
 
 

@@ -172,7 +172,7 @@ def test_what_does_not_fit_is_refused(folders: list[Path], tmp_path: Path, capsy
     assert merge.main(given) == 2
     assert "--dataset" in capsys.readouterr().err
     code, output = run(tmp_path, folders, "mlp", "git_rebasin", "--model", "a:b")
-    assert code == 2 and "--dataset for each model's data" in capsys.readouterr().err
+    assert code == 2 and "each model's data with --dataset" in capsys.readouterr().err
     assert not output.exists()
 
 
@@ -324,13 +324,13 @@ def test_ensembles_and_own_bodies_that_see_are_refused_with_a_reason(monkeypatch
             if known:
                 assert checkpoint_problem(own, models, method=method).encoders is not None
                 continue
-            with pytest.raises(MergeError, match="a body of a class of your own"):
+            with pytest.raises(MergeError, match="your own class of bodies"):
                 checkpoint_problem(own, models, method=method)
 
 
 def test_gates_teach_who_sees_by_mixtures_alone():
     problem, options = encoders_problem("mlp on clouds"), {"teacher": "density_gated_ensemble"}
-    with pytest.raises(MergeError, match="without memory and encoders"):
+    with pytest.raises(MergeError, match="with memory or encoders"):
         merge_by("distillation", problem, **options)
     mixtures: Any = {**options, "mixtures": 2, "rank": 12}
     start, taught = (merge_by("distillation", problem, **mixtures, steps=k) for k in (0, 300))
@@ -347,7 +347,7 @@ def test_gates_teach_who_sees_by_mixtures_alone():
 
 
 def test_without_encoders_there_are_none_to_share():
-    with pytest.raises(MergeError, match="no encoders that are known"):
+    with pytest.raises(MergeError, match="encoders are unknown"):
         problem = encoders_problem("mlp on state")
         with_common_encoders(problem, problem.models[0], TrafficMeter())
 

@@ -103,7 +103,7 @@ from fleet_tools.baselines.policies.checkpoint import env_kwargs_of
 print(json.dumps([env_kwargs_of(sys.argv[1]), "torch" in sys.modules]))
 """
     assert run_python(code, str(path)) == [{"obs_mode": "state"}, False]
-    with pytest.raises(CheckpointError, match="it holds weights without a policy's blueprint"):
+    with pytest.raises(CheckpointError, match="it holds weights, but not the blueprint"):
         env_kwargs_of(rewritten(path, lambda _: None))
 
 
@@ -116,11 +116,9 @@ def test_another_layout_of_data_is_refused_before_there_is_a_network():
         Blueprint.of(PolicyConfig(body=BODIES["mlp"], clouds=PointNetConfig()), STATE, ACTION)
     for kind in ("depth", "rgb", "points"):
         other = STATE["joint_position"].model_copy(update={"kind": kind})
-        with pytest.raises(
-            LayoutError, match=r"do not read entries like 'other' \(float32 \(7,\)\)"
-        ):
+        with pytest.raises(LayoutError, match=r"cannot read 'other' \(float32 \(7,\)\)"):
             Blueprint.of(mlp, STATE | {"other": other}, ACTION)
-    with pytest.raises(LayoutError, match="nothing to read"):
+    with pytest.raises(LayoutError, match="has no entries"):
         Blueprint.of(mlp, {}, ACTION)
     with pytest.raises(ValueError, match="Did you mean 'joint_position'"):
         Blueprint.of(PolicyConfig(reads=("joint_positions",)), STATE, ACTION)
@@ -161,7 +159,7 @@ def test_other_files_are_refused_and_no_pickle_is_read(path):
 
 
 def test_weights_without_a_policy_are_refused(path):
-    with pytest.raises(CheckpointError, match="it holds weights without a policy's blueprint"):
+    with pytest.raises(CheckpointError, match="it holds weights, but not the blueprint"):
         load_checkpoint(rewritten(path, lambda _: None))
     with pytest.raises(CheckpointError, match="not a JSON object"):
         load_checkpoint(rewritten(path, lambda _: {KEY: "[1, 2"}))
@@ -179,8 +177,8 @@ def test_weights_without_a_policy_are_refused(path):
         ({"scaling": {"mean": {}, "std": {}}}, "the scaling has the sizes {}"),
         ({"config": {"body": {"layers": 3, "type": "mlp"}}}, "body.layers.2.weight is missing"),
         ({"config": {"body": {"type": "gru"}}}, "body.core.weight_ih_l0 is missing.* more"),
-        ({"config": {"reads": ["joint_position"]}}, "the config reads other entries"),
-        ({"observation": {}}, "nothing to read"),
+        ({"config": {"reads": ["joint_position"]}}, "the config must read exactly"),
+        ({"observation": {}}, "has no entries"),
     ],
 )
 def test_a_policy_that_this_version_cannot_run_is_refused(path, changes, message):
@@ -377,9 +375,9 @@ def test_the_program_trains_a_class_that_it_names(tmp_path, capsys):
         ("support.own_parts:Absent", {}, UnknownNameError, "GatedBody"),
         ("support.absent:Body", {}, ConfigError, "cannot be imported"),
         ("support.own_parts:GatedBody", {"depth": 3}, ConfigError, "depth"),
-        ("support.own_parts:GatedBody", {"width": -1}, ConfigError, "cannot be made"),
+        ("support.own_parts:GatedBody", {"width": -1}, ConfigError, "cannot be created"),
         ("support.own_parts:WithoutWidth", {}, ConfigError, "the width None"),
-        ("support.own_parts:never_called", {}, ConfigError, "no class of torch modules"),
+        ("support.own_parts:never_called", {}, ConfigError, "not a class of torch modules"),
     ],
 )
 def test_what_is_no_body_is_refused_with_what_it_is(name, arguments, error, said):

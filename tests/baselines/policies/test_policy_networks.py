@@ -261,7 +261,7 @@ def test_a_transformer_remembers_its_token_and_no_more_steps_than_it_attends_to(
 def test_without_padded_keypoints_nothing_says_which_task_it_is(body):
     with pytest.raises(LayoutError, match="obs_mode=multitask_state"):
         Blueprint.of(PolicyConfig(body=body), STATE, ACTION)
-    with pytest.raises(LayoutError, match="None of joint_position says which task"):
+    with pytest.raises(LayoutError, match="None of joint_position identifies the task"):
         Blueprint.of(PolicyConfig(body=body, reads=("joint_position",)), PADDED, ACTION)
 
 

@@ -157,7 +157,7 @@ def test_policies_on_keypoints_are_judged_behind_a_reader(data, tmp_path):
     env.close()
     assert found is not None and found["hammer"]["outcomes"] == {alone.outcome: 1}
     save_checkpoint(tmp_path / "detector.safetensors", policy)
-    with pytest.raises(LayoutError, match="checkpoint is a policy's"):
+    with pytest.raises(LayoutError, match="checkpoint given as detector is a policy"):
         make_success_measure(data[:1], 1, of_policy, detector=detector)
 
 
@@ -166,7 +166,7 @@ def test_policies_on_keypoints_are_judged_behind_a_reader(data, tmp_path):
     [
         ({"task": "knife"}, UnknownNameError, "knife"),
         ({"axis": ("base", "tip")}, UnknownNameError, "keypoint of the object"),
-        ({"part": "tool", "axis": ("lower", "lower")}, ConfigError, "cannot be told"),
+        ({"part": "tool", "axis": ("lower", "lower")}, ConfigError, "cannot be determined"),
     ],
 )
 def test_symmetries_that_the_data_do_not_have_are_refused(change, error, message, data):
@@ -175,15 +175,15 @@ def test_symmetries_that_the_data_do_not_have_are_refused(change, error, message
 
 
 def test_other_layouts_and_readers_are_refused(data, tmp_path, capsys):
-    with pytest.raises(ConfigError, match="sees one cloud at a time"):
+    with pytest.raises(ConfigError, match="reads one cloud"):
         target(data, config=policy_config("pointnet_elman"))
-    with pytest.raises(ConfigError, match="sees one cloud at a time"):
+    with pytest.raises(ConfigError, match="reads one cloud"):
         target(data, config=read_policy_config("pointnet_mlp", [("chunk", 2)]))
     given = ["--dataset", str(data[0]), *READER, *SMALL, "--output", str(tmp_path / "detector")]
     for more in (["--rollouts", "3"], ["--teacher", "a"], ["--observations", "point_cloud"]):
         with pytest.raises(SystemExit, match="2"):
             train.main([*given, *more])
-        assert "does not act" in capsys.readouterr().err
+        assert "returns no actions" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         train.main([*given, "--symmetry", "wrench.object=6"])
     assert "expected TASK.PART=FOLD:FROM:TO" in capsys.readouterr().err

@@ -95,13 +95,13 @@ def test_without_validation_there_is_no_best_policy(data, tmp_path):
     [
         (["--architecture", "elmn"], "Unknown architecture: 'elmn'. Did you mean 'elman'"),
         (["--architecture", "pointnet_elman"], "there is no cloud to encode"),
-        (["--architecture", "absent.json"], "absent.json is not the JSON of a policy"),
+        (["--architecture", "absent.json"], "absent.json is not the JSON config of a policy"),
         (["--set", "body.wdth=8"], "Unknown key: 'wdth'. Did you mean 'width'"),
         (["--set", "clouds.unit_m=1"], "The architecture gru has no key 'clouds.unit_m'"),
         (["--set", "body.width=0"], "body.gru.width"),
         (["--observations", "joint_positions"], "Did you mean 'joint_position'"),
         (["--dataset", "absent"], "absent"),
-        (["--validation-fraction", "0.99"], "none is left to learn from"),
+        (["--validation-fraction", "0.99"], "none is left for training"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_written(
@@ -122,7 +122,7 @@ def test_wrong_options_are_refused_before_anything_is_written(
         (["--epochs", "0"], "--epochs"),
         (["--dataset"], "--dataset"),
         (["--choose-by", "rollouts"], "needs --rollouts"),
-        (["--dagger", "1", "--restart"], "give --dagger another --output"),
+        (["--dagger", "1", "--restart"], "not for --dagger"),
         (["--dagger", "1", "--teacher", "x"], "leave out --teacher"),
     ],
 )
@@ -145,13 +145,13 @@ def test_a_folder_of_something_else_is_not_changed(data, tmp_path, capsys):
     assert train.main(train_options(data, output, "--epochs", "1", "--quiet")) == 0
     before = {path: path.read_bytes() for path in output.iterdir()}
     assert train.main(train_options(data, output, "--epochs", "1", "--seed", "1")) == 2
-    assert "another one: in it, training.seed is 0, not 1" in capsys.readouterr().err
+    assert "with other options: training.seed is 0, not 1" in capsys.readouterr().err
     more = small_data(tmp_path / "more", [3, 3, 3]).episodes[0].folder
     assert train.main(train_options(more, output, "--epochs", "1")) == 2
     assert "content_digest is" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in output.iterdir()} == before
     assert train.main(train_options(data, data, "--epochs", "1")) == 2
-    assert "is neither empty nor a training run" in capsys.readouterr().err
+    assert "is not empty and is not a training run" in capsys.readouterr().err
     state = output / "state.safetensors"
     state.write_bytes(state.read_bytes()[:-5])
     assert train.main(train_options(data, output, "--epochs", "1")) == 2
@@ -424,5 +424,5 @@ def test_rounds_learn_from_all_data_and_the_same_command_goes_on(tmp_path, capsy
 
 def test_a_learner_that_the_expert_helps_cannot_be_evaluated(tmp_path):
     checkpoint = untrained(tmp_path / "policy.safetensors")
-    with pytest.raises(PolicyError, match="acts in turns"):
+    with pytest.raises(PolicyError, match="shares the control"):
         describe_evaluation(EvaluationConfig(policy=f"dagger:{checkpoint}", tool="hammer"))

@@ -226,7 +226,7 @@ def test_a_split_is_by_episodes_and_follows_from_the_seed(samples):
     assert parts[0] | parts[1] == {each.record.attempt for each in samples.episodes}
     again, other = split(samples, 0.3, seed=4)[1], split(samples, 0.3, seed=5)[1]
     assert again.episodes == validation.episodes != other.episodes
-    with pytest.raises(ConfigError, match="Of 1 episode, none is left to learn from"):
+    with pytest.raises(ConfigError, match="Of 1 episode, none is left for training"):
         split(samples.subset([0]), 0.1, seed=0)
 
 

@@ -343,9 +343,9 @@ def test_nothing_to_imitate_is_an_error_unless_left_whole(tmp_path, capsys):
     dataset = relabelled(tmp_path, {NOISE_STEPS: [0, 1, 2]})
     arguments = ["export", str(dataset.folder), "--to", "robomimic", "--output"]
     assert main([*arguments, str(tmp_path / "out")]) == 2
-    assert "no step to imitate. --whole exports" in capsys.readouterr().err
+    assert "no steps to imitate. --whole exports" in capsys.readouterr().err
     assert main([arguments[0], str(tmp_path / "plain"), *arguments[1:], str(tmp_path / "out")]) == 2
-    assert "set holds no step to imitate" in capsys.readouterr().err
+    assert "set has no steps to imitate" in capsys.readouterr().err
     assert main([*arguments, str(tmp_path / "out"), "--whole"]) == 0
     assert "3 of 3 steps are not to be imitated" in capsys.readouterr().out
 
@@ -364,7 +364,7 @@ def test_the_command_says_what_is_imitated(tmp_path):
 @each_format
 @pytest.mark.parametrize(
     ("info", "message"),
-    [({NOISE_STEPS: [7]}, "names the step 7"), ({LEARNER_STEPS: [0]}, "one action of the expert")],
+    [({NOISE_STEPS: [7]}, "names step 7"), ({LEARNER_STEPS: [0]}, "one action of the expert")],
 )
 def test_labels_that_lie_are_refused_and_nothing_is_left(format_name, info, message, tmp_path):
     dataset = relabelled(tmp_path, info)

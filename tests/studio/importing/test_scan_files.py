@@ -29,7 +29,7 @@ def test_content_decides_what_is_a_scan_and_not_the_name(tmp_path):
     assert isinstance(content, bytes)
     mesh.write_bytes(content)
     assert not is_scan(mesh)
-    with pytest.raises(ConfigError, match="no point cloud"):
+    with pytest.raises(ConfigError, match="not a point cloud"):
         read_cloud(mesh)
     cloud = tmp_path / "cloud.stl"
     cloud.write_bytes(pcd(POINTS))

@@ -136,7 +136,7 @@ def test_a_unit_that_is_no_length_is_refused_by_name(meter, tmp_path):
     with pytest.raises(ConfigError, match=rf'<unit meter="{re.escape(meter)}">.*Correct it'):
         read_mesh(file)
     write_dae(file, REFERENCE, "<up_axis>W_UP</up_axis>")
-    with pytest.raises(ConfigError, match=r"W_UP.*X_UP, Y_UP and Z_UP"):
+    with pytest.raises(ConfigError, match=r"W_UP.*X_UP, Y_UP or Z_UP"):
         read_mesh(file)
 
 

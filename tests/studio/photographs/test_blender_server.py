@@ -65,12 +65,12 @@ REFUSED = {
     "infinity": (form(center_y="inf"), "center_y"),
     "far before near": (form(far="0.01"), "far"),
     "a field is missing": (form(near=None), "'near' is missing"),
-    "depth": (form(image_type="depth"), "Depth and labels are for Drake's own renderers"),
+    "depth": (form(image_type="depth"), "Drake's own renderers for depth and labels"),
     "label": (form(image_type="label"), "color"),
     "another scene": (form(scene_sha256="0" * 64), "SHA-256"),
     "no JSON": (form(b"\x00\xff"), "not JSON"),
-    "no glTF": (form([1, 2]), "not glTF"),
-    "no nodes": (form({"nodes": 7, "scenes": []}), "not glTF"),
+    "no glTF": (form([1, 2]), "not valid glTF"),
+    "no nodes": (form({"nodes": 7, "scenes": []}), "not valid glTF"),
     "no camera": (form({**SCENE, "nodes": [{}]}), "one camera"),
     "a file": (form({**SCENE, "images": [{"uri": "/etc/passwd"}]}), "/etc/passwd"),
     "an address": (form({**SCENE, "buffers": [{"uri": "http://x/y"}]}), "http://x/y"),
@@ -82,7 +82,7 @@ REFUSED = {
     "too many": (b"--" + f"\r\n--{BOUNDARY}".encode() * 5000, "1 to 64 fields"),
     "too long a name": (
         form().replace(b'name="near"', b'name="' + b"x" * 5000 + b'"'),
-        "more than 4096",
+        "at most 4096",
     ),
 }
 
@@ -97,7 +97,7 @@ def test_invalid_requests_are_refused_with_the_reason(url, case):
 def test_a_boundary_has_1_to_70_bytes(url):
     for boundary, count in (("; boundary=" + "b" * 71, 71), ("", 0)):
         status, message = post(url, form(), content_type="multipart/form-data" + boundary)
-        assert (status, f"{count} bytes, not 1 to 70" in message) == (400, True), message
+        assert (status, f"{count} bytes; expected 1 to 70" in message) == (400, True), message
 
 
 def test_other_paths_types_and_sizes_are_refused(url):
@@ -253,4 +253,4 @@ def test_a_server_that_listens_no_more_says_why(capsys, monkeypatch):
         for ending, handler in handlers.items():
             signal.signal(ending, handler)
     out, err = capsys.readouterr()
-    assert "Ready at http://127.0.0.1" in out and "It listens no more" in err
+    assert "Ready at http://127.0.0.1" in out and "The server stopped listening" in err

@@ -31,7 +31,7 @@ _WITHOUT_EFFECT = (
     "megatron_core", "loftq_config", "eva_config", "corda_config", "lora_ga_config",
     "velora_config", "qalora_group_size", "ensure_weight_tying", "lora_bias", "use_dora",
 )  # fmt: skip
-"""Fields that say nothing of what factors mean, or only what entries are in the file, too."""
+"""Fields that do not change the meaning of factors, or only repeat the file's entries."""
 
 _INITIALIZATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
 """Initializations that leave the weights of the model unchanged."""
@@ -88,21 +88,20 @@ def factors_of(adapter: State) -> list[Factors]:
         entries = found.setdefault(_weight(module), {})
         if kind in entries and entries[kind].split(f".{part}")[0] != name.split(f".{part}")[0]:
             raise MergeError(
-                f"{entries[kind]} and {name} change one weight, as of `target_parameters`, whose "
-                f"factors are not known here. {_DENSE}"
+                f"{entries[kind]} and {name} change the same weight, as `target_parameters` do. "
+                f"Their factors are not supported. {_DENSE}"
             )
         entries[kind] = name
     if len(adapters) > 1:
         raise MergeError(
-            f"The state dict has the adapters {', '.join(sorted(adapters))}. Give each by itself, "
-            "as `peft.get_peft_model_state_dict(model, adapter_name=...)` returns it."
+            f"The state dict has the adapters {', '.join(sorted(adapters))}. Give one adapter at a "
+            "time, as `peft.get_peft_model_state_dict(model, adapter_name=...)` returns it."
         )
     pairs = [_pair(weight, entries, adapter) for weight, entries in found.items()]
     if not pairs:
         raise MergeError(
-            "An adapter of low rank has pairs of entries lora_A and lora_B, or lora_embedding_A "
-            "and lora_embedding_B; it has none. Give the adapter's own state dict, as PEFT stores "
-            "it."
+            "Expected pairs of entries lora_A and lora_B, or lora_embedding_A and "
+            "lora_embedding_B; it has none. Give the adapter's own state dict, as PEFT stores it."
         )
     return pairs
 
@@ -112,20 +111,20 @@ def _pair(weight: str, entries: Mapping[str, str], adapter: State) -> Factors:
     A, B = (entries.get(f"lora_embedding_{i}" if is_embedding else f"lora_{i}") for i in "AB")
     if A is None or B is None or (is_embedding and "lora_A" in entries):
         raise MergeError(
-            f"Factors come in pairs, and {', '.join(entries.values())} are without a pair. Give "
-            "the adapter's own state dict, as PEFT stores it."
+            f"Expected factors in pairs; {', '.join(entries.values())} have no partner. Give the "
+            "adapter's own state dict, as PEFT stores it."
         )
     shapes = {name: tuple(adapter[name].shape) for name in (A, B)}
     if any(len(shape) < 2 or 0 in shape for shape in shapes.values()):
         raise MergeError(
-            f"The factors {shapes} are no matrices. Gather the shards of a model (DeepSpeed, FSDP) "
-            "before its adapter is stored."
+            f"The factors {shapes} are not matrices. Gather the shards of a model (DeepSpeed, "
+            "FSDP) before its adapter is stored."
         )
     rank, read = shapes[A][0], math.prod(shapes[B][1:])
     if rank != read:
         raise MergeError(
-            f"{A} has the rank {rank}, and {B} {read}. Give the factors of one adapter; that of a "
-            "convolution with groups cannot be merged, neither here nor by PEFT."
+            f"{A} has the rank {rank}, and {B} {read}. Give the factors of one adapter. Adapters "
+            "of grouped convolutions cannot be merged, neither here nor by PEFT."
         )
     return Factors(
         weight, A, B, is_embedding, entries.get("bias"), entries.get("lora_magnitude_vector")
@@ -147,8 +146,8 @@ def unfactored(adapter: State) -> dict[str, str]:
         ]
         if unknown:
             raise MergeError(
-                f"{name} belongs to no adapter that is known here ({unknown[0]}). Give the "
-                f"adapter's own state dict, as PEFT stores it; of another kind: {_DENSE}"
+                f"{name} is not an entry of a supported adapter ({unknown[0]}). Give the adapter's "
+                f"own state dict, as PEFT stores it. For an adapter of another kind: {_DENSE}"
             )
     return {_plain(name): name for name in adapter if _parsed(name)[1] is None}
 
@@ -165,7 +164,7 @@ def scale_of(config: Config, factors: Factors, adapter: State) -> float:
     alpha = _of_pattern(config, "alpha_pattern", module, config.get("lora_alpha"))
     if rank != len(adapter[factors.A]):
         raise MergeError(
-            f"{factors.A} has the rank {len(adapter[factors.A])}, and its {CONFIG_FILE} says "
+            f"{factors.A} has the rank {len(adapter[factors.A])}, but its {CONFIG_FILE} says "
             f"{rank!r}. Give the configuration of this adapter."
         )
     if not isinstance(alpha, int | float) or not math.isfinite(alpha):
@@ -183,20 +182,21 @@ def require_known(config: Config) -> None:
     kind = str(config.get("peft_type", "LORA")).rpartition(".")[2].upper()
     if kind != "LORA":
         raise MergeError(
-            f"An adapter of the peft_type {kind!r} is not made of factors B A alone. {_DENSE}"
+            f"An adapter of the peft_type {kind!r} has more than the factors B and A. {_DENSE}"
         )
     begin = config.get("init_lora_weights", True)
     if (begin.lower() if isinstance(begin, str) else begin) not in _INITIALIZATIONS:
         raise MergeError(
-            f"The configuration's init_lora_weights is {begin!r}, which changes the weights of the "
-            "model, so that the factors are no change of the model before. Convert the adapter by "
-            "PEFT's `save_pretrained(..., path_initial_model_for_weight_conversion=...)`."
+            f"The configuration's init_lora_weights is {begin!r}, which changes the model's "
+            "initial weights, so the factors are not relative to the original model. Convert the "
+            "adapter by PEFT's `save_pretrained(..., "
+            "path_initial_model_for_weight_conversion=...)`."
         )
     unknown = [name for name in config if config[name] and name not in _READ + _WITHOUT_EFFECT]
     if unknown:
         raise MergeError(
-            f"The configuration sets {', '.join(unknown)}, whose effect on the factors is not "
-            f"known here. {_DENSE}"
+            f"The configuration sets {', '.join(unknown)}, which are not supported for factors. "
+            f"{_DENSE}"
         )
 
 
@@ -270,10 +270,9 @@ def pairs_of(adapters: Sequence[State], configs: Sequence[Config]) -> list[dict[
         models = [each.get("base_model_name_or_path") for each in (configs[0], config)]
         if models[0] != models[1]:
             raise MergeError(
-                f"Adapters are of different backbones: base_model_name_or_path is {models[0]!r} "
-                f"and {models[1]!r}. A change of one model's weights means nothing to another's. "
-                "Train all adapters on one model; or, if both name the same one, give it the same "
-                "name in each adapter_config.json."
+                f"Adapters have different backbones: base_model_name_or_path is {models[0]!r} and "
+                f"{models[1]!r}. Train all adapters on one model. If both names mean the same "
+                "model, use one name in each adapter_config.json."
             )
     pairs = [{each.weight: each for each in factors_of(adapter)} for adapter in adapters]
     require_same_names(pairs, "change different weights")
@@ -324,5 +323,7 @@ def _of_pattern(config: Config, field: str, module: str, default: Any) -> Any:
             if re.match(rf"(.*\.)?({pattern})$", module):
                 return value
         except re.error as error:
-            raise MergeError(f"{field} has {pattern!r}, no regular expression: {error}.") from None
+            raise MergeError(
+                f"{field} has {pattern!r}, which is not a regular expression: {error}."
+            ) from None
     return default

@@ -71,8 +71,8 @@ class WeightedSum:
             else:
                 kind = "is a mask" if tensor.dtype == torch.bool else f"holds {tensor.dtype}"
                 raise ModelMismatchError(
-                    f"{name} {kind}, no weights, and differs between models. Merge models with the "
-                    "same."
+                    f"{name} {kind}, which cannot be averaged, and differs between models. Merge "
+                    "models with equal values."
                 )
         return WeightedSum(self.weight + weight, terms, agreeing)
 
@@ -141,8 +141,8 @@ def interpolate(one: State, other: State, coefficient: float) -> dict[str, torch
     """
     if not 0 <= coefficient <= 1:
         raise MergeError(
-            f"The coefficient {coefficient} gives a model that is not between the two. Give a "
-            "number from 0 to 1."
+            f"The coefficient {coefficient} is not between the two models. Give a number from 0 to "
+            "1."
         )
     return average([one, other], [1 - coefficient, coefficient])
 

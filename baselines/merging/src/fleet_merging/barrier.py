@@ -105,7 +105,9 @@ def lambdas_of(points: int) -> np.ndarray:
         MergeError: `points` is even, or below 3.
     """
     if points < 3 or points % 2 == 0:
-        raise MergeError(f"A curve has {points} points. Give an odd number, at least 3.")
+        raise MergeError(
+            f"The number of points of a curve is {points}. Give an odd number, at least 3."
+        )
     return np.linspace(0.0, 1.0, points)
 
 

@@ -1,4 +1,4 @@
-"""What a state dict holds beside learned weights, and what becomes of it in a merge.
+"""Buffers of a state dict (not learned), and their treatment in a merge.
 
 A state dict has nothing but names, PyTorch's own, to tell them by, and for the last kind numbers:
 
@@ -25,7 +25,7 @@ _NOT_LEARNED = ("running_mean", VARIANCE, EXTRA_STATE)
 
 
 def learned_tensors(state: State) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a model on which optimizers may act: what training has learned.
+    """Returns the learned tensors of a model, on which optimizers may act.
 
     All others are averaged by methods and optimizers of the server, as in published code of FedOpt
     (FedML's has gradients of parameters alone, and takes buffers from the average).
@@ -73,9 +73,9 @@ def with_singular_vectors(
             continue
         if not weight:
             raise MergeError(
-                f"{pair[0]} and {pair[1]} belong to the spectral norm of a weight that other "
-                "parametrizations compute, so that they cannot be computed for a merged model. "
-                "Remove the parametrizations before the models are stored, by "
+                f"{pair[0]} and {pair[1]} belong to the spectral norm of a weight that also has "
+                "other parametrizations, so they cannot be computed for a merged model. Remove the "
+                "parametrizations before you store the models, by "
                 "torch.nn.utils.parametrize.remove_parametrizations."
             )
         u, v = (form[name].double() for name in pair)

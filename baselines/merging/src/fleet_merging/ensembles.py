@@ -77,7 +77,7 @@ class Ensemble(nn.Module):
         return (stacked * weights.reshape(*outputs[0].shape[:-1], 1, -1)).sum(-1)
 
     def description(self) -> dict[str, Any]:
-        """Returns what its state dict does not say, as JSON data."""
+        """Returns the properties that its state dict lacks, as JSON data."""
         gate = self._gate
         if gate is None:
             return {"members": len(self.members)}

@@ -66,7 +66,7 @@ class WithoutEffectError(NotInvariantError):
 
 
 class SymmetryWarning(UserWarning):
-    """A table that is not false, of which a check could not test everything."""
+    """A table that a check did not refute, but could not test completely."""
 
 
 class DerivationError(SymmetryError):
@@ -78,7 +78,7 @@ class ModelMismatchError(MergingError, ValueError):
 
 
 class MergeError(MergingError, ValueError):
-    """A merge problem is inconsistent, or lacks what a method needs."""
+    """A merge problem is inconsistent, or lacks a method's inputs."""
 
 
 class UnsoundMergeError(MergeError):

@@ -68,7 +68,7 @@ def _read_batch(batch: Any, name: str) -> LabelledInputs:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         shown = f"{len(batch)} values" if isinstance(batch, tuple | list) else type(batch).__name__
         raise MergeError(
-            f"{name} is no pair of inputs and labels, but {shown}. Give (inputs, labels)."
+            f"{name} is {shown}; expected a pair of inputs and labels. Give (inputs, labels)."
         )
     inputs, labels = batch
     if not isinstance(labels, torch.Tensor) or labels.dtype == torch.bool or labels.is_complex():
@@ -99,8 +99,8 @@ def read_data(data: Sequence[Any] | None, count: int) -> list[Any]:
         )
     if len(data) != count:
         raise MergeError(
-            f"There are data for {len(data)} models, and {count} models. Give each its own, in the "
-            "same order."
+            f"There are data for {len(data)} models, but {count} models. Give each model its own "
+            "data, in the same order."
         )
     return [
         each if hasattr(each, "answer") else read_loader(each, f"The data of model {index}")
@@ -129,8 +129,8 @@ def loss_of(outputs: Any, batch: LabelledInputs, loss: BatchLoss | None) -> torc
     if labels.is_floating_point():
         if shape != labels.shape:
             raise MergeError(
-                f"The model returned {tuple(shape)} for labels {tuple(labels.shape)}, whose "
-                "differences would be of another shape. Reshape the labels, or give a `loss`."
+                f"The model returned {tuple(shape)} for labels {tuple(labels.shape)}, so their "
+                "difference would have another shape. Reshape the labels, or give a `loss`."
             )
         return (outputs - labels.to(outputs)).square().mean()
     if shape[:-1] == labels.shape:
@@ -146,7 +146,7 @@ def loss_of(outputs: Any, batch: LabelledInputs, loss: BatchLoss | None) -> torc
     flat = labels.flatten().long()
     if bool(((flat >= number) | ((flat < 0) & (flat != _IGNORED))).any()):
         raise MergeError(
-            f"Labels are from {int(flat.min())} to {int(flat.max())}, and the model has {number} "
+            f"Labels range from {int(flat.min())} to {int(flat.max())}, but the model has {number} "
             "classes, numbered from 0."
         )
     return functional.cross_entropy(outputs, flat)
@@ -208,14 +208,14 @@ def _labelled(batch: LabelledInputs, width: int) -> LabelledBatch:
     if batch.labels.is_floating_point():
         if batch.labels.numel() % width:
             raise MergeError(
-                f"Labels of the shape {tuple(batch.labels.shape)} are no rows of {width} numbers, "
-                "as the last affine map returns them."
+                f"Labels of the shape {tuple(batch.labels.shape)} do not fit the last affine map, "
+                f"which returns rows of {width} numbers."
             )
         return LabelledBatch(batch.arguments, batch.labels.reshape(-1, width))
     flat = batch.labels.flatten().long()
     kept = flat != _IGNORED
     if bool((kept & ((flat >= width) | (flat < 0))).any()):
-        raise MergeError(f"There are labels beyond the {width} outputs of the last affine map.")
+        raise MergeError(f"Some labels exceed the {width} outputs of the last affine map.")
     rows = functional.one_hot(flat.where(kept, torch.zeros_like(flat)), width).float()
     return LabelledBatch(batch.arguments, rows, None if bool(kept.all()) else kept.float())
 

@@ -40,7 +40,7 @@ def copied(model: Module) -> Module:
                 of = next((n for n, m in model.named_modules() if m is owner), "") or "the model"
                 raise MergeError(
                     f"{type(model).__name__} cannot be copied ({type(error).__name__}: "
-                    f"{first_line(error)}; a {type(culprit).__name__} of {of}). Take it out of the "
+                    f"{first_line(error)}; a {type(culprit).__name__} of {of}). Remove it from the "
                     "module, or give it a __deepcopy__."
                 ) from error
             shared[id(culprit)] = culprit

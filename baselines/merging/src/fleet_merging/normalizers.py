@@ -1,4 +1,4 @@
-"""Models that scale what they read or answer, each by its own statistics, made to scale alike.
+"""Folds different input and output statistics of models into weights, so that all scale alike.
 
 An average of such models would read numbers as none of them does. But a scaling before an affine
 map is an affine map, too: with z_i = D z + c for what model i and the common scaling give to the
@@ -46,7 +46,7 @@ def with_common_buffers(
     example: Any,
     output: Callable[[Any], Any],
 ) -> list[State]:
-    """Returns models whose buffers are the same, and which compute what they did.
+    """Returns models with equal buffers, which compute the same as before.
 
     Buffers are statistics if they are numbers, differ, and are no BatchNorm's or spectral norm's.
     Buffers in state dicts are replaced by their mean, and buffers that are not persistent by the
@@ -87,8 +87,8 @@ def with_common_buffers(
             made.append({**folded(one, common, as_arguments(example), output), **mean})
         except Exception as error:  # such as of a model that does not run in double precision
             warnings.warn(
-                f"The buffers {', '.join(differing + hidden)} differ between the models, "
-                f"as statistics by which they scale, and are merged as other entries: {error}",
+                f"The buffers {', '.join(differing + hidden)} differ between the models, as "
+                f"scaling statistics do, and are merged like other entries: {error}",
                 SymmetryWarning,
                 stacklevel=2,
             )
@@ -104,7 +104,7 @@ def folded(
     output: Callable[[Any], Any] = lambda outputs: outputs,
     unscaled: tuple[str, ...] = (),
 ) -> dict[str, torch.Tensor]:
-    """Returns the weights with which one module computes what another one does.
+    """Returns weights with which one module computes the same as another.
 
     Args:
         own: A model.
@@ -143,8 +143,8 @@ def folded(
             _, given = _read(trial, last.name, trials, output)
     if not _equal(given, answers):
         raise MergeError(
-            "the outputs depend on it in a way that no affine map can take over, such as by a "
-            "clip, a tanh, or a gate. Train the models with the same statistics."
+            "its effect cannot be folded into an affine map, because of a clip, a tanh or a gate. "
+            "Train the models with the same statistics."
         )
     form = tensors_of(common)
     return {name: tensor.to(form[name]) for name, tensor in tensors_of(trial).items()}
@@ -159,8 +159,8 @@ def _behind(
     factor, offset = _fitted(rows[..., :width], wanted[..., :width])
     if not _equal(factor * rows[..., :width] + offset, wanted[..., :width]):
         raise MergeError(
-            f"{each.name!r} does not read numbers that are only shifted and multiplied, such as "
-            "after a clip, a norm, or an edge of zeros. Train the models with the same statistics."
+            f"{each.name!r} has inputs that are not only shifted and scaled, because of a clip, a "
+            "norm or zero padding. Train the models with the same statistics."
         )
     if bool(offset.any()) and not each.biases:
         raise MergeError(f"{each.name!r} has no bias for the shift. Give it one.")

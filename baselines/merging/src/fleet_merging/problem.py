@@ -32,7 +32,7 @@ ArgumentsOf = Callable[[torch.Tensor, Teacher, np.random.Generator], tuple[Any, 
 
 @dataclass(frozen=True)
 class MergeProblem:
-    """Models of one form, and what is known of them beside their weights.
+    """Models of one form, and further facts about them besides their weights.
 
     Attributes:
         symmetry: Table of axes of all models.
@@ -151,7 +151,7 @@ class MergeProblem:
         return self.total(permutations).mean(self.models[0])
 
     def outputs(self, module: torch.nn.Module, state: State) -> Any:
-        """Returns what a module with some weights computes of the example; it is not changed."""
+        """Returns the outputs of a module with some weights for the example; it is not changed."""
         network = copied(module)
         load_tensors(network, state)
         with torch.no_grad(), uncompiled():
@@ -216,8 +216,8 @@ class MergeResult:
         """
         if self.is_ensemble:
             raise MergeError(
-                f"The merge is an ensemble of {len(self.members)} networks, and has no state dict "
-                "of one. Take its `model` or its `members`, or choose a method that returns a "
+                f"The merge is an ensemble of {len(self.members)} networks, so it has no single "
+                "state dict. Use its `model` or its `members`, or choose a method that returns a "
                 "network, such as git_rebasin or distillation."
             )
         return dict(self.members[0])
@@ -229,15 +229,15 @@ class MergeResult:
 
     @property
     def model(self) -> torch.nn.Module:
-        """A new module that computes what the merge does: a network, or an `ensembles.Ensemble`.
+        """A new module that computes the merge: a network, or an `ensembles.Ensemble`.
 
         Raises:
             MergeError: Nothing is known but state dicts.
         """
         if self.module is None:
             raise MergeError(
-                "The merge was made of state dicts alone, so that its module is not known. Give "
-                "the merge problem's `module`, or load `state` into a model of your own."
+                "The merge was made from state dicts alone, so its module is unknown. Give the "
+                "merge problem's `module`, or load `state` into a model of your own."
             )
         if self.is_ensemble:
             from fleet_merging.ensembles import Ensemble
@@ -249,7 +249,7 @@ class MergeResult:
 
     @property
     def parameters(self) -> int:
-        """Number of learned parameters of all members; those that share memory count once.
+        """Number of learned parameters of all members; shared ones count once.
 
         The entries of a gate, which are measured and not learned, are not among them.
         """
@@ -275,6 +275,6 @@ def _require_base_alike(models: Sequence[State], base: State) -> None:
         require_alike((*models, base))
     except ModelMismatchError as error:
         raise ModelMismatchError(
-            f"The base, here model {len(models)}, is not of the models' form: {error} Give the "
+            f"The base, here model {len(models)}, does not match the models: {error} Give the "
             "weights from which they were trained."
         ) from None

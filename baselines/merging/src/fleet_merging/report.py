@@ -22,7 +22,7 @@ _TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Connectivity:
-    """Linear connectivity of models: how far apart they are, and what lies between them.
+    """Linear connectivity of models: their distances, and the losses between them.
 
     Attributes:
         distance: Largest Euclidean distance between the weights of two models.
@@ -151,7 +151,7 @@ def as_text(report: MergeReport) -> str:
     if report.losses:
         lines.append(f"losses of the models  {' '.join(f'{loss:.4g}' for loss in report.losses)}")
     else:
-        lines.append("No losses or barriers: there are no data.")
+        lines.append("No losses or barriers, because there are no data.")
     return "\n".join(lines)
 
 

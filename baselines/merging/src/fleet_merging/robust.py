@@ -1,4 +1,4 @@
-"""Robust aggregation: what some robots send, whatever it is, does not decide the merge.
+"""Byzantine-robust aggregation.
 
 A rule takes the vectors of all robots, of which up to f may be anything, and returns one:
 
@@ -134,7 +134,7 @@ def rule_of(name: str, byzantine: int = 1) -> Rule:
     if name not in RULES:
         raise UnknownChoiceError.of("rule of robust aggregation", name, RULES)
     if byzantine < 0:
-        raise MergeError(f"{byzantine} robots may send anything. Give a number, 0 or more.")
+        raise MergeError(f"{byzantine} robots cannot be Byzantine. Give a whole number, 0 or more.")
     rule = RULES[name]
     chosen = partial(rule, byzantine=byzantine) if name in _COUNT_BYZANTINE else rule
 
@@ -184,7 +184,7 @@ def robust_state(
     rule: str,
     byzantine: int = 1,
 ) -> dict[str, torch.Tensor]:
-    """Returns one model of the permuted models by a rule; what is not learned is averaged.
+    """Combines the permuted models to one by a rule; buffers are averaged.
 
     The rule sees differences from the base, or where there is none, from the median of each weight:
     `norm_bound` alone depends on it.
@@ -287,8 +287,8 @@ def _by_score(vectors: np.ndarray, byzantine: int, name: str) -> np.ndarray:
 def _require_robots(count: int, fewest: int, byzantine: int, name: str) -> None:
     if count < fewest:
         raise MergeError(
-            f"{name} bears {byzantine} of at least {fewest} robots, and there are {count}. Give "
-            "more robots, or a smaller `byzantine`."
+            f"{name} with `byzantine` = {byzantine} needs at least {fewest} robots; given: "
+            f"{count}. Give more robots, or a smaller `byzantine`."
         )
 
 

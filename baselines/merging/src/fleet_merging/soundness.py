@@ -1,4 +1,4 @@
-"""Whether a model is one: what must hold of it before anyone loads, merges or stores it."""
+"""Validity checks of merged state dicts."""
 
 import torch
 
@@ -57,13 +57,14 @@ def require_usable(result: MergeResult, problem: MergeProblem, maker: str) -> No
             continue
         if faulty := faulty_output(module, member, problem.example, problem.output):
             raise UnsoundMergeError(
-                f"{maker} made no usable model: for the example, the outputs of {faulty} are not "
-                "finite. Choose another method, or measure statistics of data anew by `finish`."
+                f"{maker} made no usable model: its outputs ({faulty}) for the example are not "
+                "finite. Choose another method, or measure the statistics of layers again by "
+                "`finish`."
             )
 
 
 def defects(state: State, form: State) -> str:
-    """Says what is wrong with a model; empty if nothing is.
+    """Describes the fault of a model; empty if there is none.
 
     Args:
         state: The model.

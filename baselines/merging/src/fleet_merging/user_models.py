@@ -53,7 +53,7 @@ _RESIZING = ("partition", "structured_compression")
 def merge(
     method: str | Method, models: MergeProblem | Sequence[nn.Module | State], **given: Any
 ) -> MergeResult:
-    """Merges models by a method, and validates what comes of it.
+    """Merges models by a method, and validates the result.
 
         merged = merge("git_rebasin", [one, other], example=inputs)
         merged = merge("fleet_merge", [one, other], data=[loader_one, loader_other], epochs=5)
@@ -85,7 +85,8 @@ def merge(
         return registry.merge(method, problem_of(models, method=method, **arguments), **options)
     if arguments:
         raise MergeError(
-            f"{', '.join(arguments)} are given beside a merge problem. Make the problem with them."
+            f"{', '.join(arguments)} were given together with a merge problem. Set them in the "
+            "problem instead."
         )
     return registry.merge(method, models, **options)
 
@@ -133,7 +134,9 @@ def problem_of(
         DerivationError, SymmetryError: No table can be derived, or it is false.
     """
     if isinstance(models, nn.Module | Mapping) or not models:
-        raise MergeError("Give a list of models, at least one: modules or state dicts.")
+        raise MergeError(
+            "No models were given. Give a list with at least one module or state dict."
+        )
     unwrapped = [_unwrapped(each, f"model {index}") for index, each in enumerate(models)]
     states = [_state_of(each) for each in unwrapped]
     module, resized = _architecture(unwrapped, states, model, method)
@@ -156,8 +159,8 @@ def problem_of(
     plain = bool(pools) and all(isinstance(pool, tuple) for pool in pools)
     if batches and module is None:
         raise MergeError(
-            "Data are given, and of the models only state dicts, which cannot be run. Give "
-            "modules, or their architecture as `model`."
+            "Data were given, but state dicts cannot be run. Give modules as models, or their "
+            "architecture as `model`."
         )
     for pool in pools:
         if module is not None and isinstance(pool, tuple):
@@ -318,8 +321,8 @@ def _table(
     if module is None or example is None:
         missing = "architecture (`model`)" if module is None else "example of its inputs"
         raise MergeError(
-            f"No table of axes is given, and it cannot be derived without the models' {missing}. "
-            "Give modules or `model`, and `example` or data; or a `symmetry`."
+            f"No table of axes was given, and deriving one needs the models' {missing}. Give "
+            "modules or `model`, and `example` or data; or a `symmetry`."
         )
     return derive(module, example, output=output)
 

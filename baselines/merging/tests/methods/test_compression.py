@@ -185,7 +185,7 @@ class Relu(torch.nn.Module):
         (lambda: resized("mlp", 0.5), "none of the models' kind"),
         (lambda: Relu().double(), "another activation"),
         (lambda: resized("elman", 0.5).float(), "float32"),
-        (lambda: resized("elman", 2.5), "60 units 'h0', and all models together have 48"),
+        (lambda: resized("elman", 2.5), "60 units 'h0', but all models together have only 48"),
     ],
     ids=["cell", "layers", "activation", "precision", "width"],
 )

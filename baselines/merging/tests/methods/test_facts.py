@@ -132,9 +132,8 @@ def test_a_refusal_names_the_layer_and_the_methods_that_the_problem_has_data_for
         merge("structured_compression", without)
     able = [n for n, each in METHODS.items() if "BatchNorm" in each.layers and not each.needs]
     assert str(caught.value) == (
-        f"`structured_compression` cannot merge BatchNorm (`1`); these can: {', '.join(able)}. It "
-        f"keeps layers "
-        "that all models share, as of a frozen encoder."
+        f"`structured_compression` cannot merge BatchNorm (`1`); these can: {', '.join(able)}. "
+        "Layers that all models share, such as a frozen encoder, are kept."
     )
     assert "git_rebasin" in able and "regmean" not in able
 

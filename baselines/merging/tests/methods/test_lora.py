@@ -205,7 +205,7 @@ def test_dora_gives_outputs_weights_of_the_learned_norms(stored, seed):
     torch.testing.assert_close(got, expected.T if stored else expected)
     with pytest.raises(MergeError, match=r"DoRA.*`base`"):
         merged_products(states, configs=config)
-    with pytest.raises(MergeError, match=r"lora_magnitude_vector is of DoRA.*merged_products"):
+    with pytest.raises(MergeError, match=r"lora_magnitude_vector belongs to DoRA.*merged_products"):
         merge("lora", problem_of(*states))
 
 
@@ -235,12 +235,15 @@ def test_convolutions_are_merged_as_kernels():
 C = "base_model.model.0.lora_"
 BAD_STATES = {
     "no factors": ({"weight": torch.ones(2, 2)}, "it has none"),
-    "a factor alone": ({A: torch.ones(2, 3)}, "without a pair"),
-    "a second factor alone": (adapter(0) | {"1.lora_B.weight": torch.ones(2, 2)}, "without a pair"),
-    "an embedding's factor alone": ({f"{C}embedding_A": torch.ones(2, 3)}, "without a pair"),
+    "a factor alone": ({A: torch.ones(2, 3)}, "have no partner"),
+    "a second factor alone": (
+        adapter(0) | {"1.lora_B.weight": torch.ones(2, 2)},
+        "have no partner",
+    ),
+    "an embedding's factor alone": ({f"{C}embedding_A": torch.ones(2, 3)}, "have no partner"),
     "another rank": ({A: torch.ones(2, 3), B: torch.ones(2, 3)}, "has the rank 2"),
-    "groups": ({A: torch.ones(2, 3, 3), B: torch.ones(4, 1, 1)}, "groups"),
-    "shards": ({A: torch.ones(0), B: torch.ones(0)}, "no matrices"),
+    "groups": ({A: torch.ones(2, 3, 3), B: torch.ones(4, 1, 1)}, "grouped"),
+    "shards": ({A: torch.ones(0), B: torch.ones(0)}, "not matrices"),
     "AdaLoRA": (adapter(0) | {f"{C}E": torch.ones(2, 1)}, "lora_E.*merge_and_unload"),
     "tokens": (
         adapter(0) | {"e.token_adapter.trainable_tokens_delta": torch.ones(2, 1)},
@@ -268,13 +271,13 @@ BAD_CONFIGS = {
     "the rank of another": ({"r": 3}, "says 3"),
     "no rank": ({"r": None}, "says None"),
     "no alpha": ({"lora_alpha": None}, "alpha of 0 is None"),
-    "a pattern that is none": ({"rank_pattern": {"(": 2}}, "no regular expression"),
+    "a pattern that is none": ({"rank_pattern": {"(": 2}}, "not a regular expression"),
     "the model's weights changed": (
         {"init_lora_weights": "PiSSA_niter_4"},
         "PiSSA_niter_4.*path_initial_model_for_weight_conversion",
     ),
     "a field of the future": ({"use_tomorrow": True}, "use_tomorrow"),
-    "DoRA without norms": ({"use_dora": True}, "without its lora_magnitude_vector"),
+    "DoRA without norms": ({"use_dora": True}, "has no lora_magnitude_vector"),
 }
 
 
@@ -302,7 +305,7 @@ def test_adapters_and_weights_that_do_not_fit_are_refused():
     with pytest.raises(MergeError, match="2 adapters and 1 configurations"):
         merged_products([adapter(0), adapter(0)], configs=[CONFIG])
     names = [CONFIG | {"base_model_name_or_path": each} for each in ("gpt2", "gpt2-large")]
-    with pytest.raises(MergeError, match=r"'gpt2' and 'gpt2-large'.*give it the same name"):
+    with pytest.raises(MergeError, match=r"'gpt2' and 'gpt2-large'.*use one name"):
         alike([adapter(0), adapter(1)], names)
     with pytest.raises(ModelMismatchError, match=r"adapters\.alike.*merged_products"):
         problem_of(adapter(0), adapter(0, rank=3))

@@ -275,5 +275,5 @@ def test_moments_too_large_for_memory_are_refused_unless_nobody_asks_for_them(me
     problem = MergeProblem(symmetry, models, data_holders=[holder] * 2, affine_maps=maps)
     if method == "head_refit":
         merge(method, problem)
-    with pytest.raises(MergeError, match=r"map '0' reads have 1\.2 GB"):
+    with pytest.raises(MergeError, match=r"map '0' need 1\.2 GB"):
         merge(method, problem, alignment="activations")

@@ -191,9 +191,9 @@ def test_a_gate_weighs_the_units_of_each_model_and_its_own_one():
 @pytest.mark.parametrize(
     ("gate", "error", "words"),
     [
-        (a_gate(models=2), MessageError, "A gate for 2 models is sent with 3"),
-        (replace(a_gate(), factors=torch.eye(3)), MessageError, "no query for moments"),
-        (replace(a_gate(), sharpness=float("nan")), MessageError, "no query for moments"),
+        (a_gate(models=2), MessageError, "A gate for 2 models came with 3"),
+        (replace(a_gate(), factors=torch.eye(3)), MessageError, "not a query for moments"),
+        (replace(a_gate(), sharpness=float("nan")), MessageError, "not a query for moments"),
         (a_gate(size=99), MergeError, "states of 99 numbers"),
         (a_gate(map_name="nowhere"), MergeError, "no affine map nowhere"),
     ],
@@ -230,11 +230,11 @@ def test_answers_with_anything_else_are_refused(kind):
 def test_a_holder_without_batches_or_labels_says_so():
     query = MomentQuery(STATE, ("4",), "labels")
     holder = make_data_holder(MLP, Y)
-    with pytest.raises(MessageError, match="gives no moments"):
+    with pytest.raises(MessageError, match="cannot measure moments"):
         ask_moments(replace(holder, batches=None), query, MAPS)
     with pytest.raises(MergeError, match="there are none labels"):
         ask_moments(replace(holder, batches=lambda: [LabelledBatch((X,))]), query, MAPS)
-    with pytest.raises(MergeError, match="no rows"):
+    with pytest.raises(MergeError, match="No data reached"):
         ask_moments(replace(holder, batches=lambda: []), query, MAPS)
     with pytest.raises(MessageError, match="another architecture"):
         ask_moments(holder, replace(query, model={"0.weight": STATE["0.weight"]}), MAPS)

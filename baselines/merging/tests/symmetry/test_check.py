@@ -129,7 +129,7 @@ def test_a_model_with_its_own_precision_is_checked_in_it():
 
 
 def test_wrong_numbers_of_axes_are_refused():
-    with pytest.raises(AxisSyntaxError, match=r"0, 2, have 3 axes, .* given are 2: _, h"):
+    with pytest.raises(AxisSyntaxError, match=r"0, 2, have 3 axes, .* given: 2: _, h"):
         mlp(["0", "2"], ["_", "h"])
 
 

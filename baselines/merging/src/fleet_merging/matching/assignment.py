@@ -1,4 +1,4 @@
-"""What matching maximizes, <reference, P(model)>, and assignment problems: linear to quadratic."""
+"""Objective of matching, <reference, P(model)>, and linear to quadratic assignment problems."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -68,7 +68,7 @@ def project_soft(
     _require_finite(scores)
     if not tau > 0:
         raise PermutationError(
-            f"The soft projection has tau {tau}; it must be positive. tau = 0 is project_hard."
+            f"The soft projection has tau {tau}; it must be positive. Use project_hard for tau = 0."
         )
     return _SoftProjection.apply(scores, tau, iterations, tolerance)
 
@@ -284,6 +284,6 @@ def _factored(complement: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def _require_finite(scores: torch.Tensor) -> None:
     if scores.numel() and not all(map(torch.isfinite, torch.aminmax(scores.detach()))):
         raise PermutationError(
-            "Scores are not finite, so they have no projection. The loss may have diverged: lower "
-            "the rate, or check the models for NaN."
+            "Scores hold NaN or infinity, so they cannot be projected. The loss may have diverged: "
+            "lower the rate, or check the models for NaN."
         )

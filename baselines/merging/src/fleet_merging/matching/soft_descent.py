@@ -59,8 +59,8 @@ class Descent:
         positive = self.rate > 0 and self.tau > 0 and self.iterations >= 1
         if not positive or self.steps < 0 or self.noise < 0:
             raise MergeError(
-                f"{self} has a number out of range: rate, tau and iterations are positive, steps "
-                "and noise not negative."
+                f"{self} has a number out of range: rate, tau and iterations must be positive, "
+                "steps and noise at least 0."
             )
 
 

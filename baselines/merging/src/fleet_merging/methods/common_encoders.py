@@ -36,9 +36,7 @@ def with_common_encoders(
     """
     encoders = problem.encoders
     if encoders is None:
-        raise MergeError(
-            "The models have no encoders that are known. Give the problem's `encoders`."
-        )
+        raise MergeError("The models' encoders are unknown. Give the problem's `encoders`.")
     reader = {each.name: each for each in problem.affine_maps}[encoders.reader]
     if reader.groups > 1:
         raise MergeError(f"{reader.name!r} reads features in groups. Use concatenation.")

@@ -153,14 +153,14 @@ class _Union:
         for name, outputs in writes.items():
             if name != last.name and any(free is None for free, *_ in outputs):
                 raise MergeError(
-                    f"Outputs of {name!r} are in fixed order, so that no unit of them can be "
-                    "chosen. Give a table in which they are free, or use an ensemble."
+                    f"Outputs of {name!r} have a fixed order, so no units can be selected. Give a "
+                    "table in which they are free, or use an ensemble."
                 )
         for name, sizes in problem.group.sizes.items():
             if (wanted := form.counts[name]) > (given := len(problem.models) * sizes[-1]):
                 raise MergeError(
-                    f"The network to be made has {wanted} units {name!r}, and all models together "
-                    f"have {given}. Give a network with at most as many, or use partition."
+                    f"The new network has {wanted} units {name!r}, but all models together have "
+                    f"only {given}. Give a network with at most {given}, or use partition."
                 )
         small = _places_of(problem, maps, form.axes)
         return cls(problem.models, kept, maps, form.counts, reads, writes, *small)

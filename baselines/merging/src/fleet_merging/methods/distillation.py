@@ -1,4 +1,4 @@
-"""Distillation: one network of a model's size learns to do what an ensemble does."""
+"""Distillation: one network of a model's size learns to imitate an ensemble."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ def distillation(
     ):
         raise MergeError(
             f"{states} states of {mixtures} Gaussians along {rank} axes in batches of {batch}, "
-            f"{steps} steps, the rate {rate} and the ridge {refit} train nothing. Give at least "
+            f"{steps} steps, the rate {rate} and the ridge {refit} are out of range. Give at least "
             "one state and axis, batches of at least 1, a rate above 0, a ridge of at least 0, and "
             f"at most {MAX_COMPONENTS} Gaussians."
         )
@@ -187,8 +187,8 @@ def _measured(
         if each.size != size:
             raise DataHolderError(
                 holder,
-                f"A mixture is of states of {each.size} numbers, where models read {size}. Leave "
-                "this data holder out.",
+                f"Its mixture has states of {each.size} numbers, but the models read {size}. Leave "
+                "out this data holder.",
             )
     return found
 
@@ -226,9 +226,9 @@ def _of_gate(
     """Returns batches of states drawn from a gate's Gaussians by the averaging weights."""
     if gate is None or problem.with_memory or problem.encoders is not None:
         raise MergeError(
-            "The student needs inputs: there is no gate of models without memory and encoders, "
-            "from whose Gaussians they could be drawn. Ask data holders for `mixtures`, give the "
-            "merge problem's `inputs`, or the teacher density_gated_ensemble."
+            "Distillation needs inputs, and there is no gate whose Gaussians could supply them "
+            "(models with memory or encoders have none). Ask data holders for `mixtures`, give the "
+            "merge problem's `inputs`, or use the teacher density_gated_ensemble."
         )
     drawn = []
     for model, weight, mean, factor in zip(
@@ -254,7 +254,7 @@ def _arguments(
         return [_as_they_are(problem, gate, states) for states in drawn]
     if problem.inputs is not None and (given := list(problem.inputs())):
         return given
-    raise MergeError("There are no unlabelled inputs. Give at least one batch, or no inputs.")
+    raise MergeError("`inputs` is empty. Give at least one batch, or leave it out.")
 
 
 def _as_they_are(
@@ -281,8 +281,8 @@ def _as_they_are(
         if whole and given.dim() == states.dim() and given.shape[-1] == states.shape[-1]:
             return (states.to(given),)
     raise MergeError(
-        "States that are drawn are no inputs of these models, which read something else than one "
-        "tensor of them. Give unlabelled `inputs`, or `arguments_of`."
+        "Sampled states do not fit these models, whose input is not one tensor of states. Give "
+        "unlabelled `inputs`, or `arguments_of`."
     )
 
 

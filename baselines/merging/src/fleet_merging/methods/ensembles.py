@@ -185,9 +185,9 @@ def require_head(problem: MergeProblem) -> None:
         )
     ):
         raise MergeError(
-            f"The outputs of the model are not those of its last affine map, {last.name!r}, which "
-            "this method fits to the labels. Give a model that returns what its last layer "
-            "computes (logits, say), an `output` that selects it, or use density_gated_ensemble."
+            f"This method fits the last affine map, {last.name!r}, to the labels, but the model "
+            "returns something else. Give a model that returns the outputs of its last layer (such "
+            "as logits), an `output` that selects them, or use density_gated_ensemble."
         )
 
 
@@ -219,15 +219,15 @@ def _density_gate(problem: MergeProblem, sharpness: float, meter: TrafficMeter) 
 def _require_rows_in_order(problem: MergeProblem, first: AffineMap) -> None:
     if first.groups != 1:
         raise MergeError(
-            f"The first affine map, {first.name!r}, reads its inputs in {first.groups} groups, and "
-            "a gate reads them whole. Use concatenation."
+            f"The first affine map, {first.name!r}, reads its inputs in {first.groups} groups, "
+            "which a gate does not support. Use concatenation."
         )
     modules = {} if problem.module is None else dict(problem.module.named_modules())
     module = modules.get(first.name.rpartition(".l0")[0])
     if isinstance(module, RECURRENT) and not module.batch_first:
         raise MergeError(
-            f"{first.name!r} reads steps before trajectories, in another order than a gate weighs "
-            "the outputs. Build the module with batch_first=True."
+            f"{first.name!r} has its inputs in the order (steps, trajectories); a gate needs "
+            "(trajectories, steps). Build the module with batch_first=True."
         )
 
 
@@ -291,8 +291,8 @@ def _with_matrices(problem: MergeProblem, matrices: Sequence[torch.Tensor]) -> t
     last = problem.affine_maps[-1]
     if not last.biases:
         raise MergeError(
-            f"The last affine map, {last.name!r}, has no bias to fit. Give the models' last layer "
-            "one of zeros, or use density_gated_ensemble."
+            f"The last affine map, {last.name!r}, has no bias to fit. Add a bias of zeros to the "
+            "models' last layer, or use density_gated_ensemble."
         )
     return tuple(
         last.with_matrix(model, matrix)

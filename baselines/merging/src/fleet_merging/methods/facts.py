@@ -48,7 +48,7 @@ NETWORK, ENSEMBLE = "a network", "an ensemble"
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """What is known of a method beside its code.
+    """Facts about a method besides its code.
 
     Attributes:
         name: Its name, or module:function of a user's own.
@@ -202,8 +202,8 @@ def refusal(
         and not any(is_missing(problem, need) for need in each.needs)
     ]
     return MergeError(
-        f"`{name}` cannot merge {found}; these can: {', '.join(able) or 'none'}. It keeps layers "
-        "that all models share, as of a frozen encoder."
+        f"`{name}` cannot merge {found}; these can: {', '.join(able) or 'none'}. Layers that all "
+        "models share, such as a frozen encoder, are kept."
     )
 
 

@@ -314,7 +314,7 @@ def _require_usable(
         raise MergeError(f"The point is {point!r}; known are {', '.join(POINTS)}.")
     require(problem, "data_holders")
     if epochs < 1:
-        raise MergeError(f"Fleet-Merge has {epochs} epochs. Give at least one.")
+        raise MergeError(f"The number of epochs of Fleet-Merge is {epochs}. Give at least 1.")
     count = len(problem.models)
     if participants is not None and not 1 <= participants <= count:
         raise MergeError(f"{participants} of {count} models take part. Give 1 to {count}, or None.")

@@ -206,8 +206,8 @@ def _require_usable(
         raise MergeError(f"FedSGD starts at {start!r}; known are {', '.join(STARTS)}.")
     if steps < 0 or not 0 < rate < float("inf"):
         raise MergeError(
-            f"FedSGD has {steps} steps and the rate {rate}. Give no negative number of steps, and "
-            "a rate above 0."
+            f"FedSGD has {steps} steps and the rate {rate}. Give at least 0 steps, and a rate "
+            "above 0."
         )
     if participants is not None and not 1 <= participants <= members:
         raise MergeError(

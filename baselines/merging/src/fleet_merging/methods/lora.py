@@ -66,16 +66,17 @@ def lora(
     """
     if by not in FACTORED:
         raise MergeError(
-            f"Products are combined by {by!r}; known are {', '.join(FACTORED)}. Isotropic ones "
-            "have no adapter of low rank: `merged_products` returns them as changes of weights."
+            f"Products are combined by {by!r}; known are {', '.join(FACTORED)}. Isotropic products "
+            "have no adapter of low rank; use `merged_products`, which returns changes of weights."
         )
     if not abs(scale) < float("inf"):
         raise MergeError(f"The scale is {scale}. Give a finite number; 1 keeps the merged product.")
     pairs = factors_of(problem.models[0])
     if found := [each.magnitude for each in pairs if each.magnitude is not None]:
         raise MergeError(
-            f"{found[0]} is of DoRA, whose changes have no low rank. `lora.merged_products` "
-            "merges them as changes of weights: give it `configs` and the model as `base`."
+            f"{found[0]} belongs to DoRA, and its changes do not have low rank. Use "
+            "`lora.merged_products`, which merges changes of weights: give it `configs` and the "
+            "model as `base`."
         )
     products = []
     for model in problem.models:
@@ -151,20 +152,23 @@ def merged_products(
         for weight, each in of_one.items():
             if ".base_layer." in each.A:
                 raise MergeError(
-                    f"{each.A} is of a nn.MultiheadAttention, to whose output PEFT 0.21 adds the "
-                    "change twice. `lora` merges such adapters into an adapter."
+                    f"{each.A} belongs to nn.MultiheadAttention; PEFT 0.21 adds its change to the "
+                    "output twice. Merge such adapters into an adapter by `lora`."
                 )
             if each.magnitude is not None:
                 if base is None:
                     raise MergeError(
-                        f"{each.magnitude} is of DoRA, whose change depends on the model's weight. "
-                        "Give the model that was adapted as `base`."
+                        f"{each.magnitude} belongs to DoRA, and its change depends on the model's "
+                        "weight. Give the model that was adapted as `base`."
                     )
                 own = _weight_in(base, weight, change[weight], weight in turned).double()
                 own = own.T if weight in turned else own
                 change[weight] = _of_dora(own, change[weight], adapter[each.magnitude])
             elif config.get("use_dora"):
-                raise MergeError(f"{each.A} comes without its lora_magnitude_vector of DoRA.")
+                raise MergeError(
+                    f"{each.A} has no lora_magnitude_vector, which DoRA needs. Give the adapter's "
+                    "whole state dict."
+                )
             if each.bias is not None:
                 bias = f"{weight.removesuffix('weight')}bias"
                 change[bias] = scales[weight] * adapter[each.bias].double()
@@ -257,9 +261,9 @@ def _turned_otherwise(
             found.add(name)
     if found and square:
         raise MergeError(
-            f"{', '.join(sorted(found))} show that `fan_in_fan_out` of the configuration is not "
-            f"that of all layers, so that it is not known for {', '.join(sorted(square))}. Merge "
-            "each adapter into its model by PEFT's `merge_and_unload`, and merge the models."
+            f"{', '.join(sorted(found))} show that `fan_in_fan_out` of the configuration does not "
+            f"hold for all layers, so it is unknown for {', '.join(sorted(square))}. Merge each "
+            "adapter into its model by PEFT's `merge_and_unload`, and merge the models."
         )
     return found
 

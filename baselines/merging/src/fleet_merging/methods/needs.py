@@ -1,4 +1,4 @@
-"""What a method needs of a merge problem, as data: checked before anything is computed or asked."""
+"""Requirements of merging methods as data, checked before any computation or query."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -37,11 +37,11 @@ NEEDS = {
         "Give an `example`, its argument or a tuple of its arguments.",
     ),
 }
-"""By field of `MergeProblem`: what it is, and how it is given."""
+"""By field of `MergeProblem`: its name, and the way to give it."""
 
 
 def require(problem: MergeProblem, *needs: str) -> None:
-    """Raises an error unless a problem has what is needed.
+    """Raises an error unless a problem has all needed fields.
 
     Args:
         problem: The problem.
@@ -56,7 +56,7 @@ def require(problem: MergeProblem, *needs: str) -> None:
 
 
 def required(problem: MergeProblem, need: str) -> Any:
-    """Returns what is needed of a problem.
+    """Returns a needed field of a problem.
 
     Args:
         problem: The problem.
@@ -72,7 +72,7 @@ def required(problem: MergeProblem, need: str) -> Any:
 
 
 def is_missing(problem: MergeProblem, need: str) -> bool:
-    """Says whether a problem lacks what is needed."""
+    """Whether a problem lacks a needed field."""
     value = getattr(problem, need)
     return value is None or (isinstance(value, tuple | list) and not value)
 
@@ -88,7 +88,7 @@ def require_moments(problem: MergeProblem, maps: Sequence[AffineMap] | None = No
 
 
 def needs_of(method: Callable[..., object]) -> tuple[str, ...]:
-    """Returns what a method of a user says that it needs: its attribute `needs`, if it has one.
+    """Returns the declared needs of a user's method: its attribute `needs`, if it has one.
 
     Raises:
         MergeError: It names something that no problem has.

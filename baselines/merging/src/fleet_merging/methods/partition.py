@@ -66,7 +66,7 @@ def partition(problem: MergeProblem, *, ridge: float = 1e-3) -> MergeResult:
 def block_diagonal(
     symmetry: Symmetry, states: Sequence[State], added: Container[str] = ()
 ) -> dict[str, torch.Tensor]:
-    """Returns the state dict of networks side by side: what is free is as wide as all together.
+    """Returns the state dict of networks side by side: free axes are concatenated.
 
     Each tensor has the models' blocks on its diagonal, along its free axes, and zeros elsewhere. A
     permutation within the units of another axis belongs to these units and is not widened.
@@ -130,8 +130,8 @@ def _shared(name: str, tensors: Sequence[torch.Tensor], added: Container[str]) -
     counts = not first.is_floating_point() and first.dim() == 0
     if not counts and not all(torch.equal(first, each) for each in tensors):
         raise MergeError(
-            f"{name} has no axis of hidden units along which models could lie side by side, and "
-            "differs between them. Leave the wide model out: partition then returns an ensemble."
+            f"{name} has no axis of hidden units to concatenate, and differs between models. Leave "
+            "out the wide model: partition then returns an ensemble."
         )
     return first.clone()
 
@@ -146,9 +146,9 @@ def _require_equal(problem: MergeProblem, beside: MergeResult, state: State) -> 
     found = problem.outputs(problem.resized, state)
     if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max())):
         raise MergeError(
-            "The wide network computes something else than the models side by side, since a layer "
-            "of it mixes the units of all, such as a LayerNorm or an attention. Leave the wide "
-            "model out: partition then returns an ensemble."
+            "The wide network does not compute the same as the models side by side, because a "
+            "layer mixes the units of all models, such as a LayerNorm or an attention. Leave out "
+            "the wide model: partition then returns an ensemble."
         )
 
 

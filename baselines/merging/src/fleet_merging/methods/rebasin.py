@@ -285,7 +285,7 @@ def alternate(
         MergeError: `rounds` is less than 1.
     """
     if rounds < 1:
-        raise MergeError(f"An alternation has {rounds} rounds. Give at least one.")
+        raise MergeError(f"The number of rounds of an alternation is {rounds}. Give at least 1.")
     permutations: list[Permutation] = [problem.group.identity() for _ in problem.models]
     count = len(permutations)
     if count <= 2:

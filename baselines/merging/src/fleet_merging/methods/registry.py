@@ -64,8 +64,8 @@ def _own_method(name: str) -> Method:
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise MergeError(
             f"The module {module_name!r} of the method {name!r} cannot be imported "
-            f"({type(error).__name__}: {error}). Modules are searched in the working directory "
-            "and on PYTHONPATH."
+            f"({type(error).__name__}: {error}). Modules are found in the working directory and on "
+            "PYTHONPATH."
         ) from error
     function: Method | None = getattr(module, function_name, None)
     if not callable(function):

@@ -100,7 +100,7 @@ def regmean_pp(
     rule: str = "mean",
     byzantine: int = 1,
 ) -> MergeResult:
-    """Merges one map after the other as `regmean`, on what each reads in the merged network.
+    """Merges one map after the other as `regmean`, on its inputs in the merged network.
 
     RegMean++: Nguyen et al., "RegMean++: Enhancing Effectiveness and Generalization of Regression
     Mean for Model Merging", 2025 (arXiv 2508.03121). G_i is the second moment of the map's inputs
@@ -202,7 +202,7 @@ def head_refit(
     rule: str = "mean",
     byzantine: int = 1,
 ) -> MergeResult:
-    """Fits the last affine map to the labels, on what it reads in the average of the models.
+    """Fits the last affine map to the labels, on its inputs in the average of the models.
 
     Args:
         problem: The models, their data holders and affine maps.
@@ -220,7 +220,7 @@ def head_refit(
     """
     require_moments(problem, problem.affine_maps[-1:])
     if of not in ("average", "base"):
-        raise MergeError(f"The last layer of {of!r} is to be fitted; known are 'average', 'base'.")
+        raise MergeError(f"The last layer of {of!r} cannot be fitted; known are 'average', 'base'.")
     base: State | None = required(problem, "base") if of == "base" else None
     meter = TrafficMeter()
     permutations = align(problem, alignment, meter)

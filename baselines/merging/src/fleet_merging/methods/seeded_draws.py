@@ -25,7 +25,7 @@ def content_order(models: Sequence[State]) -> list[int]:
 
 
 def digest(model: State) -> bytes:
-    """Returns a hash of all tensors of a model, whatever the order of their names."""
+    """Returns a hash of all tensors of a model, independent of their order."""
     hashed = hashlib.sha256()
     for name in sorted(model):
         tensor = model[name].detach().cpu().contiguous().reshape(-1)

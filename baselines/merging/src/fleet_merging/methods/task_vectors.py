@@ -22,7 +22,7 @@ TaskVector = Mapping[str, torch.Tensor]
 """Differences in float64, by the names of a model's learned tensors."""
 
 THEN = ("average", "ties")
-"""What may follow `dare`."""
+"""Methods that may follow `dare`."""
 
 
 @method("task_arithmetic", "Task arithmetic", source="Ilharco et al. 2023", needs=BASE)
@@ -47,7 +47,7 @@ def task_arithmetic(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult
 
 @method("ties", "TIES-Merging", source="Yadav et al. 2023", needs=BASE)
 def ties(problem: MergeProblem, *, density: float = 0.2, scale: float = 1.0) -> MergeResult:
-    """Trims task vectors, elects the sign of each entry, and averages those that agree with it.
+    """Trims task vectors, elects the sign of each entry, and averages the entries that agree.
 
     Yadav et al., "TIES-Merging: Resolving Interference When Merging Models", 2023, Algorithm 1;
     here with averaging weights. The statistics of a BatchNorm are no entries, and are averaged.
@@ -125,7 +125,7 @@ def task_vectors(problem: MergeProblem) -> list[TaskVector]:
 
 
 def add_to_base(problem: MergeProblem, change: TaskVector, scale: float) -> MergeResult:
-    """Returns the base plus a multiple of a change; what is not learned is averaged.
+    """Returns the base plus a multiple of a change; buffers are averaged.
 
     Raises:
         MergeError: The problem has no base, or the scale is not finite.

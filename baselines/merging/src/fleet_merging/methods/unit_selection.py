@@ -1,4 +1,4 @@
-"""Which units explain best what is read of them: forward selection on second moments.
+"""Selects the units that explain later layers' inputs best: forward selection on second moments.
 
 Units are chosen one after another (Chen, Billings and Luo 1989), without solving for each that is
 tried: what a chosen unit explains is taken from the moments of all others.
@@ -13,7 +13,7 @@ _DAMPING = 1e-3
 """Part of a unit's own variance that is added to what is left of it, in the forward selection."""
 
 Candidates = tuple[np.ndarray, np.ndarray]
-"""Covariances of units with one another, (n, n), and with what is read of them, (n, k)."""
+"""Covariances of units with one another, (n, n), and with later layers' inputs, (n, k)."""
 
 
 def candidates_of(

@@ -1,4 +1,4 @@
-"""Where units lie in the tensors of models, and models of one kind with other numbers of units."""
+"""Positions of units in the tensors of models, and models with other numbers of units."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def places(axes: Sequence[Axis]) -> list[Place]:
     for entries in product(*parts):
         free = [place for place in entries if place[0] is not None]
         if len(free) > 1:
-            raise MergeError("Units of an axis with two free names cannot be chosen one by one.")
+            raise MergeError("Units of an axis with two free names cannot be selected one by one.")
         blocks = [block if name else (unit,) for name, unit, block in entries]
         block = tuple(number for each in blocks for number in each)
         found.append((free[0][0], free[0][1], block) if free else (None, 0, ()))
@@ -60,7 +60,7 @@ def numbered(given: Sequence[Place]) -> list[Place]:
 def _places_of_product(factors: Sequence[Factor]) -> list[Place]:
     free = [number for number, factor in enumerate(factors) if not factor.fixed]
     if len(free) > 1 or any(factors[number].owner for number in free):
-        raise MergeError("Units inside of other units, as of heads, cannot be chosen one by one.")
+        raise MergeError("Units inside other units, such as heads, cannot be selected one by one.")
     indices = np.ndindex(*(factor.size or 1 for factor in factors))
     if not free:
         return [(None, number, ()) for number, _ in enumerate(indices)]
@@ -104,13 +104,13 @@ class ResultForm:
             most = len(models) * max(counts.values(), default=0)
             if not 1 <= width <= most:
                 raise MergeError(
-                    f"A network {width} units wide cannot be made of networks with {most} units in "
-                    f"their widest layers together. Give a width from 1 to {most}."
+                    f"A network {width} units wide cannot be built: the models have {most} units "
+                    f"in their widest layers together. Give a width from 1 to {most}."
                 )
             if problem.at_width is None:
                 raise MergeError(
-                    f"A network {width} units wide cannot be made of these models alone. Give it "
-                    "as `model`; in a fleet, give `width` as an option of its last method."
+                    f"The network {width} units wide cannot be built from these models alone. Give "
+                    "it as `model`; in a fleet, give `width` as an option of the last method."
                 )
             module = problem.at_width(width)
         if module is None:
@@ -134,7 +134,7 @@ class ResultForm:
         return same if wanted == counts else form
 
 
-_OTHER_KIND = "The network to be made is none of the models' kind"
+_OTHER_KIND = "The new network is not of the models' kind"
 _REMEDY = (
     "Build it as the models are built: the same layers, inputs and outputs, with other numbers of "
     "units."
@@ -195,8 +195,8 @@ def _require_same_function(problem: MergeProblem, form: ResultForm, same: Result
         found, expected, rtol=1e-3, atol=1e-3 * largest
     ):
         raise MergeError(
-            f"{_OTHER_KIND}: of the same units it computes something else, as of another "
-            f"activation. {_REMEDY}"
+            f"{_OTHER_KIND}: with the same units it computes something else, for instance by "
+            f"another activation. {_REMEDY}"
         )
 
 

@@ -1,1 +1,1 @@
-"""Second moments of what the affine maps of a model read: statistics that data holders send."""
+"""Second moments of the inputs of a model's affine maps: statistics that data holders send."""

@@ -126,7 +126,7 @@ def affine_maps(model: nn.Module) -> dict[str, AffineMap]:
 
 
 def require_measurable(maps: Iterable[AffineMap], state: State) -> None:
-    """Raises an error if the second moments of what a map reads do not fit into memory.
+    """Raises an error if the second moments of a map's inputs do not fit into memory.
 
     Args:
         maps: The maps.
@@ -138,9 +138,9 @@ def require_measurable(maps: Iterable[AffineMap], state: State) -> None:
     for each in maps:
         if (size := each.moments_gb(state)) > LARGEST_MOMENTS_GB:
             raise MergeError(
-                f"The second moments of what the affine map {each.name!r} reads have {size:.1f} GB "
-                f"for each model; at most {LARGEST_MOMENTS_GB:g} GB are measured. Give this layer "
-                "fewer inputs (by pooling, say), or choose a method that asks for no moments."
+                f"The second moments of the inputs of the affine map {each.name!r} need {size:.1f} "
+                f"GB for each model; at most {LARGEST_MOMENTS_GB:g} GB are measured. Give this "
+                "layer fewer inputs (for instance by pooling), or choose a method without moments."
             )
 
 

@@ -1,4 +1,4 @@
-"""A gate: how much each of several models knows about what is read at present, by densities."""
+"""A gate weights models by the densities of the present inputs in their data."""
 
 from dataclasses import dataclass
 
@@ -92,13 +92,13 @@ class RowGate:
         groups, rows, inputs = read.shape
         if groups != 1 or inputs < size:
             raise MergeError(
-                f"The gate knows states of {size} numbers, and {self.map!r} reads rows of "
-                f"{inputs} in {groups} group(s). Name the first affine map of the model."
+                f"The gate has states of {size} numbers, but {self.map!r} reads rows of {inputs} "
+                f"in {groups} group(s). Name the first affine map of the model."
             )
         if not rows or not count or (rows % count and count % rows):
             raise MergeError(
-                f"{self.map!r} reads {rows} rows for {count} rows of outputs, which have no share "
-                "in common. A gate needs the same number for each, such as the patches of an image."
+                f"{self.map!r} reads {rows} rows for {count} rows of outputs. A gate needs the "
+                "same number of input rows for each output row, such as the patches of an image."
             )
         states = read[0, :, None, :size]
         logarithms = log_densities(states, self.means.to(states), self.factors.to(states))

@@ -1,4 +1,4 @@
-"""Second moments of what affine maps read: measured, made noisy, and what matrix they determine."""
+"""Second moments of the inputs of affine maps: measurement, noise, and fitted matrices."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ map, or the labels of the data."""
 
 @dataclass(frozen=True, eq=False)
 class LabelledBatch:
-    """Arguments of a model, and what its last affine map should return.
+    """Arguments of a model, and the targets of its last affine map.
 
     Attributes:
         arguments: Arguments of the model.
@@ -247,7 +247,7 @@ class _Sum:
 
     def mean(self, name: str) -> Moments:
         if self.moments is None or not self.count > 0:
-            raise MergeError(f"There are no rows to measure the moments of {name!r} on.")
+            raise MergeError(f"No data reached {name!r}, so its moments cannot be measured.")
         return combine([self.moments], [1 / self.count])
 
 
@@ -266,8 +266,8 @@ def _rows_and_targets(
         if batch.labels is None or len(batch.labels) != rows.shape[1]:
             given = "none" if batch.labels is None else f"{len(batch.labels)}"
             raise MergeError(
-                f"The map {each.name!r} reads {rows.shape[1]} rows, and there are {given} labels. "
-                "Labels are for the map that returns the model's outputs, one row each."
+                f"The map {each.name!r} reads {rows.shape[1]} rows, but there are {given} labels. "
+                "Give labels only for the map that returns the model's outputs, one for each row."
             )
         labels = batch.labels.to(rows).unflatten(1, (each.groups, -1)).transpose(0, 1)
         weights = None if batch.weights is None else batch.weights.to(rows)
@@ -276,11 +276,14 @@ def _rows_and_targets(
             if each.groups > 1 or labels.shape[2] % parts:
                 raise MergeError(
                     f"Labels of {each.name!r} have weights in {parts} parts, which do not divide "
-                    f"{labels.shape[2]} outputs of {each.groups} group(s). Give one for each row."
+                    f"{labels.shape[2]} outputs of {each.groups} group(s). Give one weight for "
+                    "each row."
                 )
         return rows, labels, weights
     if teacher is None or each.name not in taught:
-        raise MergeError(f"The targets {target!r} of {each.name!r} need a teacher that applies it.")
+        raise MergeError(
+            f"The targets {target!r} of {each.name!r} need a teacher that has this map."
+        )
     targets = _with_ones(taught[each.name])
     if target == "outputs":
         targets = _product(targets, each.matrix(teacher))

@@ -184,9 +184,9 @@ def measure_mixture(
         bool(torch.isfinite(each).all()) for each in clipped
     ):
         raise MergeError(
-            f"A mixture of states tells of at least {LEAST_EPISODES} episodes of at least two "
-            f"states, of finite numbers; there are {len(clipped)} of at least two. Give more, or "
-            "use a method that asks for moments, such as compress."
+            f"A mixture of states needs at least {LEAST_EPISODES} episodes of two or more finite "
+            f"states; there are {len(clipped)}. Give more, or use a method that needs only "
+            "moments, such as compress."
         )
     axes = None
     if 0 < rank < clipped[0].shape[1]:

@@ -57,7 +57,7 @@ def input_rows(
 
 @contextlib.contextmanager
 def reading(model: nn.Module, names: Collection[str]) -> Iterator[Mapping[str, list[torch.Tensor]]]:
-    """Notes what affine maps read while a model runs within the context.
+    """Records the inputs of affine maps while a model runs within the context.
 
     Args:
         model: The model.

@@ -82,7 +82,7 @@ class LocalDataHolder:
 
     @property
     def limits(self) -> Limits:
-        """What its answers can be, see `DataHolder`."""
+        """Limits of its answers, see `DataHolder`."""
         return Limits(noise=self.noise)
 
     def answer(self, query: DataQuery) -> DataAnswer:
@@ -100,8 +100,8 @@ class LocalDataHolder:
         if isinstance(query, MixtureQuery):
             return self._mixture(query)
         raise MessageError(
-            f"A data holder is asked with a {type(query).__name__}; it answers a LossQuery, a "
-            "MomentQuery or a MixtureQuery."
+            f"A data holder got a {type(query).__name__}; expected a LossQuery, a MomentQuery or a "
+            "MixtureQuery."
         )
 
     def _loss(self, query: LossQuery) -> LossAnswer:
@@ -133,8 +133,8 @@ class LocalDataHolder:
     def _moments(self, query: MomentQuery) -> dict[str, Moments]:
         if self.batches is None:
             raise MessageError(
-                "This data holder gives no moments: it has no `batches`. Give them, or use a "
-                "method that asks for losses and gradients only."
+                "This data holder cannot measure moments: it has no `batches`. Give them, or use a "
+                "method that needs only losses and gradients."
             )
         query.require_possible()
         model = self.model
@@ -163,8 +163,8 @@ class LocalDataHolder:
         if self.episodes is None or self.noise > 0:
             lacks = "it adds noise to moments" if self.noise > 0 else "it has no `episodes`"
             raise MessageError(
-                f"This data holder gives no mixture of its states: {lacks}. Use a method that asks "
-                "for moments, such as compress."
+                f"This data holder cannot fit a mixture of its states: {lacks}. Use a method that "
+                "needs only moments, such as compress."
             )
         query.require_possible()
         if query.model is not None:
@@ -183,9 +183,9 @@ def _require_known(state: State, model: torch.nn.Module) -> None:
         complaint = "have other shapes or dtypes"
     if differing:
         raise MessageError(
-            "The query is about another architecture than the data holder's: "
-            f"{', '.join(differing)} {complaint}. Give each data holder its model's architecture, "
-            "and as `resized` those of other sizes."
+            f"The query has another architecture than the data holder: {', '.join(differing)} "
+            f"{complaint}. Give each data holder its model's architecture, and models of other "
+            "sizes as `resized`."
         )
 
 

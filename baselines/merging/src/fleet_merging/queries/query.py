@@ -1,4 +1,4 @@
-"""What data holders are asked, and what they answer: typed values, see `validity` for checks."""
+"""Queries to data holders and their answers, as typed values; `validity` checks them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -80,13 +80,13 @@ class MomentQuery:
         shape = tuple(gate.means.shape)
         if len(shape) != 2 or gate.factors.shape != (*shape, shape[1]) or not gate.sharpness >= 0:
             raise MessageError(
-                f"A message is no query for moments: its gate has {shape} means, "
+                f"A message is not a query for moments: its gate has {shape} means, "
                 f"{tuple(gate.factors.shape)} factors and the sharpness {gate.sharpness:g}."
             )
         if shape[0] != 1 + len(self.beside) or not 0 <= gate.reader < shape[0]:
             raise MessageError(
-                f"A gate for {shape[0]} models is sent with {1 + len(self.beside)}, of which "
-                f"number {gate.reader} reads."
+                f"A gate for {shape[0]} models came with {1 + len(self.beside)} models and the "
+                f"reader {gate.reader}."
             )
 
 
@@ -118,8 +118,9 @@ class MixtureQuery:
         """
         if not 1 <= self.components <= MAX_COMPONENTS or min(self.seed, self.rank) < 0:
             raise MessageError(
-                f"A message asks for {self.components} Gaussians along {self.rank} axes with the "
-                f"seed {self.seed}; expected: 1 to {MAX_COMPONENTS}, and at least 0."
+                f"A message requests {self.components} Gaussians along {self.rank} axes with the "
+                f"seed {self.seed}; expected: 1 to {MAX_COMPONENTS} Gaussians, and at least 0 axes "
+                "and seed."
             )
 
 

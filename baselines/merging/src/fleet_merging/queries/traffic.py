@@ -1,4 +1,4 @@
-"""Asking data holders: each answer is checked, and what is sent is counted."""
+"""Queries to data holders: each answer is checked, and all bytes are counted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class DataHolderGroup(Protocol):
     def answer_all(
         self, queries: Sequence[tuple[DataHolder, DataQuery]]
     ) -> tuple[list[DataAnswer], Traffic]:
-        """Returns the answers in the order of the queries, and what was sent.
+        """Returns the answers in the order of the queries, and the traffic.
 
         Raises:
             DataHolderError: A data holder does not answer.

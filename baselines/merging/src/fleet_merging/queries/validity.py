@@ -46,7 +46,7 @@ _TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Limits:
-    """What is known of a data holder before it answers.
+    """Facts about a data holder before it answers.
 
     Attributes:
         noise: Standard deviation of the noise in its moments, see `LocalDataHolder`.
@@ -62,7 +62,7 @@ class Limits:
 
 
 NO_LIMITS = Limits()
-"""The limits of a data holder of which nothing is known."""
+"""The limits of an unknown data holder."""
 
 MALFORMED = (AttributeError, IndexError, TypeError, ValueError, RuntimeError)
 """Errors of a check that reads an answer whose parts are of other types than an answer's are."""
@@ -77,7 +77,7 @@ Sizes = dict[str, float]
 
 
 def outlier(sizes: Sequence[Sizes]) -> tuple[int, str] | None:
-    """Returns who sends something far larger than the others, and what; None if nobody does.
+    """Returns the index of a data holder with far larger numbers, and a text on them, or None.
 
     A size is compared with the lower median of all, and at least with 1. So one of two or more can
     neither raise the limit nor, by small numbers, lower it below `LARGEST_RATIO`. Where more than
@@ -113,7 +113,7 @@ def checked_loss(
         MessageError: It is no such answer, holds what was not requested, or is not finite.
     """
     if not isinstance(answer, LossAnswer) or not isinstance(answer.gradient, Mapping):
-        raise MessageError(f"A data holder was asked for a loss, and answers {_kind(answer)}.")
+        raise MessageError(f"A data holder was asked for a loss, but answered {_kind(answer)}.")
     for name, tensor in answer.gradient.items():
         parameter = query.model.get(name)
         if (
@@ -126,16 +126,15 @@ def checked_loss(
         ):
             raise MessageError(
                 f"An answer holds the gradient {name!r} of the shape "
-                f"{tuple(getattr(tensor, 'shape', ()))}, which was not requested. A data holder "
-                "answers with a loss and with gradients of the parameters of the query, in their "
-                "shapes and dtypes."
+                f"{tuple(getattr(tensor, 'shape', ()))}, which was not requested. Expected a loss, "
+                "and gradients of the parameters of the query in their shapes and dtypes."
             )
     loss = answer.loss
     if not isinstance(loss, float):
-        raise MessageError(f"A data holder answers with the loss {loss!r}; expected: a float.")
+        raise MessageError(f"A data holder answered with the loss {loss!r}; expected: a float.")
     if not is_finite(answer):
         raise NotFiniteError(
-            f"A data holder answers with the loss {loss} or gradients that are not finite. "
+            f"A data holder answered with the loss {loss}, or with gradients, that are not finite. "
             "Check its data and its loss; a lower rate may help."
         )
     if loss < limits.least_loss:
@@ -169,7 +168,7 @@ def checked_moments(
             have these moments.
     """
     if not isinstance(answer, dict):
-        raise MessageError(f"A data holder was asked for moments, and answers {_kind(answer)}.")
+        raise MessageError(f"A data holder was asked for moments, but answered {_kind(answer)}.")
     known = {each.name: each for each in maps}
     if unasked := sorted(map(str, set(answer) - set(query.maps))):
         raise MessageError(f"An answer holds {', '.join(unasked)}, which was not requested.")
@@ -191,7 +190,7 @@ def checked_moments(
             if tuple(tensor.shape) != shape or tensor.dtype != torch.float64:
                 raise MessageError(
                     f"In an answer, the {what} of {name!r} are {tensor.dtype} "
-                    f"{tuple(tensor.shape)}, expected: {shape}. Other moments were not requested."
+                    f"{tuple(tensor.shape)}; expected: {shape}."
                 )
             if not _is_finite(tensor):
                 raise NotFiniteError(f"In an answer, {what} of {name!r} hold NaN or infinity.")
@@ -209,7 +208,7 @@ def _sizes_of_data(
     each matrix that is larger than G, too. Parts of labels have weights whose mean over the parts
     is 1, so that each one's is at most their number.
     """
-    no_data = f"The moments of {name!r} are those of no data: "
+    no_data = f"No data have the moments of {name!r}: "
     count, spread, gain = found.inputs.shape[1], [], 0.0
     ridge, largest = count * _ROUNDING, limits.label * math.sqrt(parts)
     deviation, other = (
@@ -229,8 +228,8 @@ def _sizes_of_data(
         factor, failed = torch.linalg.cholesky_ex(scaled)
         if failed or not torch.allclose(scaled, scaled.T, rtol=0, atol=_TOLERANCE):
             raise MessageError(
-                f"{no_data}they are not symmetric and positive semidefinite, so that the variance "
-                "in some direction is negative."
+                f"{no_data}they are not symmetric and positive semidefinite: the variance in some "
+                "direction is negative."
             )
         spread.append(G.diagonal()[:-1])
         if not C.numel():
@@ -240,8 +239,8 @@ def _sizes_of_data(
         noise = other * math.sqrt(reach / deviation) if deviation > 0 else 0.0
         if query.target == "labels" and float(explained) > largest * (1 + _TOLERANCE) + noise:
             raise MessageError(
-                f"{no_data}labels that fit them have a root mean square of {float(explained):.3g}, "
-                f"and it can be at most {largest:g}."
+                f"{no_data}their labels have a root mean square of {float(explained):.3g}; "
+                f"expected at most {largest:g}."
             )
         if query.target == "inputs" and not bool(
             ((C[:, -1] - G[:, -1]).abs() * scale <= _TOLERANCE + reach * (deviation + other)).all()
@@ -269,7 +268,7 @@ def checked_mixture(
         MessageError: It is no such answer, has more Gaussians, or is not one of any data.
     """
     if not isinstance(answer, StateMixture):
-        raise MessageError(f"A data holder was asked for a mixture, and answers {_kind(answer)}.")
+        raise MessageError(f"A data holder was asked for a mixture, but answered {_kind(answer)}.")
     weights, means, covariances = answer.weights, answer.means, answer.covariances
     count, size = (*means.shape, 0, 0)[:2]
     axes = torch.ones(1, size // 2) if answer.axes is None else answer.axes
@@ -299,13 +298,13 @@ def checked_mixture(
         or not all(map(_is_semidefinite, covariances.double()))
     ):
         raise MessageError(
-            "In an answer, Gaussians hold NaN, infinity, negative variances, or weights that do "
-            "not sum to 1 or are of endless episodes: they are those of no data."
+            "In an answer, Gaussians hold NaN, infinity, negative variances, weights that do not "
+            "sum to 1, or episodes without end: no data have such Gaussians."
         )
     if not _is_clipped(answer):
         raise MessageError(
-            f"In an answer, Gaussians are those of no data: states are clipped at {LIMIT:g}, and "
-            "these lie beyond."
+            f"In an answer, Gaussians lie beyond {LIMIT:g}, where states are clipped: no data have "
+            "such Gaussians."
         )
     return answer, {}
 

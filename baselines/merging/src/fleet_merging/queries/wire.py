@@ -36,7 +36,7 @@ _METADATA, _KIND = "__metadata__", "kind"
 
 @dataclass(frozen=True)
 class Codec:
-    """How the values of a type are sent.
+    """Encoding of the values of a type.
 
     Attributes:
         kind: Its kind in messages.
@@ -91,7 +91,10 @@ def value_of(kind: str, tensors: Tensors, codecs: tuple[Codec, ...] | None = Non
         raise MessageError(f"A message is of the kind {kind!r}; known are {', '.join(known)}.")
     value = known[kind].unpack(tensors)
     if tensors:
-        raise MessageError(f"A message holds {', '.join(sorted(tensors))!r}, which no {kind} has.")
+        raise MessageError(
+            f"A message of the kind {kind} holds unexpected tensors: "
+            f"{', '.join(sorted(tensors))!r}."
+        )
     return value
 
 
@@ -139,7 +142,7 @@ def _codec_of(value: object, codecs: tuple[Codec, ...] | None) -> Codec:
     for codec in codecs or QUERY_CODECS:
         if type(value) is codec.type:
             return codec
-    raise MessageError(f"A {type(value).__name__} is no message.")
+    raise MessageError(f"A {type(value).__name__} is not a message.")
 
 
 def _kind_of(message: bytes) -> str:
@@ -148,7 +151,7 @@ def _kind_of(message: bytes) -> str:
     try:
         return str(json.loads(message[8 : 8 + length])[_METADATA][_KIND])
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise MessageError(f"{len(message)} bytes are no message: {error}.") from None
+        raise MessageError(f"{len(message)} bytes are not a message: {error}.") from None
 
 
 def unpacked(message: bytes, kind: str) -> Tensors:
@@ -164,7 +167,7 @@ def unpacked(message: bytes, kind: str) -> Tensors:
     try:
         return load(message)
     except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
-        raise MessageError(f"{len(message)} bytes are no {kind}: {error}.") from None
+        raise MessageError(f"{len(message)} bytes are not a {kind}: {error}.") from None
 
 
 def packed(tensor: torch.Tensor) -> torch.Tensor:
@@ -245,7 +248,7 @@ def _unpack_moment_query(tensors: Tensors) -> MomentQuery:
                 raise ValueError(request)
             gate = RowGate(name, parts["means"], parts["factors"], sharpness, reader)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise MessageError(f"A message is no query for moments: {error!r}.") from None
+        raise MessageError(f"A message is not a query for moments: {error!r}.") from None
     teacher, beside = take_named(tensors, _TEACHER), []
     while further := take_named(tensors, f"{_BESIDE}{len(beside)}."):
         beside.append(further)
@@ -271,7 +274,9 @@ def _unpack_moments(tensors: Tensors) -> dict[str, Moments]:
         target = targets.pop(name, None)
         inputs = symmetric(triangle, name).double()
         if target is not None and (target.dtype != torch.float32 or target.dim() != 3):
-            raise MessageError(f"A message holds no float32 matrices as the targets of {name!r}.")
+            raise MessageError(
+                f"A message does not hold float32 matrices as the targets of {name!r}."
+            )
         moments[name] = Moments(inputs, inputs[..., :0] if target is None else target.double())
     tensors |= named(_TARGETS, targets)  # of maps without inputs, which `decode` refuses
     return moments
@@ -288,7 +293,7 @@ def symmetric(triangles: torch.Tensor, name: str) -> torch.Tensor:
     entries = triangles.shape[-1] if triangles.dim() == 2 else 0
     size = (isqrt(8 * entries + 1) - 1) // 2
     if entries == 0 or size * (size + 1) // 2 != entries or triangles.dtype != torch.float32:
-        raise MessageError(f"A message holds no triangle of moments as {name!r}.")
+        raise MessageError(f"A message does not hold a triangle of moments as {name!r}.")
     upper = torch.triu_indices(size, size)
     matrices = torch.zeros(len(triangles), size, size)
     matrices[:, upper[0], upper[1]] = matrices[:, upper[1], upper[0]] = triangles
@@ -330,7 +335,7 @@ def _unpack_mixture(tensors: Tensors) -> StateMixture:
             tensors.pop(name) for name in ("weights", "means", "covariances")
         )
     except KeyError as error:
-        raise MessageError(f"A message holds no {error} of a mixture.") from None
+        raise MessageError(f"A message does not hold {error} of a mixture.") from None
     covariances, axes = symmetric(triangles, "covariances"), tensors.pop("axes", None)
     return StateMixture(starts, weights, means, covariances, axes)
 

@@ -52,8 +52,8 @@ def solve(axes: Axes, shapes: Mapping[str, tuple[int, ...]]) -> Layout:
         if len(parameter_axes) != len(shapes[name]):
             raise AxisSizeError(
                 f"{name} has the shape {tuple(shapes[name])}, and {format_axes(parameter_axes)!r} "
-                f"names {len(parameter_axes)} axes. Name each of its axes, `_` where nothing "
-                "permutes it."
+                f"names {len(parameter_axes)} axes. Name each of its axes; write `_` for an axis "
+                "that is never permuted."
             )
     sizes = _written_sizes(axes)
     pending = [(name, dim) for name, each in axes.items() for dim in range(len(each))]

@@ -109,7 +109,7 @@ def _parse_sum(tokens: list[tuple[str, int]], text: str, opened: int) -> Axis:
 def _parse_factor(token: str, text: str, position: int) -> Factor:
     match = _FACTOR.fullmatch(token)
     if match is None:
-        reason = f"{token!r} is no axis; write h, h:64, _in, _hw:4 or k@head:16"
+        reason = f"{token!r} is not an axis; write h, h:64, _in, _hw:4 or k@head:16"
         raise _syntax_error(text, position, reason)
     name, owner = match["name"], match["owner"]
     size = None if match["n"] is None else int(match["n"])

@@ -29,7 +29,7 @@ _ROUNDING = 1e-15
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check of a true table found.
+    """Findings of a check of a true table.
 
     Attributes:
         sizes: Shape of every permutation, see `PermutationGroup`.
@@ -46,19 +46,19 @@ class CheckReport:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What the check could not test, a sentence each; `check` warns of it."""
+        """Untested properties, a sentence each; `check` warns of them."""
         cautions = []
         if not self.sizes:
             cautions.append(
-                f"The table fixes every axis of all {self.parameters} parameters, so that there is "
+                f"The table fixes every axis of all {self.parameters} parameters, so there is "
                 "nothing to test and nothing to align. Name the axes of hidden units."
             )
         if self.unused:
             verb = "does" if len(self.unused) == 1 else "do"
             cautions.append(
                 f"{len(self.unused)} of {self.parameters} parameters {verb} not affect the outputs "
-                f"for this example, so that their axes are not tested: {_listing(self.unused)}. "
-                "Give an example that reaches them."
+                f"for this example, so their axes are not tested: {_listing(self.unused)}. Give an "
+                "example that reaches them."
             )
         return tuple(cautions)
 
@@ -252,8 +252,8 @@ def _require_usable(outputs: Outputs, repeated: Outputs) -> None:
         raise NotInvariantError("The model's outputs are not finite. Give another example.")
     if _change(outputs, repeated) > 0:
         raise NotInvariantError(
-            "The model's outputs differ between two calls with the same inputs. Make what it draws "
-            "an argument, or select its mean with `output`."
+            "The model's outputs differ between two calls with the same inputs. Make its random "
+            "numbers an argument, or select its mean with `output`."
         )
 
 

@@ -321,9 +321,9 @@ def _without_rule(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     if found:
         listed = (f"{name} ({', '.join(dict.fromkeys(found[name]))})" for name in found)
         yield (
-            "No rule is known of these operations, so that axes of the modules in parentheses are "
-            f"fixed and models are averaged there as they are: {'; '.join(listed)}. Where their "
-            "units have no order, write the axes by hand, see `symmetry.table`."
+            "These operations have no rule, so axes of the modules in parentheses are fixed and "
+            f"models are averaged there without alignment: {'; '.join(listed)}. If their units "
+            "have no order, write the axes by hand, see `symmetry.table`."
         )
 
 
@@ -333,9 +333,9 @@ def _without_effect(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     if idle:
         more = f" and {len(idle) - 6} more" if len(idle) > 6 else ""
         yield (
-            "No output depends on some units for this example, so that they are fixed, of "
-            f"{', '.join(idle[:6])}{more}. If they are not to be averaged as they are, give an "
-            "example that reaches them, or select more with `output`."
+            f"For this example, no output depends on some units of {', '.join(idle[:6])}{more}, so "
+            "they are fixed and averaged without alignment. To align them, give an example that "
+            "reaches them, or select more with `output`."
         )
 
 

@@ -132,7 +132,7 @@ def mlp(modules: Sequence[str], axes: Sequence[str], bias: bool = True) -> Table
     if len(axes) != len(modules) + 1:
         raise AxisSyntaxError(
             f"{len(modules)} consecutive modules, {', '.join(modules)}, have {len(modules) + 1} "
-            f"axes, from their inputs to their outputs; given are {len(axes)}: {', '.join(axes)}."
+            f"axes, from their inputs to their outputs; given: {len(axes)}: {', '.join(axes)}."
         )
     table: Table = {}
     for module, (inputs, outputs) in zip(modules, pairwise(axes), strict=True):

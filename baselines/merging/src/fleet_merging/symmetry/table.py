@@ -114,7 +114,7 @@ class Symmetry:
             if owner in inner:
                 raise AxisSyntaxError(
                     f"{name!r} belongs to {owner!r}, which itself belongs to {inner[owner]!r}. "
-                    "An owner has no owner: fix the inner or the outer permutation."
+                    "Only one level is supported: fix the inner or the outer permutation."
                 )
         return inner
 
@@ -293,8 +293,8 @@ def require_tensors(state: State) -> None:
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
             raise UncoveredParameterError(
-                f"{name} holds a {type(value).__name__}, and only tensors have axes and averages. "
-                "Leave it out of the state dict."
+                f"{name} holds a {type(value).__name__}, but only tensors can be merged. Remove it "
+                "from the state dict."
             )
 
 

@@ -133,7 +133,7 @@ def _trial(
 def faulty_output(
     model: nn.Module, state: State, arguments: tuple[Any, ...], output: Callable[[Any], Any]
 ) -> str | None:
-    """Returns what a model with other weights computes that is not finite; None if all is.
+    """Returns the outputs of a model with other weights that are not finite; None if all are.
 
     Args:
         model: The model, which is not changed.

@@ -1,1 +1,1 @@
-"""What operations say of the axes of tensors, by which `symmetry.derive` derives tables."""
+"""Effects of operations on the axes of tensors, from which `symmetry.derive` derives tables."""

@@ -1,4 +1,4 @@
-"""Tables of derived units: what of their permutations axis strings can say, and their names."""
+"""Tables of derived units: their names, and the permutations that axis strings can express."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -46,7 +46,7 @@ REMEDY = (
     "Methods that permute nothing need no table (naive_average, ensemble, ties with a base); for "
     "others write it by hand, and give it as `symmetry` (see `symmetry.layers`)."
 )
-"""What to do about a model from which no table is derived."""
+"""Remedy for a model without a derived table."""
 
 
 def record(
@@ -81,8 +81,8 @@ def record(
     if known.foreign:
         raise DerivationError(
             f"{type(model).__name__} reads learned parameters that are not in its state dict, such "
-            f"as one of the shape {tuple(known.foreign[0].shape)}, so that a merge would miss "
-            "them. Register their modules (`nn.ModuleList`), and read them by `self`, no closure."
+            f"as one of the shape {tuple(known.foreign[0].shape)}, so a merge would miss them. "
+            "Register their modules (`nn.ModuleList`), and read them by `self`, no closure."
         )
     return program
 

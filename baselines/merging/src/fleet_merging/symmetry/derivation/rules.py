@@ -1,4 +1,4 @@
-"""Rules: what one operation of ATen says of the axes of its arguments and of its results.
+"""Rules: the effect of one ATen operation on the axes of its arguments and results.
 
 Rules of single operations are in `shape_rules` and `layer_rules`.
 """
@@ -69,7 +69,7 @@ class Call:
         return [self.dim(v, axes) for v in ([value] if isinstance(value, int) else value)]
 
 
-WITHOUT_RULE = ", of which no rule is known"
+WITHOUT_RULE = ", which has no rule"
 """End of the reason for which units are fixed that might be free."""
 
 Rule = Callable[[Call], Sequence[Sequence[Units]]]

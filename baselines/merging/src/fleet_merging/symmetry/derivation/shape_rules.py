@@ -1,4 +1,4 @@
-"""Rules of elementwise operations, reductions, and of those that rearrange a tensor's entries."""
+"""Rules of elementwise operations, reductions, and rearrangements of a tensor's entries."""
 
 from collections.abc import Sequence
 

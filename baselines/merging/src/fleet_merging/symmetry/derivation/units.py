@@ -1,4 +1,4 @@
-"""Unknown axes, and what operations say of them: a union-find of products and sums.
+"""Unknown axes and their relations by operations: a union-find of products and sums.
 
 `Units` are the entries along an axis, with the permutations that may act on them. An operation
 unifies the axes that it sums over together, splits one into a product (outer units, each with inner

@@ -1,4 +1,4 @@
-"""What each success predicate of a task demands, in words."""
+"""Success predicates of a task as English sentences."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ _JOINT_UNITS = {"prismatic": "m", "revolute": "rad", "continuous": "rad", "screw
 
 
 def sentences(task: TaskConfig) -> list[str]:
-    """Returns what each success predicate of a task demands, see `sentence`."""
+    """Returns a sentence for each success predicate of a task, see `sentence`."""
     units = joint_units(task)
     return [sentence(each, lambda joint: units.get(joint, "m or rad")) for each in task.success]
 
@@ -42,31 +42,31 @@ def joint_units(task: TaskConfig) -> dict[str, str]:
 
 
 def sentence(predicate: Predicate, joint_unit: Callable[[str], str]) -> str:
-    """Returns what a predicate demands, as Markdown without a full stop.
+    """Returns the demand of a predicate in English, as Markdown without a full stop.
 
     Args:
         predicate: The predicate.
-        joint_unit: Returns the unit of a joint of the object, "m" or "rad".
+        joint_unit: Returns the unit of a joint of the object, "m" or "rad"; "" leaves it out.
     """
     match predicate:
         case JointDisplacement(joint=joint, at_least=least):
-            amount = _amount(least, joint_unit(joint))
-            return f"the object's joint `{joint}` has moved by at least {amount}"
+            measure = amount(least, joint_unit(joint))
+            return f"the object's joint `{joint}` has moved by at least {measure}"
         case KeypointsNear(tool=tool, object=object, within_m=within):
-            return f"the tool's `{tool}` is within {_amount(within)} of the object's `{object}`"
+            return f"the tool's `{tool}` is within {amount(within)} of the object's `{object}`"
         case KeypointOverPlace(object=object, within_m=within):
-            return f"the object's `{object}` is over the marked place, within {_amount(within)}"
+            return f"the object's `{object}` is over the marked place, within {amount(within)}"
         case KeypointRaised(object=object, at_least_m=least):
-            return f"the object's `{object}` has risen by at least {_amount(least)}"
+            return f"the object's `{object}` has risen by at least {amount(least)}"
         case KeypointsParted(objects=(one, other), at_least_m=least):
             return (
                 f"the distance between the object's `{one}` and `{other}` has grown by at least "
-                f"{_amount(least)}"
+                f"{amount(least)}"
             )
         case AxisUpright(object=(start, end), within_deg=within):
             return (
                 f"the object's axis from `{start}` to `{end}` points upwards within "
-                f"{_amount(within, 'degrees')}"
+                f"{amount(within, 'degrees')}"
             )
         case Contact(between=(one, other), present=present):
             return f"{_body(one)} and {_body(other)} are {'' if present else 'not '}in contact"
@@ -74,28 +74,26 @@ def sentence(predicate: Predicate, joint_unit: Callable[[str], str]) -> str:
             frame = {"world": "the world", "end_effector": "the end effector"}[frame]
             return f"every link of the object moves slower than {limit:g} m/s, seen from {frame}"
         case CausedByPart(part=part, change=change):
-            return (
-                f"caused by the tool's part `{part}`: of the motion of the object that the part "
-                f"caused, it holds that {sentence(change, joint_unit)}"
-            )
+            return f"by the tool's `{part}` itself: {sentence(change, joint_unit)}"
         case BodyMoved(body=body, at_least_m=least):
-            return f"{_body(body)} has moved by at least {_amount(least)}"
+            return f"{_body(body)} has moved by at least {amount(least)}"
         case AtGoal(object=object, within_m=within, start_of=start, goal_m=goal):
             target = f"where `{start}` was at the start" if goal is None else _point(goal)
-            return f"the object's `{object}` is within {_amount(within)} of {target}"
+            return f"the object's `{object}` is within {amount(within)} of {target}"
         case InRegion(object=object, low_m=low, high_m=high):
             return f"the object's `{object}` is in the box from {_point(low)} to {_point(high)}"
         case OnBody(body=body, on=on, at_least_m=least):
-            return f"{_body(body)} lies on {_body(on)}, at least {_amount(least)} higher"
+            return f"{_body(body)} lies on {_body(on)}, at least {amount(least)} higher"
         case UserFunction(function=function):
             return f"the function `{function}` holds"
     raise TypeError(f"no sentence for {type(predicate).__name__}")
 
 
-def _amount(value: float, unit: str = "m") -> str:
+def amount(value: float, unit: str = "m") -> str:
+    """Returns a value with its unit; lengths below a metre in mm."""
     if unit == "m" and value < 1:
         return f"{1000 * value:g} mm"
-    return f"{value:.4g} {unit}"
+    return f"{value:.4g} {unit}".rstrip()
 
 
 def _point(p_W: Sequence[float]) -> str:
