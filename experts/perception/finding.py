@@ -152,7 +152,7 @@ SIMILAR_M = 3e-3
 SAME_M = 1e-4
 """Residual up to which a candidate is the model that is there, m."""
 
-TOOL_STEPS = np.array([0.02, 0.02, 0.02, *np.radians([4, 4, 4])])
+TOOL_STEPS = np.array([0.02, 0.02, 0.02, *np.radians([20, 20, 20])])
 OBJECT_STEPS = np.array([np.inf, np.inf, np.inf, *np.radians([15, 15, 15])])
 """Largest distances between neighbouring starts, of positions (m) and of angles (rad)."""
 
