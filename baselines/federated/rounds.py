@@ -26,6 +26,7 @@ from fleet_tools.baselines.federated.aggregation import (
     RobustChanges,
     Updates,
 )
+from fleet_tools.baselines.federated.compact import Known
 from fleet_tools.baselines.federated.messages import ChangeRequest, LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.partial import EXCHANGES, NoStore, Partial, RoundStore
 from fleet_tools.baselines.federated.plan import FleetPlan
@@ -36,6 +37,7 @@ from fleet_tools.baselines.federated.round_messages import (
     RobotGroup,
     RoundMessages,
 )
+from fleet_tools.baselines.federated.robot import first_weights
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes
@@ -103,7 +105,8 @@ def run_round(
         messages, merged = _summed(plan, transport, request, base, store)
         moved, robot_weights = None, {}
     else:
-        messages = RoundMessages(transport, uploads=plan.config.uploads)
+        known = _known(plan, base)
+        messages = RoundMessages(transport, uploads=plan.config.uploads, known=known)
         updates = _updates(plan, messages, request, store)
         merge = _merge(plan, messages, number, updates, base)
         merged = merge.state
@@ -112,6 +115,14 @@ def run_round(
     state, after, loss = after_merge(plan, number, base, merged, server_state or {})
     robots = dict(sorted(messages.robots.items()))
     return RoundResult(number, state, after, loss, moved, robots, robot_weights, came_late)
+
+
+def _known(plan: FleetPlan, base: Tensors | None) -> Known | None:
+    """Returns what robots with a backbone and the server know of the weights before."""
+    backbone = plan.config.backbone
+    if backbone is None or base is None:
+        return None
+    return Known(base, backbone.rank if backbone.tuned == "adapters" else None)
 
 
 def _updates(
@@ -339,7 +350,7 @@ def _policy_of_one(
     """
     found = Updates(training.round, plan.form, limits=plan.limits)
     limit = plan.config.closing.deadline
-    first = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
+    first = first_weights(plan.assignments[0])
     for robot in robots:
         if messages.ask({robot: training}, found, deadline_s=limit):
             weights = found.by_robot[robot].weights
