@@ -30,6 +30,7 @@ from fleet_tools.baselines.federated.compact import Known
 from fleet_tools.baselines.federated.messages import ChangeRequest, LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.partial import EXCHANGES, NoStore, Partial, RoundStore
 from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.robot import first_weights
 from fleet_tools.baselines.federated.round_messages import (
     LATE,
     ClientSummary,
@@ -37,7 +38,6 @@ from fleet_tools.baselines.federated.round_messages import (
     RobotGroup,
     RoundMessages,
 )
-from fleet_tools.baselines.federated.robot import first_weights
 from fleet_tools.baselines.federated.server_optimizer import ServerState, server_step
 from fleet_tools.baselines.federated.transport import Transport
 from fleet_tools.baselines.federated.vectors import displaced, sizes

@@ -117,8 +117,8 @@ class TuningConfig(Value):
     """Weights that training changes of a policy that is trained already.
 
     Attributes:
-        tuned: "all" of them; "adapters", a product B A of a rank that is added to each matrix (LoRA,
-            Hu et al. 2021); or "head", the head alone, so that what it reads stays as it is.
+        tuned: "all" of them; "adapters", a product B A of a rank that is added to each matrix
+            (LoRA, Hu et al. 2021); or "head", the head alone, which reads the same as before.
         rank: Rank of the adapters.
     """
 

@@ -86,7 +86,9 @@ def test_tuning_goes_on_as_in_one_call(tuning, samples):
 def test_tuning_of_all_weights_is_training(samples):
     blueprint, data, state = cloned(samples)
     tuning = TuningConfig()
-    one = train(blueprint, data, SHORT, begun(blueprint, tuning, state.weights, 0, 4), tuning=tuning)
+    one = train(
+        blueprint, data, SHORT, begun(blueprint, tuning, state.weights, 0, 4), tuning=tuning
+    )
     other = train(blueprint, data, SHORT, TrainingState.initial(state.weights))
     assert same(one.weights, other.weights)
 
