@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 from support.collected import ONE_PAIR, options, write_quick_task
 from support.experiment_cases import result_in, run
 from support.fleet_cases import config_of, local, run_rounds, same
+from support.processes import ROOT
 
 from fleet_tools import collect
 from fleet_tools.baselines import train
+from fleet_tools.baselines.experiments.fleets import ToolUse
+from fleet_tools.baselines.experiments.form import load_experiment, planned_runs
 from fleet_tools.baselines.federated.compact import Known, UploadConfig, decode, encode
 from fleet_tools.baselines.federated.messages import LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.plan import FleetPlan
@@ -172,3 +175,18 @@ def test_a_fleet_of_another_policy_is_refused(world) -> None:
         plan_of(world, policy={**POLICY, "head": {"type": "flow"}, "chunk": 4})
     with pytest.raises(ConfigError, match="initialization: common"):
         plan_of(world, initialization="own")
+
+
+@pytest.mark.parametrize("name", ["states", "clouds"])
+def test_the_stored_experiments_have_all_methods_and_controls(name) -> None:
+    experiment = load_experiment(ROOT / f"experiments/backbone/{name}.yaml")
+    arena = ToolUse(experiment)
+    plans = [arena.plan(each) for each in planned_runs(experiment) if not each.is_reference]
+    methods = {each.config.method for each in plans} | {each.config.last_method for each in plans}
+    assert methods >= {"naive_average", "task_arithmetic", "ties", "wudi", "fleet_merge"}
+    assert methods >= {"head_refit", "density_gated_ensemble"}
+    assert all(each.former == experiment.base["public"] for each in plans if each.config.backbone)
+    # Raw data are sent once for all that robots tune, and nothing else has a budget.
+    raw = {(each.arm, each.folder) for each in plans if each.raw}
+    assert len(raw) == 3 * experiment.seeds
+    assert all((each.budget is None) == (each.raw is None) for each in plans)
