@@ -185,7 +185,9 @@ def test_the_stored_experiments_have_all_methods_and_controls(name) -> None:
     methods = {each.config.method for each in plans} | {each.config.last_method for each in plans}
     assert methods >= {"naive_average", "task_arithmetic", "ties", "wudi", "fleet_merge"}
     assert methods >= {"head_refit", "density_gated_ensemble"}
-    assert all(each.former == experiment.base["public"] for each in plans if each.config.backbone)
+    assert all(
+        list(each.former) == experiment.base["public"] for each in plans if each.config.backbone
+    )
     # Raw data are sent once for all that robots tune, and nothing else has a budget.
     raw = {(each.arm, each.folder) for each in plans if each.raw}
     assert len(raw) == 3 * experiment.seeds
