@@ -99,8 +99,8 @@ def _merge(options: MergeOptions) -> int:
     from fleet_merging.methods.options import read_options
     from fleet_merging.report import as_text, measure_merge
     from fleet_tools.baselines.model_files import read_models, require_output, write_model
-    from fleet_tools.baselines.policies.lerobot_merging import is_lerobot
     from fleet_tools.baselines.policies.checkpoint import save_checkpoint
+    from fleet_tools.baselines.policies.lerobot_merging import is_lerobot
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
     from fleet_tools.storage.atomic_files import write_file
 

@@ -153,7 +153,7 @@ def _load(folder: Path) -> Any:
     except ImportError as error:
         raise MissingLibraryError(
             f"{folder} is a policy of LeRobot, which is not here ({error}). Merge it in an "
-            "environment of LeRobot's own: docs/tutorials/lerobot.md."
+            "environment of LeRobot's own: docs/tutorials/own_models.md."
         ) from error
     try:
         with contextlib.redirect_stdout(sys.stderr):

@@ -1,9 +1,9 @@
 """Run by LeRobot's Python: merges a policy of LeRobot with a copy whose units are in another order.
 
-    python merged_lerobot.py FOLDER OUTPUT
+    python merged_lerobot.py FOLDER COPY WORK
 
-Prints how far copy, merges and policy act apart, relative to the policy's largest number, and
-errors about policies that are not alike.
+Writes the copy. Prints how far copy, merges and policy act apart, relative to the
+policy's largest number, and errors about policies that are not alike.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 
-def main(folder: Path, output: Path) -> None:
+def main(folder: Path, copy: Path, output: Path) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -26,7 +26,7 @@ def main(folder: Path, output: Path) -> None:
     problem = lerobot_problem([folder, folder], method="git_rebasin")
     (own, _), example, module = problem.models, problem.example, problem.module
     permutation = problem.group.random(np.random.default_rng(1))
-    write_lerobot(output / "copy", folder, problem.symmetry.apply(permutation, own))
+    write_lerobot(copy, folder, problem.symmetry.apply(permutation, own))
 
     def answers(each: Path) -> Any:
         state = load_file(each / "model.safetensors")
@@ -36,7 +36,7 @@ def main(folder: Path, output: Path) -> None:
 
     def merged(method: str, *more: str) -> Path:
         made = output / method
-        models = [str(folder), str(output / "copy"), "--method", method, "--output", str(made)]
+        models = [str(folder), str(copy), "--method", method, "--output", str(made)]
         assert merge.main([*models, *more]) == 0
         return made
 
@@ -44,8 +44,7 @@ def main(folder: Path, output: Path) -> None:
     apart = {
         name: float((answers(each) - expected).abs().max() / expected.abs().max())
         for name, each in {
-            "copy": output / "copy",
-            "git_rebasin": merged("git_rebasin"),
+            "copy": copy,
             "naive_average": merged("naive_average"),
             "task_arithmetic": merged("task_arithmetic", "--base", str(folder)),
         }.items()
@@ -58,20 +57,22 @@ def main(folder: Path, output: Path) -> None:
         config = json.loads((other / "config.json").read_text())
         if name in config:
             (other / "config.json").write_text(json.dumps({**config, name: value}))
-            refused[name] = _error(lambda: lerobot_problem([folder, other]))
+            refused[name] = _error(folder, other)
     other = output / "other_statistics"
     shutil.copytree(folder, other)
     file = next(path for path in other.glob("policy_*.safetensors"))
     tensors = load_file(file)
     name = next(key for key, each in tensors.items() if each.is_floating_point())
     save_file({**tensors, name: tensors[name] + 1}, file)
-    refused["statistics"] = _error(lambda: lerobot_problem([folder, other]))
+    refused["statistics"] = _error(folder, other)
     print(json.dumps({"apart": apart, "refused": refused, "statistic": name}))
 
 
-def _error(make: Any) -> str:
+def _error(*folders: Path) -> str:
+    from fleet_tools.baselines.policies.lerobot_merging import lerobot_problem
+
     try:
-        make()
+        lerobot_problem(folders)
     except Exception as error:  # of any type, whose text is compared
         return f"{type(error).__name__}: {error}"
     return "nothing"

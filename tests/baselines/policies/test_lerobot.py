@@ -14,13 +14,16 @@ import pytest
 pytest.importorskip("torch")
 
 from support.exported import successes, write_collected
-from support.processes import ROOT, python_of, run_foreign
+from support.page_commands import commands
+from support.pages import blocks
+from support.processes import ROOT, python_of, run_foreign, run_with
 from support.rendering import needs_gl
 
 from fleet_tools import serve
 from fleet_tools.dataset import Dataset
 from fleet_tools.dataset.export.exporting import export_dataset
 from fleet_tools.policies.policy_client import PolicyClient
+from fleet_tools.policies.sources import find_policy
 
 
 @contextmanager
@@ -64,6 +67,67 @@ def test_a_served_policy_does_what_it_does_at_home(kind: str, tmp_path: Path) ->
     assert len(found) == len(expected) and np.ptp(expected, axis=0).max() > 0
     if kind == "act":  # that of diffusion draws its noise
         np.testing.assert_array_equal(found, expected)
+
+
+PAGE = ROOT / "docs/tutorials/own_models.md"
+
+
+@needs_gl
+@pytest.mark.parametrize("kind", ["act", "diffusion"])
+def test_the_page_s_command_merges_policies_which_then_act_here(kind: str, tmp_path: Path) -> None:
+    """A policy and a copy, whose units are in another order, merge into the policy."""
+    python_of("lerobot")
+    dataset, export = write_collected(tmp_path / "set", "rgbd"), tmp_path / "export"
+    export_dataset(dataset, "lerobot", export)
+    one, other = (tmp_path / f"outputs/{name}/pretrained_model" for name in ("one", "other"))
+    other.parent.mkdir(parents=True)
+    actions, work = tmp_path / "actions.npy", tmp_path / "work"
+    run_foreign("lerobot", "small_lerobot.py", kind, export, one, actions, folder=tmp_path)
+    work.mkdir()
+    told = run_foreign("lerobot", "merged_lerobot.py", one, other, work, folder=tmp_path)
+    found = json.loads(told.splitlines()[-1])
+    apart, refused = found["apart"], found["refused"]
+    assert apart["copy"] < 1e-4 < 0.01 < apart["naive_average"]
+    assert apart["task_arithmetic"] == pytest.approx(apart["naive_average"], rel=1e-3)
+    assert "n_action_steps is" in refused["n_action_steps"]
+    own = "chunk_size" if kind == "act" else "num_inference_steps"
+    assert f"{own} is" in refused[own] and "config.json" in refused[own]
+    assert found["statistic"] in refused["statistics"]
+
+    (merge,) = [
+        words
+        for each in blocks(PAGE)
+        for words in commands(each.code)
+        if words[:2] == ["fleet-tools", "merge"] and "lora" not in words
+    ]
+    run_with("lerobot", "-m", "fleet_tools", *merge[1:], folder=tmp_path)
+    with served(tmp_path / "outputs/merged", export) as url:
+        policy = find_policy(url)
+        env = Dataset(tmp_path / "set").header.make_env()
+        acting, (observation, _) = policy.make(env), env.reset(seed=3)
+        acting.reset()
+        for _ in range(3):
+            action = acting.act(observation)
+            assert action.shape == (6,) and np.isfinite(action).all()
+            observation, *_ = env.step(action)
+        connection = PolicyClient.at(url)
+        connection.reset()
+        episode = successes(Dataset(tmp_path / "set"))[0]
+        acted = [
+            connection.act({name: rows[t] for name, rows in episode.observations.items()})
+            for t in range(len(episode))
+        ]
+        connection.close()
+    if kind == "act":  # that of diffusion draws its noise
+        np.testing.assert_allclose(acted, np.load(actions), atol=1e-3)
+
+
+def test_adapters_of_peft_merge_as_products_embeddings_included(tmp_path: Path) -> None:
+    told = run_foreign("lerobot", "merged_peft.py", tmp_path, folder=tmp_path)
+    found = json.loads(told.splitlines()[-1])
+    apart = found["apart"]
+    assert max(apart[name] for name in ("factored", "dense", "ranks")) < 1e-5
+    assert apart["factors"] > 0.1 and found["rank"] == 4
 
 
 def test_what_cannot_be_served_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
