@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -72,54 +73,51 @@ def test_a_served_policy_does_what_it_does_at_home(kind: str, tmp_path: Path) ->
 PAGE = ROOT / "docs/tutorials/own_models.md"
 
 
-@needs_gl
+def merge_words() -> list[str]:
+    """Returns the arguments of `fleet-tools merge` on the page."""
+    (found,) = [
+        words[2:]
+        for each in blocks(PAGE)
+        for words in commands(each.code)
+        if words[:2] == ["fleet-tools", "merge"] and "lora" not in words
+    ]
+    return found
+
+
 @pytest.mark.parametrize("kind", ["act", "diffusion"])
-def test_the_page_s_command_merges_policies_which_then_act_here(kind: str, tmp_path: Path) -> None:
-    """A policy and a copy, whose units are in another order, merge into the policy."""
-    python_of("lerobot")
-    dataset, export = write_collected(tmp_path / "set", "rgbd"), tmp_path / "export"
-    export_dataset(dataset, "lerobot", export)
-    one, other = (tmp_path / f"outputs/{name}/pretrained_model" for name in ("one", "other"))
-    other.parent.mkdir(parents=True)
-    actions, work = tmp_path / "actions.npy", tmp_path / "work"
-    run_foreign("lerobot", "small_lerobot.py", kind, export, one, actions, folder=tmp_path)
-    work.mkdir()
-    told = run_foreign("lerobot", "merged_lerobot.py", one, other, work, folder=tmp_path)
-    found = json.loads(told.splitlines()[-1])
+def test_the_page_merges_a_policy_and_a_copy_in_another_order_into_the_policy(kind, tmp_path):
+    script = ("lerobot", "merged_lerobot.py", kind, *merge_words())
+    found = json.loads(run_foreign(*script, folder=tmp_path).splitlines()[-1])
     apart, refused = found["apart"], found["refused"]
-    assert apart["copy"] < 1e-4 < 0.01 < apart["naive_average"]
-    assert apart["task_arithmetic"] == pytest.approx(apart["naive_average"], rel=1e-3)
+    assert max(apart["copy"], apart["merged"]) < 1e-4 and apart["mean"] > 0.1
+    assert apart["vectors"] == pytest.approx(apart["mean"], rel=1e-3)  # of scale 1, an average
     assert "n_action_steps is" in refused["n_action_steps"]
     own = "chunk_size" if kind == "act" else "num_inference_steps"
     assert f"{own} is" in refused[own] and "config.json" in refused[own]
     assert found["statistic"] in refused["statistics"]
 
-    (merge,) = [
-        words
-        for each in blocks(PAGE)
-        for words in commands(each.code)
-        if words[:2] == ["fleet-tools", "merge"] and "lora" not in words
-    ]
-    run_with("lerobot", "-m", "fleet_tools", *merge[1:], folder=tmp_path)
+
+@needs_gl
+@pytest.mark.parametrize("kind", ["act", "diffusion"])
+def test_a_merged_policy_acts_here(kind: str, tmp_path: Path) -> None:
+    python_of("lerobot")
+    dataset, export = write_collected(tmp_path / "set", "rgbd"), tmp_path / "export"
+    export_dataset(dataset, "lerobot", export)
+    one, other = (tmp_path / f"outputs/{name}/pretrained_model" for name in ("one", "other"))
+    one.parent.mkdir(parents=True)
+    actions = tmp_path / "actions.npy"
+    run_foreign("lerobot", "small_lerobot.py", kind, export, one, actions, folder=tmp_path)
+    shutil.copytree(one, other)
+    words = ["naive_average" if word == "git_rebasin" else word for word in merge_words()]
+    run_with("lerobot", "-m", "fleet_tools", "merge", *words, folder=tmp_path)
     with served(tmp_path / "outputs/merged", export) as url:
-        policy = find_policy(url)
         env = Dataset(tmp_path / "set").header.make_env()
-        acting, (observation, _) = policy.make(env), env.reset(seed=3)
+        acting, (observation, _) = find_policy(url).make(env), env.reset(seed=3)
         acting.reset()
         for _ in range(3):
             action = acting.act(observation)
             assert action.shape == (6,) and np.isfinite(action).all()
-            observation, *_ = env.step(action)
-        connection = PolicyClient.at(url)
-        connection.reset()
-        episode = successes(Dataset(tmp_path / "set"))[0]
-        acted = [
-            connection.act({name: rows[t] for name, rows in episode.observations.items()})
-            for t in range(len(episode))
-        ]
-        connection.close()
-    if kind == "act":  # that of diffusion draws its noise
-        np.testing.assert_allclose(acted, np.load(actions), atol=1e-3)
+            observation, *_ = env.step(action.clip(-1, 1))
 
 
 def test_adapters_of_peft_merge_as_products_embeddings_included(tmp_path: Path) -> None:
