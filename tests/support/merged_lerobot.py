@@ -72,11 +72,8 @@ def main(kind: str, *words: str) -> None:
             return module(*example)
 
     assert merge.main(list(words)) == 0
-    both, averaged = (
-        [str(ONE), str(OTHER)],
-        ["--method", "naive_average", "--output", "outputs/mean"],
-    )
-    assert merge.main([*both, *averaged]) == 0
+    both = [str(ONE), str(OTHER), "--method"]
+    assert merge.main([*both, "naive_average", "--output", "outputs/mean"]) == 0
     vectors = ["task_arithmetic", "--base", str(ONE), "--output", "outputs/vectors"]
     assert merge.main([*both, *vectors]) == 0
     expected = answers(ONE)
