@@ -116,10 +116,6 @@ class PlannedFleet:
         return MERGED if self.config.last_method is None else COMBINED
 
 
-def _former(config: FleetConfig) -> tuple[str, ...]:
-    return () if config.backbone is None else config.public
-
-
 class _Held(Value):
     """What a run says beside its fleet, see `BUDGET` and `RAW_DATA`."""
 
@@ -158,10 +154,10 @@ class Fleets:
         own = {name: run.keys.get(name) for name in (BUDGET, RAW_DATA)}
         held = parse(_Held, own, f"The arm {run.title}")
         lines, aligner = self._experiment.lines, None
+        public: Any = run.keys.get("public", ()) if run.keys.get("backbone") else ()
         if run.is_reference:
             held = _Held()
             config = run.parsed(FleetConfig, **seeded, method="naive_average")
-            former = _former(config)
             if run.arm != SERVER:
                 config = reference(config, "single" if run.arm in OF_SINGLE else run.arm)
         elif held.raw_data is not None:
@@ -178,15 +174,13 @@ class Fleets:
                     f"{run.title} out, or give fleet_merge."
                 )
             config = run.parsed(FleetConfig, **seeded, method="naive_average", options={})
-        if not run.is_reference:
-            former = _former(config)
         scenes = config.rollouts if lines is None else lines.rollouts
         first = run.seed * scenes if self._experiment.own_scenes else 0
         if self._experiment.validation:
             first += FIRST_VALIDATION_SCENE
         is_central = held.raw_data is not None or (run.is_reference and run.arm == SERVER)
         budget, raw = held.upload_budget, held.raw_data
-        return PlannedFleet(run.arm, config, first, budget, raw, is_central, aligner, former)
+        return PlannedFleet(run.arm, config, first, budget, raw, is_central, aligner, tuple(public))
 
     def learns(self, plan: PlannedFleet) -> str:
         """See `ExperimentArena`."""

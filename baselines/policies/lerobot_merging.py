@@ -66,7 +66,8 @@ class ActingNetwork(nn.Module):
             observations: By feature; of a diffusion policy, of several steps.
             noisy: Of a diffusion policy, noisy actions (B, horizon, n), and levels (B,).
         """
-        batch, images = dict(observations), list(self.policy.config.image_features)
+        batch: dict[str, Any] = dict(observations)
+        images = list(self.policy.config.image_features)
         if self.policy.name == "act":
             if images:
                 batch[_IMAGES] = [batch[name] for name in images]

@@ -62,6 +62,7 @@ def main(kind: str, *words: str) -> None:
     write_policy(kind)
     problem = lerobot_problem([ONE, ONE], method="git_rebasin")
     (own, _), example, module = problem.models, problem.example, problem.module
+    assert module is not None
     permutation = problem.group.random(np.random.default_rng(1))
     write_lerobot(OTHER, ONE, problem.symmetry.apply(permutation, own))
 
