@@ -33,6 +33,7 @@ def served(policy: Path, export: Path) -> Iterator[str]:
     options = ["--header", str(export / "meta/fleet_tools.json"), "--port", "0", "--json"]
     command = [python_of("lerobot"), "-m", "fleet_tools.serve", str(policy), *options]
     variables = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HF_HOME": str(policy)}
+    variables["OMP_NUM_THREADS"] = "1"  # as in `run_with`, for the same bits
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | variables
     ) as process:
