@@ -10,10 +10,10 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pydantic
 from tyro.conf import Positional, UseAppendAction, arg
@@ -52,14 +52,15 @@ class MergeOptions(cli.Options):
     models: Annotated[
         tuple[Path, ...], Positional, arg(metavar="MODEL ..."), pydantic.Field(min_length=1)
     ]
-    """Safetensors files: checkpoints of one kind of policy, or state dicts of other models.
+    """Safetensors files: checkpoints of one kind of policy, or state dicts of other models. Or
+    folders of policies of LeRobot (pretrained_model), in an environment of LeRobot's own.
     Policies with different statistics of inputs get pooled ones, and act as before. The method
     lora reads the adapter_config.json beside each PEFT adapter, and stores one."""
     method: str
     """Merging method: naive_average, git_rebasin, fleet_merge, density_gated_ensemble or another
     one of fleet_merging.METHODS, or module:function for your own, whose code is run."""
     output: Path
-    """File of the merged model."""
+    """File of the merged model; folder of a policy of LeRobot."""
     option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
     """Option of the method or its Descent, such as epochs=5 or steps=60; may be repeated."""
     dataset: Annotated[UseAppendAction[tuple[Path, ...]], arg(metavar="FOLDER")] = ()
@@ -99,6 +100,7 @@ def _merge(options: MergeOptions) -> int:
     from fleet_merging.report import as_text, measure_merge
     from fleet_tools.baselines.model_files import read_models, require_output, write_model
     from fleet_tools.baselines.policies.checkpoint import save_checkpoint
+    from fleet_tools.baselines.policies.lerobot_merging import is_lerobot
     from fleet_tools.baselines.policies.merged_checkpoints import merged_checkpoint
     from fleet_tools.storage.atomic_files import write_file
 
@@ -109,6 +111,8 @@ def _merge(options: MergeOptions) -> int:
         folder, name = options.output.parent, options.output.name
         raise ConfigError(f"There is no folder {folder} for {name}. Create it first.")
     require_output(options.output, inputs, options.overwrite)
+    if is_lerobot(options.models[0]):
+        return _merge_lerobot(options, method_options)
     shares = [*(options.averaging_weights or [1.0] * len(options.models)), 0.0]
     states, blueprint = read_models(inputs, shares[: len(inputs)])
     models = states[: len(options.models)]
@@ -178,6 +182,38 @@ def _merge(options: MergeOptions) -> int:
             f"{_size_text(merged)}\n"
             f"Table: {checked or 'not checked'}\n"
             f"{as_text(report)}{_traffic_text(merged.traffic)}"
+        ),
+    )
+    return cli.OK
+
+
+def _merge_lerobot(options: MergeOptions, method_options: Mapping[str, Any]) -> int:
+    """Merges policies of LeRobot into one."""
+    from fleet_merging.errors import UnsoundMergeError
+    from fleet_merging.methods import registry
+    from fleet_tools.baselines.policies.lerobot_merging import lerobot_problem, write_lerobot
+
+    weights = options.averaging_weights or None
+    with _cautions_on_stderr():
+        problem = lerobot_problem(
+            options.models, options.base, weights, seed=options.seed, method=options.method
+        )
+    try:
+        merged = registry.merge(options.method, problem, **method_options)
+    except UnsoundMergeError as error:
+        print(f"Not stored: {error}", file=sys.stderr)
+        return cli.FAILED
+    write_lerobot(options.output, options.models[0], merged.state)
+    summary = {
+        "output": str(options.output),
+        "method": options.method,
+        "parameters": merged.parameters,
+    }
+    options.report(
+        summary,
+        lambda: (
+            f"{options.output}: {len(options.models)} policies of LeRobot by {options.method}; "
+            f"{_size_text(merged)}"
         ),
     )
     return cli.OK

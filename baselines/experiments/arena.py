@@ -60,9 +60,9 @@ class ExperimentArena(Protocol):
             folder: Folder of all runs of the experiment, and of others that share it.
 
         Returns:
-            Plain JSON data: numbers by name; "success" and "fine_tuned", for each task a row for
-            each policy, with 1 for each scene of a success and 0 for the others. "curve" and
-            "lines" as `result` reads them.
+            Plain JSON data: numbers by name. "success", "fine_tuned" and "retained" have for each
+            task a row for each policy, with 1 for each scene of a success and 0 for the others;
+            the last one is of a backbone's tasks. "curve" and "lines" are as `result` reads them.
 
         Raises:
             FailedRunError: The run failed.

@@ -25,11 +25,12 @@ LABELS = {
     "loss": "held-out loss",
     "success": "success rate",
     "fine_tuned": "after fine-tuning",
+    "retained": "in the backbone's tasks",
     "accuracy": "test accuracy",
 }
 """What axes show, by measure; others are named by themselves."""
 
-_RATES = ("success", "fine_tuned", "accuracy")
+_RATES = ("success", "fine_tuned", "retained", "accuracy")
 
 _OFFSET = 0.04
 """Horizontal distance of the arms' points at one value, so that their intervals do not overlap."""

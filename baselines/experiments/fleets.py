@@ -20,15 +20,23 @@ from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
 from fleet_tools.baselines.federated import REFERENCES, central
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
-from fleet_tools.baselines.federated.record import REPORT, FleetWriter
+from fleet_tools.baselines.federated.record import (
+    COMBINED,
+    DISTILLED,
+    MERGED,
+    REPORT,
+    FleetWriter,
+)
 from fleet_tools.baselines.federated.references import reference
 from fleet_tools.baselines.federated.run import complete
 from fleet_tools.baselines.federated.transport import CachingTransport, LocalTransport
 from fleet_tools.baselines.metaworld.tasks import META_WORLD
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint
 from fleet_tools.baselines.training.rollouts import make_success_measure
 from fleet_tools.baselines.training.state import DivergedError, TrainingError
 from fleet_tools.config.values import Count, Value, parse
 from fleet_tools.dataset import Dataset
+from fleet_tools.dataset.stored_episode import file_digest
 from fleet_tools.dataset.uploads import RawDataConfig
 from fleet_tools.errors import ConfigError, DatasetError
 from fleet_tools.registration import TOOL_USE
@@ -74,6 +82,7 @@ class PlannedFleet:
         raw: How raw data are sent; None if none are.
         is_central: Whether the server learns by itself, and no robot trains.
         aligner: The method that aligns its robots' policies, if lines between them are measured.
+        former: Datasets of the tasks of its backbone, in which its final policy is judged, too.
     """
 
     arm: str
@@ -83,6 +92,7 @@ class PlannedFleet:
     raw: RawDataConfig | None
     is_central: bool
     aligner: Aligner | None
+    former: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -96,6 +106,15 @@ class PlannedFleet:
             text += json.dumps([SERVER, raw, self.budget if raw else None])
         name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         return f"{name}-{self.first_scene}" if self.first_scene else name
+
+    @property
+    def final(self) -> str:
+        """Name of the file of the final policy in this folder."""
+        if self.is_central:
+            return central.POLICY
+        if self.config.distillation is not None:
+            return DISTILLED
+        return MERGED if self.config.last_method is None else COMBINED
 
 
 class _Held(Value):
@@ -136,6 +155,7 @@ class Fleets:
         own = {name: run.keys.get(name) for name in (BUDGET, RAW_DATA)}
         held = parse(_Held, own, f"The arm {run.title}")
         lines, aligner = self._experiment.lines, None
+        public: Any = run.keys.get("public", ()) if run.keys.get("backbone") else ()
         if run.is_reference:
             held = _Held()
             config = run.parsed(FleetConfig, **seeded, method="naive_average")
@@ -161,7 +181,7 @@ class Fleets:
             first += FIRST_VALIDATION_SCENE
         is_central = held.raw_data is not None or (run.is_reference and run.arm == SERVER)
         budget, raw = held.upload_budget, held.raw_data
-        return PlannedFleet(run.arm, config, first, budget, raw, is_central, aligner)
+        return PlannedFleet(run.arm, config, first, budget, raw, is_central, aligner, tuple(public))
 
     def learns(self, plan: PlannedFleet) -> str:
         """See `ExperimentArena`."""
@@ -176,20 +196,36 @@ class Fleets:
                     "the experiment another `arena`."
                 )
         if plan.is_central:
-            return measured(self._learned(plan, folder / plan.folder), plan.arm)
+            found = measured(self._learned(plan, folder / plan.folder), plan.arm)
+            return found | self._retained(plan, folder)
         fleet = FleetPlan.of(plan.config)
         report = self._train(plan, fleet, folder)
         lines = self._experiment.lines
         if lines is None or plan.aligner is None:
             found = measured(report, plan.arm)
             if plan.budget is None or found["uploaded"] <= plan.budget:
-                return found
+                return found | self._retained(plan, folder)
             return {name: found[name] for name in ("uploaded", "downloaded")}
         cells = Cells(folder / "cells")
         scenes = (plan.first_scene, lines.rollouts)
         with may_fail(DivergedError, UnsoundMergeError):
             found = fleet_lines(folder / plan.folder, fleet, plan.aligner, lines, scenes, cells)
         return {"lines": found}
+
+    def _retained(self, plan: PlannedFleet, folder: Path) -> dict[str, Any]:
+        """Returns in which scenes of its backbone's tasks the final policy succeeds."""
+        if not plan.former or plan.config.rollouts == 0 or plan.config.try_robots is not False:
+            return {}
+        path, count = folder / plan.folder / plan.final, plan.config.rollouts
+        settings = {"policy": file_digest(path), "tasks": plan.former, "first": plan.first_scene}
+
+        def compute() -> dict[str, Any]:
+            policy, first = load_checkpoint(path), plan.first_scene
+            measure = make_success_measure(plan.former, count, policy.blueprint, first=first)
+            return by_task(measure(policy))
+
+        cells = Cells(folder / "cells")
+        return {"retained": cells.get_or_compute(settings | {"scenes": count}, compute)}
 
     def _learned(self, plan: PlannedFleet, folder: Path) -> Report:
         """Returns the report of a server that learns by itself."""

@@ -263,6 +263,7 @@ _OVER_PAIRS = " (median, lowest and highest of pairs)"
 TABLES: dict[str, Table] = {
     "success": Table("Success rate (95% interval over training runs and scenes)", _rate("success")),
     "fine_tuned": Table("Success rate after fine-tuning", _rate("fine_tuned")),
+    "retained": Table("Success rate in the tasks of the backbone", _rate("retained")),
     "loss": Table(f"Held-out loss{_OVER_SEEDS}", _numbers("loss", ".4f")),
     "moved": Table(
         "Units that alignment moved, in the first and the last round", _moved, of_merges=True

@@ -92,7 +92,7 @@ def summarized(
             row |= _of_lines([line for lines in values for line in lines])
         elif name == "curve":
             row[name] = [_point(each, own_scenes) for each in zip(*values, strict=True)]
-        elif name in ("success", "fine_tuned"):
+        elif name in ("success", "fine_tuned", "retained"):
             row[name] = success_rate(values, own_scenes)
             if name == "success":
                 row["tasks"] = _counts_by_task(values)

@@ -15,6 +15,7 @@ from fleet_tools.baselines.federated.plan import (
     server_samples,
 )
 from fleet_tools.baselines.federated.record import REPORT
+from fleet_tools.baselines.federated.robot import first_weights
 from fleet_tools.baselines.policies.checkpoint import Checkpoint, save_checkpoint
 from fleet_tools.baselines.training.demonstrations import Trajectories, blueprint_of, require_steps
 from fleet_tools.baselines.training.loop import train, validate
@@ -69,12 +70,14 @@ def learn(
     samples = server_samples(config, folders)
     require_steps(samples, "What the server has", "Give a larger budget, or public data.")
     blueprint = blueprint_of(config.policy, samples)
+    if config.backbone is not None:
+        blueprint = plan.blueprint
     every = Samples(config.data, observations=entries)
     learned = every.subset(index for each in plan.assignments for index in each.episodes)
     steps = config.model_copy(update={"equal_steps": True, "merge_every": None})
     epochs = max(config.training.epochs, local_epochs(steps, samples, learned))
     training = config.training.model_copy(update={"epochs": epochs})
-    initial = blueprint.create(plan.assignments[0].initialization).state_dict()
+    initial = first_weights(plan.assignments[0])
     state = train(
         blueprint, Trajectories(samples, blueprint), training, TrainingState.initial(initial)
     )

@@ -7,9 +7,13 @@ like raw demonstrations (`storage.integers`).
     second moments   the root mean square of each number, and a factor F of their correlations
                      F^T F + D, which so stay positive semidefinite; the diagonal D follows from F
     all else         bit for bit
+
+Where robots and server know the weights before training (`Known`), the difference from these is
+rounded instead, and nothing is sent of a tensor that is the same.
 """
 
 import json
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,8 +21,9 @@ import torch
 
 from fleet_merging.errors import MessageError
 from fleet_merging.queries import wire
-from fleet_tools.baselines.federated.messages import CODECS, Answer
+from fleet_tools.baselines.federated.messages import CODECS, Answer, LocalUpdate
 from fleet_tools.baselines.federated.vectors import top_level
+from fleet_tools.baselines.training.state import Tensors
 from fleet_tools.config.values import CountOrZero, Value
 from fleet_tools.storage.integers import packed, unpacked
 from fleet_tools.storage.strict_json import loads
@@ -30,6 +35,8 @@ _MATRICES, _TARGETS = ("inputs.", "covariances"), "targets."
 """Names of second moments in messages, and of products of inputs and targets."""
 _ROOT, _FACTOR, _SCALED = "root:", "factor:", "scaled:"
 """What stands before these names where they are sent otherwise."""
+_LEFT, _RIGHT = "left:", "right:"
+"""What stands before a weight's name where two factors of its change are sent."""
 
 _OF_DATA, _LEAST_BITS = ("moments", "mixture"), 8
 """Kinds of answers that describe data, and the least bits of these: in 4, fits to them fail."""
@@ -65,12 +72,61 @@ class UploadConfig(Value):
         return 0.0 if self.bits is None else 0.5 / top_level(self.bits)
 
 
-def encode(answer: Answer, config: UploadConfig) -> bytes:
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What robots and server know of the weights before training.
+
+    Attributes:
+        weights: The weights, by name.
+        rank: Rank of the change of each matrix, which is sent as two factors; None for any rank.
+    """
+
+    weights: Tensors
+    rank: int | None = None
+
+    def changes(self, weights: Tensors) -> Tensors:
+        """Returns how weights differ."""
+        found: dict[str, torch.Tensor] = {}
+        for name, each in weights.items():
+            change = each - self.weights[name]
+            if not change.any():
+                continue
+            rows = change.flatten(1) if change.dim() > 1 else None
+            if rows is None or self.rank is None or self.rank * sum(rows.shape) >= rows.numel():
+                found[name] = change
+                continue
+            U, sizes, V = torch.linalg.svd(rows.double(), full_matrices=False)
+            roots = sizes[: self.rank].sqrt()
+            found[_LEFT + name] = (U[:, : self.rank] * roots).T.to(change)
+            found[_RIGHT + name] = (roots[:, None] * V[: self.rank]).to(change)
+        return found
+
+    def changed(self, changes: Tensors) -> Tensors:
+        """Returns weights that differ so."""
+        found = dict(self.weights)
+        for name, each in changes.items():
+            if name.startswith(_LEFT):
+                own = name.removeprefix(_LEFT)
+                product = each.T @ changes[_RIGHT + own]
+                found[own] = self.weights[own] + product.reshape(self.weights[own].shape)
+            elif not name.startswith(_RIGHT):
+                found[name] = self.weights[name] + each
+        return found
+
+
+def encode(answer: Answer, config: UploadConfig, known: Known | None = None) -> bytes:
     """Returns an answer as few bytes.
+
+    Args:
+        answer: The answer.
+        config: How it is made small.
+        known: What robots and server know of the weights before; None for nothing.
 
     Raises:
         MessageError: It is no answer.
     """
+    if known is not None and isinstance(answer, LocalUpdate):
+        answer = replace(answer, weights=known.changes(answer.weights))
     kind, tensors = wire.contents(answer, CODECS)
     bits = config.bits or 0
     if bits and kind in _OF_DATA:
@@ -92,8 +148,12 @@ def encode(answer: Answer, config: UploadConfig) -> bytes:
     return packed([np.frombuffer(header, np.uint8), *columns])
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes, known: Known | None = None) -> Any:
     """Returns the answer that arrives.
+
+    Args:
+        data: The bytes.
+        known: See `encode`.
 
     Raises:
         MessageError: The bytes are no answer.
@@ -112,7 +172,10 @@ def decode(data: bytes) -> Any:
                 levels = torch.from_numpy(next(left)).reshape(len(largest), -1).double()
                 rows = levels * largest.double()[:, None] / top_level(bits)
                 tensors[name] = rows.float().reshape(shape)
-        return wire.value_of(kind, _from_axes(tensors), CODECS)
+        answer = wire.value_of(kind, _from_axes(tensors), CODECS)
+        if known is not None and isinstance(answer, LocalUpdate):
+            answer = replace(answer, weights=known.changed(answer.weights))
+        return answer
     except (ValueError, TypeError, KeyError, RuntimeError, StopIteration) as error:
         if isinstance(error, MessageError):
             raise

@@ -7,6 +7,7 @@ import pydantic
 
 from fleet_merging.methods import registry
 from fleet_merging.methods.options import MethodOptions, keyword_arguments
+from fleet_tools.baselines.federated.backbone import BackboneConfig
 from fleet_tools.baselines.federated.compact import UploadConfig
 from fleet_tools.baselines.federated.life import Life
 from fleet_tools.baselines.federated.round_config import (
@@ -135,6 +136,9 @@ class FleetConfig(Value):
             from which it could step.
         initialization: "own" draws initial weights for each robot, "common" the same ones for all,
             the control experiment for alignment.
+        backbone: A trained policy that robots fine-tune, with `initialization: common`; None for
+            random initial weights. With `uploads`, robots send how their weights differ from it:
+            nothing of a tensor that is the same, and factors of adapters.
         moment_noise: Standard deviation of the Gaussian noise that robots add to each second moment
             that a method asks for, relative to the root mean square of the matrix's entries.
         last_method: Merging method for what is made of the robots' networks after the last round,
@@ -189,6 +193,7 @@ class FleetConfig(Value):
     participation: Annotated[Number, pydantic.Field(gt=0, le=1)] = 1.0
     server: ServerConfig | None = None
     initialization: Literal["own", "common"] = "own"
+    backbone: Annotated[BackboneConfig | None, STORED_IF_SET] = None
     moment_noise: NonNegative = 0.0
     last_method: str | None = None
     last_options: MethodOptions = {}
@@ -232,6 +237,10 @@ class FleetConfig(Value):
     def _require_possible_method(self) -> Self:
         if self.later_method is not None:
             registry.find(self.later_method)
+        if self.backbone is not None and self.initialization != "common":
+            raise ConfigError(
+                "robots with a `backbone` begin with its weights; give `initialization: common`"
+            )
         if "base" in registry.needs(self.method) and self.initialization != "common":
             raise ConfigError(
                 f"`method: {self.method}` needs common initial weights, but each robot starts from "

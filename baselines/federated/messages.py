@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -20,13 +20,14 @@ from fleet_merging.queries import wire
 from fleet_merging.queries.query import DataAnswer, DataQuery
 from fleet_merging.queries.validity import NO_LIMITS, Limits
 from fleet_merging.queries.wire import Codec, named, take_named, take_scalar
+from fleet_tools.baselines.federated.backbone import BackboneConfig
 from fleet_tools.baselines.federated.round_config import StreamingConfig
 from fleet_tools.baselines.federated.vectors import dequantize, split, unpack
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.checkpoint import CheckpointError, require_weights
 from fleet_tools.baselines.training.config import TrainingConfig
 from fleet_tools.baselines.training.state import Tensors
-from fleet_tools.config.values import NonNegative, Value
+from fleet_tools.config.values import STORED_IF_SET, NonNegative, Value
 
 
 class Assignment(Value):
@@ -40,6 +41,9 @@ class Assignment(Value):
         blueprint: Blueprint of the policy.
         training: Configuration of training, with the robot's own seed.
         initialization: Seed of the initial weights.
+        backbone: The policy whose weights are the initial ones, and what is trained of it; None for
+            random ones.
+        backbone_digest: Hash of its file.
         moment_noise: Noise in answers about moments, see `LocalDataHolder`.
         lacks: Names of entries that the policy reads and that the robot does not have.
         streaming: How the robot aligns its policy and sends it, in a streaming fleet.
@@ -53,6 +57,8 @@ class Assignment(Value):
     blueprint: Blueprint
     training: TrainingConfig
     initialization: int
+    backbone: Annotated[BackboneConfig | None, STORED_IF_SET] = None
+    backbone_digest: Annotated[str | None, STORED_IF_SET] = None
     moment_noise: NonNegative = 0.0
     lacks: tuple[str, ...] = ()
     streaming: StreamingConfig | None = None

@@ -22,7 +22,7 @@ from fleet_merging.symmetry.table import Symmetry
 from fleet_tools.baselines.federated.config import FleetConfig, PartitionConfig
 from fleet_tools.baselines.federated.life import Stay
 from fleet_tools.baselines.federated.messages import Assignment
-from fleet_tools.baselines.federated.robot import local_data_holder
+from fleet_tools.baselines.federated.robot import first_weights, local_data_holder
 from fleet_tools.baselines.policies.blueprint import Blueprint
 from fleet_tools.baselines.policies.heads import largest_target
 from fleet_tools.baselines.policies.layout import entries_of_sight
@@ -111,7 +111,9 @@ class FleetPlan:
         learned = samples.subset(rest)
         server = held_out if not config.public else server_samples(config, ())
         _require_every_task(config, samples, server)
-        blueprint = blueprint_of(config.policy, server)
+        blueprint, backbone = blueprint_of(config.policy, server), config.backbone
+        if backbone is not None:
+            blueprint = backbone.blueprint(blueprint)
         kinds = [episode_kind(samples.episodes[index], config.split.by) for index in rest]
         streaming, lacks = config.assigned_streaming(), _lacks(config, samples, blueprint)
         if config.life is None:
@@ -147,6 +149,8 @@ class FleetPlan:
                     }
                 ),
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
+                backbone=backbone,
+                backbone_digest=None if backbone is None else backbone.digest(),
                 moment_noise=config.moment_noise,
                 lacks=lacks[robot] if lacks else (),
                 **streaming,
@@ -262,7 +266,7 @@ class FleetPlan:
         """Returns the weights from which all robots begin; None if each has its own."""
         if self.config.initialization == "own":
             return None
-        return self.blueprint.create(self.assignments[0].initialization).state_dict()
+        return first_weights(self.assignments[0])
 
     def participants(self, round_number: int) -> list[int]:
         """Returns the numbers of the robots that take part in a round, ascending."""

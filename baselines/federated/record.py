@@ -79,6 +79,7 @@ class FleetRunSpec(Document):
         config: Configuration of the fleet.
         content_digest: Hash of all episodes of the datasets.
         detector_digest: Hash of the file of the configuration's detector; None if it has none.
+        backbone_digest: Likewise of its backbone.
         blueprint: Blueprint of all policies.
         packages: Versions of the packages on which the bits of the result depend.
     """
@@ -87,6 +88,7 @@ class FleetRunSpec(Document):
     config: FleetConfig
     content_digest: str
     detector_digest: Annotated[str | None, STORED_IF_SET] = None
+    backbone_digest: Annotated[str | None, STORED_IF_SET] = None
     blueprint: Blueprint
     packages: dict[str, str]
 
@@ -104,6 +106,7 @@ class FleetRunSpec(Document):
             config=plan.config,
             content_digest=plan.content_digest,
             detector_digest=None if detector is None else file_digest(Path(detector)),
+            backbone_digest=plan.assignments[0].backbone_digest,
             blueprint=plan.blueprint,
             packages=packages(),
         )

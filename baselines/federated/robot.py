@@ -35,7 +35,8 @@ from fleet_tools.baselines.training.loop import (
     labelled,
     train,
 )
-from fleet_tools.baselines.training.state import Tensors, TrainingState
+from fleet_tools.baselines.training.state import Tensors
+from fleet_tools.baselines.training.tuning import begun, merged
 from fleet_tools.dataset.samples import Samples
 from fleet_tools.errors import DatasetError
 
@@ -100,10 +101,10 @@ class FleetClient:
         return change(self._assignment, request, reference, update, self._data_holder)
 
     def _first_weights(self, given: Tensors | None) -> Tensors:
-        """Returns given weights, or else the robot's own initial ones."""
+        """Returns given weights, or else the first ones."""
         assignment = self._assignment
         if given is None:
-            return assignment.blueprint.create(assignment.initialization).state_dict()
+            return first_weights(assignment)
         try:
             require_weights(self._form, given)
         except CheckpointError as error:
@@ -116,15 +117,13 @@ class FleetClient:
             raise MessageError(
                 f"A request asks for {request.epochs} epochs; expected: 1 to {MAX_EPOCHS:,}."
             )
+        blueprint, config, tuning = assignment.blueprint, assignment.training, assignment.backbone
+        begin = begun(blueprint, tuning, weights, request.epoch, config.seed)
         state = train(
-            assignment.blueprint,
-            self._trajectories,
-            assignment.training,
-            TrainingState(weights, epoch=request.epoch),
-            epochs=request.epochs,
+            blueprint, self._trajectories, config, begin, epochs=request.epochs, tuning=tuning
         )
-        steps = self._trajectories.steps
-        return LocalUpdate(request.round, steps, state.loss, state.policy_weights)
+        steps, trained = self._trajectories.steps, merged(state.policy_weights)
+        return LocalUpdate(request.round, steps, state.loss, trained)
 
     @cached_property
     def _form(self) -> Tensors:
@@ -150,6 +149,17 @@ class FleetClient:
         )
         # In a real fleet, the seed of the noise is a secret of the robot.
         return replace(holder, noise=assignment.moment_noise, noise_seed=assignment.training.seed)
+
+
+def first_weights(assignment: Assignment) -> Tensors:
+    """Returns the weights with which a robot begins: its backbone's, or random ones.
+
+    Raises:
+        CheckpointError, DatasetError: See `BackboneConfig.load`.
+    """
+    if assignment.backbone is None:
+        return assignment.blueprint.create(assignment.initialization).state_dict()
+    return assignment.backbone.load(assignment.backbone_digest).weights
 
 
 OpenSamples = Callable[[tuple[str, ...], tuple[str, ...]], Samples]

@@ -17,7 +17,7 @@ from fleet_merging.queries.query import DataAnswer, DataQuery
 from fleet_merging.queries.traffic import DataHolderError, Traffic
 from fleet_merging.queries.validity import MALFORMED, NO_LIMITS, Limits
 from fleet_tools.baselines.federated import compact
-from fleet_tools.baselines.federated.compact import UploadConfig
+from fleet_tools.baselines.federated.compact import Known, UploadConfig
 from fleet_tools.baselines.federated.messages import Answer, Message, Trained, size_of
 from fleet_tools.baselines.federated.transport import LostClient, Transport
 from fleet_tools.config.values import Value
@@ -64,6 +64,7 @@ class RoundMessages:
         uploads: How answers are made small; None sends them as they are.
         most_bytes: most_bytes(robot): bytes that a robot may upload in the round; it does not
             send an answer that has more.
+        known: What robots and server know of the weights before; None for nothing.
 
     Attributes:
         transport: As given.
@@ -76,9 +77,10 @@ class RoundMessages:
         robots: Mapping[int, ClientSummary] | None = None,
         uploads: UploadConfig | None = None,
         most_bytes: Callable[[int], float] = lambda robot: math.inf,
+        known: Known | None = None,
     ) -> None:
         self.transport, self.robots, self._uploads = transport, dict(robots or {}), uploads
-        self._most_bytes = most_bytes
+        self._most_bytes, self._known = most_bytes, known
         self._size: tuple[object, int] = (None, 0)
 
     def ask(
@@ -188,8 +190,8 @@ class RoundMessages:
             with contextlib.suppress(MessageError, *MALFORMED):
                 if self._uploads is None:
                     return answer, size_of(answer)
-                sent = compact.encode(answer, self._uploads)
-                return compact.decode(sent), len(sent)
+                sent = compact.encode(answer, self._uploads, self._known)
+                return compact.decode(sent, self._known), len(sent)
         return answer, 0
 
     def _add(self, aggregator: Aggregator, robot: int, answer: Answer | LostClient) -> str | None:

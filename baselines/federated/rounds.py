@@ -27,9 +27,11 @@ from fleet_tools.baselines.federated.aggregation import (
     RobustChanges,
     Updates,
 )
+from fleet_tools.baselines.federated.compact import Known
 from fleet_tools.baselines.federated.messages import ChangeRequest, LocalUpdate, TrainRequest
 from fleet_tools.baselines.federated.partial import EXCHANGES, NoStore, Partial, RoundStore
 from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.robot import first_weights
 from fleet_tools.baselines.federated.round_messages import (
     LATE,
     ClientSummary,
@@ -107,7 +109,7 @@ def run_round(
         messages, merged = _summed(plan, transport, request, base, store)
         moved, robot_weights = None, {}
     else:
-        messages = messages_of(plan, transport)
+        messages = messages_of(plan, transport, base=base)
         updates = _updates(plan, messages, request, store, own or {})
         merge = _merge(plan, messages, number, updates, base)
         merged = merge.state
@@ -119,10 +121,23 @@ def run_round(
 
 
 def messages_of(
-    plan: FleetPlan, transport: Transport, robots: Mapping[int, ClientSummary] | None = None
+    plan: FleetPlan,
+    transport: Transport,
+    robots: Mapping[int, ClientSummary] | None = None,
+    base: Tensors | None = None,
 ) -> RoundMessages:
-    """Returns the messages of a round, see `RoundMessages`."""
-    return RoundMessages(transport, robots, plan.config.uploads, plan.most_bytes)
+    """Returns the messages of a round, see `RoundMessages`; robots begin with `base`."""
+    return RoundMessages(
+        transport, robots, plan.config.uploads, plan.most_bytes, _known(plan, base)
+    )
+
+
+def _known(plan: FleetPlan, base: Tensors | None) -> Known | None:
+    """Returns what robots with a backbone and the server know of the weights before."""
+    backbone = plan.config.backbone
+    if backbone is None or base is None:
+        return None
+    return Known(base, backbone.rank if backbone.tuned == "adapters" else None)
 
 
 def _updates(
@@ -402,7 +417,7 @@ def _policy_of_one(
     """
     found = Updates(training.round, plan.form, limits=plan.limits)
     limit = plan.config.closing.deadline
-    first = plan.blueprint.create(plan.assignments[0].initialization).state_dict()
+    first = first_weights(plan.assignments[0])
     for robot in robots:
         if messages.ask({robot: training}, found, deadline_s=limit):
             weights = found.by_robot[robot].weights

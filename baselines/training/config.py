@@ -113,6 +113,19 @@ class TrainingConfig(OptionGroup):
         return min(self.ema_decay, (1 + updates) / (10 + updates))
 
 
+class TuningConfig(Value):
+    """Weights that training changes of a policy that is trained already.
+
+    Attributes:
+        tuned: "all" of them; "adapters", a product B A of a rank that is added to each matrix
+            (LoRA, Hu et al. 2021); or "head", the head alone, which reads the same as before.
+        rank: Rank of the adapters.
+    """
+
+    tuned: Literal["all", "adapters", "head"] = "all"
+    rank: Count = 8
+
+
 PURPOSE = "write curves"
 """Purpose of the libraries."""
 

@@ -20,7 +20,7 @@ from fleet_tools.baselines.policies.part_configs import (
     PointNetConfig,
 )
 from fleet_tools.baselines.training.augmentation import augmented, some_hidden
-from fleet_tools.baselines.training.config import TrainingConfig
+from fleet_tools.baselines.training.config import TrainingConfig, TuningConfig
 from fleet_tools.baselines.training.demonstrations import Batch, Trajectories
 from fleet_tools.baselines.training.state import (
     DivergedError,
@@ -29,6 +29,7 @@ from fleet_tools.baselines.training.state import (
     moments_of,
     set_moments,
 )
+from fleet_tools.baselines.training.tuning import tuned_network
 
 DRAWS = 32
 """Number of draws of times and noise for each step by which last maps are fitted."""
@@ -144,6 +145,7 @@ def train(
     *,
     epochs: int | None = None,
     after_batch: Callable[[Callable[[], TrainingState]], bool] = lambda snapshot: True,
+    tuning: TuningConfig | None = None,
 ) -> TrainingState:
     """Trains from a state on.
 
@@ -158,6 +160,7 @@ def train(
         epochs: Number of epochs to complete; None for all that remain of the configuration's.
         after_batch: Called after each batch with a function that returns a copy of the present
             state. Training ends if it returns False, even within an epoch.
+        tuning: What is trained, see `tuning.begun`; None for all weights.
 
     Returns:
         The last state.
@@ -166,7 +169,8 @@ def train(
         DivergedError: The loss, its gradient or the weights are not finite; no state holds such
             weights.
     """
-    network = _network(blueprint, state.weights, trajectories.device, config.compile).train()
+    network = _network(blueprint, state.weights, trajectories.device, config.compile, tuning)
+    network.train()
     named = {name: each for name, each in network.named_parameters() if each.requires_grad}
     names, parameters = list(named), list(named.values())
     optimizer = torch.optim.Adam(parameters)
@@ -286,9 +290,13 @@ def _after(state: TrainingState, squares: float, steps: int, batches: int) -> Tr
 
 
 def _network(
-    blueprint: Blueprint, weights: Tensors, device: torch.device, compiled: bool = False
+    blueprint: Blueprint,
+    weights: Tensors,
+    device: torch.device,
+    compiled: bool = False,
+    tuning: TuningConfig | None = None,
 ) -> nn.Module:
-    network = blueprint.create()
+    network = tuned_network(blueprint.create(), tuning)
     network.load_state_dict(weights)
     for module in network.modules():
         if isinstance(module, PointNetEncoder):

@@ -76,19 +76,30 @@ def python_of(library: str) -> str:
     return python
 
 
-def run_foreign(library: str, script: str, *arguments: str | Path, folder: Path) -> None:
+def run_foreign(library: str, script: str, *arguments: str | Path, folder: Path) -> str:
     """Runs a script of `tests/support` in the environment of another library, or skips the test.
 
     Args:
         library: The library.
         script: Name of the script.
         arguments: Its arguments.
-        folder: Folder for what the library caches.
+        folder: Folder for what the library caches, and in which it runs.
+
+    Returns:
+        What it prints.
     """
-    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "HF_HOME": str(folder), "HOME": str(folder)}
-    command = [python_of(library), str(ROOT / "tests/support" / script), *map(str, arguments)]
-    done = run_command(*command, HF_HUB_OFFLINE="1", **paths)
+    script = str(ROOT / "tests/support" / script)
+    return run_with(library, script, *map(str, arguments), folder=folder)
+
+
+def run_with(library: str, *arguments: str, folder: Path) -> str:
+    """Runs the Python of another library's environment, see `run_foreign`."""
+    paths = ":".join(map(str, (ROOT, ROOT / "tests", ROOT / "baselines/merging/src")))
+    variables = {"PYTHONPATH": paths, "HF_HOME": str(folder), "HOME": str(folder)}
+    variables |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}  # threads wait for one another
+    done = run_command(python_of(library), *arguments, cwd=folder, **variables)
     assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 @contextmanager

@@ -187,6 +187,8 @@ def test_no_row_of_data_is_in_messages_or_assignments(
         "blueprint",
         "training",
         "initialization",
+        "backbone",  # the path of its file
+        "backbone_digest",
         "moment_noise",
         "streaming",
         "method",

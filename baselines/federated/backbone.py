@@ -1,0 +1,75 @@
+"""A backbone: a trained policy, which all robots fine-tune on tasks that it has not seen."""
+
+from pathlib import Path
+
+from fleet_tools.baselines.policies.blueprint import Blueprint
+from fleet_tools.baselines.policies.checkpoint import Checkpoint, load_checkpoint
+from fleet_tools.baselines.training.config import TuningConfig
+from fleet_tools.dataset.stored_episode import file_digest
+from fleet_tools.errors import ConfigError, DatasetError
+from fleet_tools.policies.released import PREFIX, find_file
+
+
+class BackboneConfig(TuningConfig):
+    """A trained policy from whose weights all robots begin, and what they train of it.
+
+    Attributes:
+        checkpoint: Path of the policy, or fleet-tools/NAME for one of this release. Its config is
+            the fleet's `policy`; robots scale what they read as it does.
+    """
+
+    checkpoint: str
+
+    def path(self) -> Path:
+        """Returns the file of the policy.
+
+        Raises:
+            UnknownNameError, ReleasedCheckpointError: See `released.find_file`.
+        """
+        name = self.checkpoint
+        return find_file(name) if name.startswith(PREFIX) else Path(name)
+
+    def digest(self) -> str:
+        """Returns the hash of its file.
+
+        Raises:
+            CheckpointError: See `load`.
+        """
+        self.load()
+        return file_digest(self.path())
+
+    def load(self, digest: str | None = None) -> Checkpoint:
+        """Returns the policy.
+
+        Args:
+            digest: Hash of the file that is expected; None for any.
+
+        Raises:
+            CheckpointError: See `load_checkpoint`.
+            DatasetError: The file is another one.
+        """
+        policy = load_checkpoint(self.path())
+        if digest is not None and file_digest(self.path()) != digest:
+            raise DatasetError(
+                f"{self.checkpoint} here is not the fleet's backbone; let all machines see the "
+                "same file."
+            )
+        return policy
+
+    def blueprint(self, wanted: Blueprint) -> Blueprint:
+        """Returns the blueprint of the policy.
+
+        Args:
+            wanted: Blueprint by the fleet's configuration and data; its scaling does not matter.
+
+        Raises:
+            ConfigError: They differ; the message says in what.
+        """
+        own = self.load().blueprint
+        if found := wanted.differences(own):
+            raise ConfigError(
+                f"The fleet's policy is not that of its backbone {self.checkpoint}: in the first, "
+                f"{'; '.join(found)}. Robots fine-tune the backbone as it is: give its config as "
+                "`policy` and data of its layout, or train another backbone."
+            )
+        return own

@@ -1,0 +1,193 @@
+"""Robots that fine-tune a backbone: who begins where, what is sent, and what is forgotten.
+
+The task is one in which every policy succeeds at once, so that rollouts are real and quick.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.collected import ONE_PAIR, options, write_quick_task
+from support.experiment_cases import result_in, run
+from support.fleet_cases import config_of, local, run_rounds, same
+from support.processes import ROOT
+
+from fleet_tools import collect
+from fleet_tools.baselines import train
+from fleet_tools.baselines.experiments.fleets import ToolUse
+from fleet_tools.baselines.experiments.form import load_experiment, planned_runs
+from fleet_tools.baselines.federated.compact import Known, UploadConfig, decode, encode
+from fleet_tools.baselines.federated.messages import LocalUpdate, TrainRequest
+from fleet_tools.baselines.federated.plan import FleetPlan
+from fleet_tools.baselines.federated.references import reference
+from fleet_tools.baselines.policies.checkpoint import load_checkpoint
+from fleet_tools.errors import ConfigError
+
+POLICY = {"body": {"type": "elman", "layers": 1, "width": 24}}
+TUNED = ("all", "adapters", "head")
+METHODS: dict[str, dict[str, Any]] = {
+    "average": {"method": "naive_average"},
+    "task_arithmetic": {"method": "task_arithmetic", "options": {"scale": 2.0}},
+    "retain": {"method": "task_arithmetic", "options": {"scale": 0.5}},
+    "ties": {"method": "ties"},
+    "iso_c": {"method": "iso_c"},
+    "analytic_head": {"method": "head_refit", "options": {"of": "base"}, "backbone.tuned": "head"},
+    "ensemble": {"method": "naive_average", "last_method": "density_gated_ensemble"},
+    "backbone_alone": {"method": "task_arithmetic", "options": {"scale": 0.0}},
+    "raw": {"raw_data": {}},
+}
+
+
+@pytest.fixture(scope="module", name="world")
+def _world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The robots' data, the backbone's, and the backbone."""
+    root = tmp_path_factory.mktemp("backbone")
+    task = str(write_quick_task(root, 0.5))
+    for name, seed in (("private", "0"), ("public", "1")):
+        given = ["--policy", "random", "--seed", seed, "--quiet", *ONE_PAIR]
+        assert collect.main(options(root / name, *given, task=task, episodes=8)) == 0
+    made = ["--architecture", "elman", "--set", "body.layers=1", "--set", "body.width=24"]
+    made += ["--dataset", str(root / "public"), "--output", str(root / "run"), "--epochs", "2"]
+    assert train.main([*made, "--threads", "1", "--batch-size", "8", "--quiet"]) == 0
+    return {
+        "private": str(root / "private"),
+        "public": str(root / "public"),
+        "checkpoint": str(root / "run/last.safetensors"),
+    }
+
+
+def base_of(world: dict[str, str], **changes: Any) -> dict[str, Any]:
+    """Returns the keys of all runs of a small experiment."""
+    base = {
+        "public": [world["public"]],
+        "policy": POLICY,
+        "robots": 2,
+        "held_out": 0.25,
+        "server_blind": True,
+        "split": {"by": "nothing"},
+        "initialization": "common",
+        "backbone": {"checkpoint": world["checkpoint"], "tuned": "all", "rank": 2},
+        "training": {"epochs": 2, "batch_size": 8},
+    }
+    return base | changes
+
+
+def plan_of(world: dict[str, str], **changes: Any) -> FleetPlan:
+    return FleetPlan.of(
+        config_of(world["private"], **base_of(world, **changes), merge_every=None)  # pyright: ignore
+    )
+
+
+def test_every_method_and_control_is_measured_in_new_and_in_former_tasks(world, tmp_path) -> None:
+    changes = {
+        "vary": "backbone.tuned",
+        "values": list(TUNED),
+        "seeds": 1,
+        "base": base_of(world, rollouts=1, uploads={"bits": 8}),
+        "arms": METHODS,
+        "references": ["joint", "single"],
+    }
+    assert run(tmp_path, Path(world["private"]), **changes) == 0
+    result = result_in(tmp_path)
+    assert not result["failed"]
+    cells = {(each["arm"], each["value"]): each for each in result["cells"]}
+    assert len(cells) == len(TUNED) * (len(METHODS) + 2)
+    for (arm, _), cell in cells.items():
+        assert set(cell["success"]) == {"quick"}
+        assert ("retained" in cell) == (arm != "single")
+        assert cell.get("retained", {"quick": [[1]]}) == {"quick": [[1]]}
+    for arm in ("average", "ties"):  # whatever is merged, robots have sent the same
+        sent = [cells[arm, each]["uploaded"] for each in TUNED]
+        other = [cells["retain", each]["uploaded"] for each in TUNED]
+        assert sent == pytest.approx(other, rel=0.05)
+        assert sent[0] > 1.5 * sent[1] > 1.5 * sent[2] > 0
+    assert "tasks of the backbone" in (tmp_path / "out/small.md").read_text()
+
+
+def test_robots_begin_with_the_backbone_and_scale_as_it_does(world) -> None:
+    policy = load_checkpoint(world["checkpoint"])
+    for tuned in TUNED:
+        plan = plan_of(world, backbone={"checkpoint": world["checkpoint"], "tuned": tuned})
+        assert plan.blueprint == policy.blueprint
+        base = plan.first_base()
+        assert base is not None and same(base, policy.weights)
+        (_, answer), *_ = local(plan).exchange({0: TrainRequest(1, 0, 1, None)})
+        assert isinstance(answer, LocalUpdate) and not same(answer.weights, base)
+    joint = FleetPlan.of(reference(plan_of(world).config, "joint"))
+    assert joint.blueprint == policy.blueprint and joint.first_base() is not None
+
+
+@pytest.mark.parametrize("tuned", TUNED)
+def test_changes_arrive_as_what_was_trained(tuned, world) -> None:
+    """Without rounding, a merge of changes is the merge of weights."""
+    backbone = {"checkpoint": world["checkpoint"], "tuned": tuned, "rank": 2}
+    plain, small = (
+        run_rounds(plan_of(world, backbone=backbone, uploads=each))[-1] for each in (None, {})
+    )
+    for name, each in plain.weights.items():
+        torch.testing.assert_close(small.weights[name], each, atol=1e-6, rtol=1e-5)
+    sent, whole = (
+        [robot.uploaded_bytes for robot in each.robots.values()] for each in (small, plain)
+    )
+    if tuned != "all":
+        assert max(sent) < 0.5 * min(whole)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**32), rank=st.integers(1, 4))
+def test_a_change_of_low_rank_is_sent_as_its_factors(seed, rank) -> None:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Any:
+        return torch.randn(shape, generator=generator)
+
+    base = {"w": draw(30, 20), "conv": draw(40, 5, 2, 2), "bias": draw(30), "same": draw(9, 9)}
+    base["count"] = torch.tensor(3)
+    weights = dict(base)
+    weights["w"] = base["w"] + draw(30, rank) @ draw(rank, 20)
+    weights["conv"] = base["conv"] + (draw(40, rank) @ draw(rank, 20)).reshape(40, 5, 2, 2)
+    weights["bias"], weights["count"] = base["bias"] + 1, torch.tensor(5)
+    update, known = LocalUpdate(1, 2, 0.5, weights), Known(base, rank)
+    changes = known.changes(weights)
+    assert sum(each.numel() for each in changes.values()) == rank * (50 + 60) + 30 + 1
+    found = decode(encode(update, UploadConfig(), known), known)
+    assert list(found.weights) == list(base)
+    for name, each in weights.items():
+        torch.testing.assert_close(found.weights[name], each, atol=1e-4, rtol=1e-4)
+    # In few bits, a change loses less than weights do.
+    few = UploadConfig(bits=8)
+    error, coarse = (
+        (decode(encode(update, few, each), each).weights["w"] - weights["w"]).norm()
+        for each in (Known({**base, "w": weights["w"] - 0.01 * draw(30, 20)}), None)
+    )
+    assert error < 0.1 * coarse
+
+
+def test_a_fleet_of_another_policy_is_refused(world) -> None:
+    with pytest.raises(ConfigError, match=r"head.type.*give its config"):
+        plan_of(world, policy={**POLICY, "head": {"type": "flow"}, "chunk": 4})
+    with pytest.raises(ConfigError, match="initialization: common"):
+        plan_of(world, initialization="own")
+
+
+@pytest.mark.parametrize("name", ["states", "clouds"])
+def test_the_stored_experiments_have_all_methods_and_controls(name) -> None:
+    experiment = load_experiment(ROOT / f"experiments/backbone/{name}.yaml")
+    arena = ToolUse(experiment)
+    plans = [arena.plan(each) for each in planned_runs(experiment) if not each.is_reference]
+    methods = {each.config.method for each in plans} | {each.config.last_method for each in plans}
+    assert methods >= {"naive_average", "task_arithmetic", "ties", "wudi", "fleet_merge"}
+    assert methods >= {"head_refit", "density_gated_ensemble"}
+    assert all(
+        list(each.former) == experiment.base["public"] for each in plans if each.config.backbone
+    )
+    # Raw data are sent once for all that robots tune, and nothing else has a budget.
+    raw = {(each.arm, each.folder) for each in plans if each.raw}
+    assert len(raw) == 3 * experiment.seeds
+    assert all((each.budget is None) == (each.raw is None) for each in plans)
