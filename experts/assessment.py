@@ -19,7 +19,7 @@ from fleet_tools.experts.problem import Plan, PlanningProblem
 from fleet_tools.sim.world_state import WorldState
 
 _UNITS = {"least": "", "m": "m", "deg": "degrees", "s": "m/s"}
-"""Units of thresholds by the ends of their names; those of joints depend on the joint."""
+"""Units of thresholds by the ends of their names; the unit of a joint depends on its kind."""
 
 MOVED_M = 0.003
 """Largest displacement of the object, before the tool touches it, that keeps a plan valid, m."""

@@ -47,8 +47,8 @@ class EvaluationConfig(OptionGroup):
     obs_mode: OptionalObsMode = None
     """Observation mode (default: the policy's own choice, or else state)."""
     sensors: SensorName | None = None
-    """Depth cameras in the evaluation (default: the level's, or else ideal ones). They may differ
-    from those of training, and need observations of cameras unless they are ideal."""
+    """Depth cameras in the evaluation (default: the level's, or else ideal ones). They may be
+    others than in training, and need observations of cameras unless they are ideal."""
 
     robot: str = DEFAULT_ROBOT
     """Robot of the package by name."""

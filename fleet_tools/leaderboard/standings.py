@@ -359,14 +359,16 @@ def _same(one: Standing, mine: EntryPolicy, other: Standing, its: EntryPolicy) -
         return True
     if mine not in one.host or its not in other.host:
         return False
-    share = same_share(one.host[mine].episodes, other.host[its].episodes)
+    whole = one.method.track != other.method.track
+    share = same_share(one.host[mine].episodes, other.host[its].episodes, whole=whole)
     return share >= SAME_SHARE
 
 
 def _same_results(one: Standing, other: Standing) -> bool:
     """Returns whether two methods submitted the same actions at a level."""
+    whole = one.method.track != other.method.track
     return any(
-        same_share(mine.episodes, its.episodes) >= SAME_SHARE
+        same_share(mine.episodes, its.episodes, whole=whole) >= SAME_SHARE
         for level, results in one.submitted.items()
         for mine in results
         for its in other.submitted.get(level, ())

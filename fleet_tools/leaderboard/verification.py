@@ -358,15 +358,24 @@ SAME_SHARE = 0.75
 """Share of scenes in which they do, from which on two policies count as the same."""
 
 
-def same_share(one: Sequence[EpisodeResult], other: Sequence[EpisodeResult]) -> float:
+def same_share(
+    one: Sequence[EpisodeResult], other: Sequence[EpisodeResult], *, whole: bool = False
+) -> float:
     """Returns the share of common scenes in which two policies begin with the same actions.
 
     In the same scene, both see the same first observation. So a copy has the same first actions,
     also where rounding or a little noise in its weights lets the episodes drift apart later.
+
+    Args:
+        one: Episodes of a policy.
+        other: Episodes of the other policy.
+        whole: Whether all actions of an episode must be equal, to the bit. This is for policies
+            with different observations: an expert that sees well begins like one that knows.
     """
+    steps, tolerance = (sys.maxsize, 0.0) if whole else (SAME_STEPS, SAME_ACTIONS)
     others = {episode.key: episode for episode in other if episode.steps}
     pairs = [(e, others[e.key]) for e in one if e.steps and e.key in others]
-    same = sum(begins_alike(*pair, SAME_STEPS, SAME_ACTIONS) for pair in pairs)
+    same = sum(begins_alike(*pair, steps, tolerance) for pair in pairs)
     return same / len(pairs) if pairs else 0.0
 
 

@@ -95,7 +95,7 @@ def test_an_unknown_task_is_refused_with_the_nearest_and_the_known_ones(given, n
 
 @pytest.mark.parametrize("given", [5, None, ["hammer"]])
 def test_a_task_is_given_as_a_string(given):
-    with pytest.raises(ConfigError, match=r"A task is given as one of .*hammer.*; given: "):
+    with pytest.raises(ConfigError, match=r"Expected a task: one of .*hammer.*; given: "):
         load_task(given)
 
 

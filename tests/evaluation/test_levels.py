@@ -192,7 +192,7 @@ def test_a_range_is_accepted_just_where_it_shares_no_number_with_the_tasks_own(e
 
 def test_angles_are_compared_by_whole_turns_and_a_whole_turn_has_no_outside():
     knife = TASKS["knife"]  # turned by -45 to 45 degrees
-    for yaw, message in ((370.0, "shares"), (180.0, None), (Outside(above=(3, 3.5)), "shares")):
+    for yaw, message in ((370.0, "overlaps"), (180.0, None), (Outside(above=(3, 3.5)), "overlaps")):
         changes = {"object_pose": {"rpy_deg": ("same", "same", yaw)}}
         if message is None:
             changed_task(knife, changes, "it")

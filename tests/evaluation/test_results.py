@@ -28,7 +28,7 @@ from fleet_tools.evaluation.score_tables import as_text
 from fleet_tools.evaluation.scores import score
 
 Change = Callable[[dict[str, Any]], object]
-FORMER = r"former protocol tool-use .*Evaluate the policy again"
+FORMER = r"old protocol tool-use .*Evaluate the policy again"
 
 
 def _other(line: dict[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,10 @@ def test_it_retreats_and_replans_after_a_miss(hammer, seed):
     assert (episode.info["plans"], episode.info["retreats"]) == (2, 1)
     assert [each["keyframe"] for each in episode.info["failed_attempts"]] == ["after[1]"]
     assert episode.info["unmet"] == []
-    assert "1 failed at keyframe after[1]: (joint_displacement slide" in episode.info[EXPLANATION]
+    assert (
+        "1 failed at keyframe after[1]: (the object's joint `slide` has moved"
+        in episode.info[EXPLANATION]
+    )
 
 
 @pytest.mark.parametrize(

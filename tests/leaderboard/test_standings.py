@@ -27,7 +27,7 @@ from fleet_tools.envs.outcomes import (
     WORKER_ERROR,
 )
 from fleet_tools.evaluation.protocol import Protocol, Scenes
-from fleet_tools.evaluation.result import Evaluation
+from fleet_tools.evaluation.result import Evaluation, decode_actions, encode_actions
 from fleet_tools.evaluation.result_folder import RESULT, load_evaluation
 from fleet_tools.leaderboard.board import Board, Method, SuccessRate
 from fleet_tools.leaderboard.checks import host_digest
@@ -40,6 +40,7 @@ from fleet_tools.leaderboard.host import (
     publish,
 )
 from fleet_tools.leaderboard.standings import make_board, ranks
+from fleet_tools.leaderboard.verification import same_share
 from fleet_tools.utils.statistics import paired_interval, wilson_interval
 
 PUSH = {"start_s": 1.0, "duration_s": 0.2, "horizontal_N": 20.0}
@@ -269,6 +270,21 @@ def test_renamed_copies_are_shown_and_only_the_first_has_a_rank(root):
     for name in ("aa_copy", "bytes"):
         assert found[name].rank is None and "zz_first" in found[name].same_actions_as
     assert found["best"].same_actions_as == ()
+
+
+@given(st.data())
+def test_who_sees_well_begins_like_who_knows_and_is_a_copy_if_all_actions_are_equal(data):
+    knows = evaluation_with(lambda trial: SUCCESS, name="knows").episodes
+    step, axis = data.draw(st.integers(0, 1)), data.draw(st.integers(0, 5))
+
+    def seen(episode):
+        actions = np.array(decode_actions(episode.actions))
+        actions[step, axis] += 2**-12  # the smallest change that an environment executes
+        return episode.model_copy(update={"actions": encode_actions(actions)})
+
+    sees = [seen(each) for each in knows]
+    assert same_share(knows, knows, whole=True) == 1
+    assert (same_share(knows, sees), same_share(knows, sees, whole=True)) == (1, 0)
 
 
 def test_a_result_of_another_policy_or_place_is_rejected_alone(root):

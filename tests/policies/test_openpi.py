@@ -138,7 +138,7 @@ def test_what_a_server_must_not_answer_is_an_error_of_the_policy(name, env):
 
 
 def test_what_cannot_be_asked_for_is_refused(env):
-    with pytest.raises(ConfigError, match=r"no feature observation\.images\.front"):
+    with pytest.raises(ConfigError, match=r"Unknown features: observation\.images\.front"):
         OpenpiPolicy(env, "ws://127.0.0.1:1", names={"observation.images.front": "image"})
     with pytest.raises(ConfigError, match="given: 0"):
         OpenpiPolicy(env, "ws://127.0.0.1:1", steps=0)

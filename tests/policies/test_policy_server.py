@@ -134,7 +134,7 @@ def test_one_request_is_in_flight():
 def test_connections_are_bounded_and_given_back():
     with serving(Remembering, max_connections=2) as server:
         kept = [PolicyClient.at(server.url) for _ in range(2)]
-        with pytest.raises(PolicyError, match="says full"):
+        with pytest.raises(PolicyError, match="reported full"):
             PolicyClient.at(server.url)
         assert len(actions(kept[0], range(2))) == 2
         kept.pop().close()

@@ -111,7 +111,7 @@ def test_meshes_that_are_too_large_together_are_refused(tmp_path):
     with (tmp_path / "big.obj").open("wb") as file:
         file.truncate(MAX_MESH_BYTES // 2 + 1)
     (tmp_path / "model.sdf").write_text(sdf(*[MESH.format("big.obj", 1)] * 2))
-    with pytest.raises(ConfigError, match=r"have 50,000,002 bytes, at most 50,000,000"):
+    with pytest.raises(ConfigError, match=r"have 50,000,002 bytes; at most 50,000,000"):
         read_model_xml(tmp_path / "model.sdf")
 
 

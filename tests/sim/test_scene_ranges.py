@@ -100,7 +100,7 @@ def test_a_pose_without_a_part_is_refused(pose, part):
     for key in pose:
         inner = inner[key]
     del inner[part]
-    with pytest.raises(ConfigError, match=rf"{'.'.join(pose)}\.{part}: a scene gives"):
+    with pytest.raises(ConfigError, match=rf"{'.'.join(pose)}\.{part}: expected both"):
         parse(Scene, data, "scene.json")
 
 

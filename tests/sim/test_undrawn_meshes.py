@@ -81,7 +81,7 @@ UNDRAWN: dict[str, tuple[str, Callable[[Path], object] | str | bytes, str]] = {
     "image": ("x.gltf", broken_image, r"x\.gltf names t\.png, which cannot be read as an image"),
     "jpeg": ("x.obj", broken_jpeg, r"x\.obj names t\.jpg, which cannot be read as an image"),
     "ktx": ("x.gltf", ktx_image, r"x\.gltf names t\.ktx2, which cannot be read as an image"),
-    "outside": ("x.obj", outside, "outside of the model's folder"),
+    "outside": ("x.obj", outside, "outside the model's folder"),
 }
 
 

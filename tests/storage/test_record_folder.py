@@ -343,7 +343,7 @@ def test_the_same_run_is_resumed_and_another_is_refused(tmp_path):
     (tmp_path / "run" / ".state.7.aside.bin").write_bytes(b"half")
     writer_of(tmp_path / "run").close()
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.json", "log"]
-    with pytest.raises(PolicyError, match=r"already holds a run, .* seed is 0, not 1"):
+    with pytest.raises(PolicyError, match=r"already holds a run .* seed is 0, not 1"):
         writer_of(tmp_path / "run", seed=1)
 
 

@@ -171,7 +171,7 @@ def test_a_robot_without_a_sensor_learns_from_its_mean_and_does_not_open_it(arms
             "ur5e lacks end_effector_wrench.*`policy: {opt",
         ),
         ([BLIND], {"robots": 2}, ConfigError, "have 1 robots together.*give `robots: 1`"),
-        ([{"robot": "ur5e"}], {"episodes": 16}, ConfigError, "16 of an arm, are more than the 1"),
+        ([{"robot": "ur5e"}], {"episodes": 16}, ConfigError, "16 of an arm, exceed the 1"),
         (
             [DEAF],
             {"policy": {"reads": [*SENSORS], "optional": [*SENSORS]}},
@@ -196,7 +196,9 @@ def test_an_arm_without_its_model_is_refused(arms, tmp_path):
     file = tmp_path / "mine.yaml"
     text = Path("task_configs/robots/ur5e.yaml").read_text()
     file.write_text(text.replace("name: ur5e", "name: mine").replace("../../assets", "missing"))
-    with pytest.raises(ConfigError, match=r"mine\.yaml: there is no model file .*ur5e\.urdf"):
+    with pytest.raises(
+        ConfigError, match=r"mine\.yaml: the model file .*ur5e\.urdf does not exist"
+    ):
         FleetPlan.of(fleet(arms, [{"robot": str(file)}]))
 
 

@@ -108,7 +108,7 @@ def reply_with(**changes: torch.Tensor | None) -> bytes:
     ("message", "reason"),
     [
         (b"pickle", "are no"),
-        (reply_with(observations=torch.ones(5, 7)), "holds 'observations'"),
+        (reply_with(observations=torch.ones(5, 7)), "unexpected tensors: 'observations'"),
         (reply_with(**{"weights.actions": torch.ones(5, 6)}), "actions"),
         (reply_with(**{"weights.a": torch.ones(4, 4)}), r"a is float32 \(4, 4\), not"),
         (reply_with(**{"weights.a": torch.full((2, 2), np.nan)}), "a holds NaN"),
@@ -189,6 +189,7 @@ def test_no_row_of_data_is_in_messages_or_assignments(
         "initialization",
         "backbone",  # the path of its file
         "backbone_digest",
+        "lacks",  # names of observations
         "moment_noise",
         "streaming",
         "method",

@@ -123,9 +123,9 @@ def test_missing_and_superfluous_nodes_are_named(own: list[Path]) -> None:
     plan, _ = planned(own)
     question = DataQuestion(blueprint=plan.blueprint)
     one = {0: report_of(nodes_of(own)[0], question)}
-    with pytest.raises(ConfigError, match=r"not online: \[1\]"):
+    with pytest.raises(ConfigError, match=r"offline: \[1\]"):
         with_data_of_nodes(plan, one)
-    with pytest.raises(ConfigError, match=r"not online: \[1\]"):
+    with pytest.raises(ConfigError, match=r"offline: \[1\]"):
         with_data_of_nodes(plan, {**one, 1: NodeReport(partition=1, partitions=2)})
     with pytest.raises(ConfigError, match="robots: 3"):
         with_data_of_nodes(plan, {k: one[0] for k in range(3)})

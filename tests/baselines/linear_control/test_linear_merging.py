@@ -252,7 +252,7 @@ def test_controllers_that_do_not_fit_are_refused(merge):
     rng = np.random.default_rng(0)
     small, large = random_controller(rng, 2, 1, 1), random_controller(rng, 3, 1, 1)
     for controllers in ([], [small, large]):
-        with pytest.raises(LinearControlError, match="one shape"):
+        with pytest.raises(LinearControlError, match="same shape"):
             merge(controllers)
 
 

@@ -76,7 +76,7 @@ def test_what_is_not_finite_is_not_stored_and_named(factory, tmp_path, capsys):
         tmp_path, models, "--method", "naive_average", "--model", factory("batch norm")
     )
     assert code == 1 and not output.exists()
-    assert "the outputs of the Conv2d 0 are not finite" in capsys.readouterr().err
+    assert "Conv2d 0) for the example are not finite" in capsys.readouterr().err
 
 
 def test_the_program_says_once_that_nothing_can_be_aligned(tmp_path, monkeypatch, capsys):

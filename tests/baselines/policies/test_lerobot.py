@@ -141,4 +141,4 @@ def test_what_cannot_be_served_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert "schema version" in capsys.readouterr().err
     (tmp_path / "best.safetensors").write_bytes(b"")
     assert serve.main([str(tmp_path / "best.safetensors"), "--header", str(header)]) == 2
-    assert "Leave --header out" in capsys.readouterr().err
+    assert "Leave out --header" in capsys.readouterr().err

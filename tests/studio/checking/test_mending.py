@@ -162,7 +162,7 @@ def test_nothing_is_written_if_it_fails(tmp_path: Path, capsys) -> None:
         mend(folder)
     assert main(["mend", str(folder)]) == 2 and contents(folder) == before
     assert main(["mend", str(tmp_path / "absent")]) == 2
-    assert "lacks keypoints.yaml" in capsys.readouterr().err
+    assert "it has no keypoints.yaml" in capsys.readouterr().err
 
 
 def test_a_failure_to_mend_leaves_the_folder(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -204,7 +204,7 @@ def test_an_error_in_a_model_of_an_unusual_size_names_the_size(tmp_path, capsys)
     assert main(["import", str(file), *arguments.split(), "--output", str(tmp_path / "out")]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert re.search(
-        "likely cause: the longest side is 9 mm.*--scale inch would make it 229", error
+        "likely cause is its size: the longest side is 9 mm.*--scale inch would make it 229", error
     )
 
 
