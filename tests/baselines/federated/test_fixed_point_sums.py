@@ -76,5 +76,5 @@ def test_a_full_sum_is_refused_before_it_overflows() -> None:
         full.joined(one)
     with pytest.raises(MessageError, match="at most 4294967296 in all"):
         full.plus(largest, 1)
-    with pytest.raises(MessageError, match="up to"):
+    with pytest.raises(MessageError, match="expected 1 to"):
         FixedPointSum.zero(1).plus(largest, HEAVIEST + 1)
