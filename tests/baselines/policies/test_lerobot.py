@@ -80,7 +80,7 @@ def merge_words() -> list[str]:
         words[2:]
         for each in blocks(PAGE)
         for words in commands(each.code)
-        if words[:2] == ["fleet-tools", "merge"] and "lora" not in words
+        if words[:2] == ["fleet-tools", "merge"] and "outputs/merged" in words
     ]
     return found
 
