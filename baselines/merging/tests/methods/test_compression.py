@@ -181,8 +181,8 @@ class Relu(torch.nn.Module):
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        (lambda: resized("gru", 0.5), "none of the models' kind"),
-        (lambda: resized("mlp", 0.5), "none of the models' kind"),
+        (lambda: resized("gru", 0.5), "not of the models' kind"),
+        (lambda: resized("mlp", 0.5), "not of the models' kind"),
         (lambda: Relu().double(), "another activation"),
         (lambda: resized("elman", 0.5).float(), "float32"),
         (lambda: resized("elman", 2.5), "60 units 'h0', but all models together have only 48"),

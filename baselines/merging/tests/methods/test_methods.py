@@ -150,8 +150,8 @@ INVALID = {
     "a start": (lambda p: fleet_merge(p, start="middle"), "known are identity, matching"),
     "a point": (lambda p: fleet_merge(p, point="end"), "known are interpolation"),
     "trust": (lambda p: fleet_merge(p, trust=1.0), "between 0 and 1"),
-    "epochs": (lambda p: fleet_merge(p, epochs=0), "0 epochs"),
-    "rounds": (lambda p: git_rebasin(p, rounds=0), "0 rounds"),
+    "epochs": (lambda p: fleet_merge(p, epochs=0), "epochs of Fleet-Merge is 0"),
+    "rounds": (lambda p: git_rebasin(p, rounds=0), "rounds of an alternation is 0"),
     "participants": (lambda p: fleet_merge(p, participants=9), "9 of 2 models"),
     "data holders": (
         lambda p: replace(p, data_holders=p.data_holders[:1]), "has 1 data holders"),
