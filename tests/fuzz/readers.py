@@ -135,7 +135,7 @@ NOT_TRIED: dict[str, str] = {
     "baselines/experiments/reproduction.py": "reports of its own, and results, read as elsewhere",
     "baselines/experiments/result.py": "a result of the same folder, checked as a whole",
     "baselines/federated/changes.py": _OWN,
-    "baselines/policies/lerobot_merging.py": "folders that LeRobot reads, in an environment of its own",
+    "baselines/policies/lerobot_merging.py": "folders that LeRobot reads, in another environment",
     "fleet_tools/sim/resting_faces.py": _OWN,
     "baselines/training/reports.py": _OWN,
     "fleet_tools/evaluation/run.py": "lines that are counted, whatever they are",
