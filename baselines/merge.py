@@ -92,9 +92,18 @@ class MergeOptions(cli.Options):
 
 
 def _merge(options: MergeOptions) -> int:
+    from fleet_merging.errors import UnsoundMergeError
+
+    try:
+        return _merge_models(options)
+    except UnsoundMergeError as error:
+        print(f"Not stored: {error}", file=sys.stderr)
+        return cli.FAILED
+
+
+def _merge_models(options: MergeOptions) -> int:
     from fleet_merging.adapters import CONFIG_FILE
     from fleet_merging.ensembles import Ensemble
-    from fleet_merging.errors import UnsoundMergeError
     from fleet_merging.methods import registry
     from fleet_merging.methods.options import read_options
     from fleet_merging.report import as_text, measure_merge
@@ -135,23 +144,19 @@ def _merge(options: MergeOptions) -> int:
         "seed": options.seed,
         **({} if options.base is None else {"base": options.base.name}),
     }
-    try:
-        with progress_bar(2, "stage") as bar:
-            bar.set_postfix_str("merging")
-            started = time.perf_counter()
-            merged = registry.merge(options.method, problem, **method_options)
-            seconds = round(time.perf_counter() - started, 3)
-            bar.set_postfix_str("measuring barriers", refresh=False)
-            bar.update()
-            policy = None
-            if blueprint is not None and options.problem is None:
-                policy = merged_checkpoint(blueprint, merged, notes)
-            network = _network(policy, merged)
-            report = measure_merge(problem, merged, options.points, network)
-            bar.update()
-    except UnsoundMergeError as error:
-        print(f"Not stored: {error}", file=sys.stderr)
-        return cli.FAILED
+    with progress_bar(2, "stage") as bar:
+        bar.set_postfix_str("merging")
+        started = time.perf_counter()
+        merged = registry.merge(options.method, problem, **method_options)
+        seconds = round(time.perf_counter() - started, 3)
+        bar.set_postfix_str("measuring barriers", refresh=False)
+        bar.update()
+        policy = None
+        if blueprint is not None and options.problem is None:
+            policy = merged_checkpoint(blueprint, merged, notes)
+        network = _network(policy, merged)
+        report = measure_merge(problem, merged, options.points, network)
+        bar.update()
     if policy is not None:
         save_checkpoint(options.output, policy)
     elif merged.is_ensemble:
@@ -189,7 +194,6 @@ def _merge(options: MergeOptions) -> int:
 
 def _merge_lerobot(options: MergeOptions, method_options: Mapping[str, Any]) -> int:
     """Merges policies of LeRobot into one."""
-    from fleet_merging.errors import UnsoundMergeError
     from fleet_merging.methods import registry
     from fleet_tools.baselines.policies.lerobot_merging import lerobot_problem, write_lerobot
 
@@ -198,11 +202,7 @@ def _merge_lerobot(options: MergeOptions, method_options: Mapping[str, Any]) -> 
         problem = lerobot_problem(
             options.models, options.base, weights, seed=options.seed, method=options.method
         )
-    try:
-        merged = registry.merge(options.method, problem, **method_options)
-    except UnsoundMergeError as error:
-        print(f"Not stored: {error}", file=sys.stderr)
-        return cli.FAILED
+    merged = registry.merge(options.method, problem, **method_options)
     write_lerobot(options.output, options.models[0], merged.state)
     summary = {
         "output": str(options.output),

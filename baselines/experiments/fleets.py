@@ -17,6 +17,7 @@ from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import Experiment, Run
 from fleet_tools.baselines.experiments.life import life_measures
 from fleet_tools.baselines.experiments.lines import Aligner, fleet_lines
+from fleet_tools.baselines.experiments.success import rates_by_task
 from fleet_tools.baselines.federated import REFERENCES, central
 from fleet_tools.baselines.federated.config import FleetConfig
 from fleet_tools.baselines.federated.plan import FleetPlan
@@ -333,7 +334,7 @@ def _best(robots: Sequence[Report]) -> list[Report]:
     """Returns the robot whose policy has the highest mean over tasks; none of none."""
 
     def solved(robot: Report) -> float:
-        return sum(each["successes"] / each["episodes"] for each in robot["rollouts"].values())
+        return sum(rates_by_task(robot["rollouts"]).values())
 
     return [max(robots, key=solved)] if robots else []
 

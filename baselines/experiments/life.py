@@ -1,8 +1,10 @@
-"""What is measured of a life: how much old skills lose, what new robots gain, and who is known."""
+"""Measures of a life: loss of old skills, gain of new robots, and attacks on forgotten ones."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
+
+from fleet_tools.baselines.experiments.success import rates_by_task
 
 MEASURES = {
     "backward": ("Backward transfer: success at the end less that after the first month", ".1%"),
@@ -25,7 +27,7 @@ Rates = Mapping[str, float]
 
 
 def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the measures of a life, without those that it does not have.
+    """Returns the measures that a life has.
 
     With the matrix R[month][task] of success rates, transfers are means as in Lopez-Paz and
     Ranzato, "Gradient Episodic Memory for Continual Learning", 2017. Backward: R[last] - R[first]
@@ -36,7 +38,7 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
         report: Report of a fleet with a life, see `life_report.life_report`.
     """
     life, stays = report["life"], report["life"]["stays"]
-    matrix = [rates(point["rollouts"]) for point in report["curve"]]
+    matrix = [rates_by_task(point["rollouts"]) for point in report["curve"]]
     found = {"month_kb": life["uploaded_in_a_month"] / 1e3, "kept_kb": life["kept_bytes"] / 1e3}
     for name in ("before", "after", "end") if life["forgotten"] else ():
         found[f"told_{name}"] = fmean(each[name][0] for each in life["forgotten"])
@@ -64,14 +66,9 @@ def life_measures(report: Mapping[str, Any]) -> dict[str, float]:
         if each.get("rollouts")
     ]
     if own:
-        found |= _own_and_others("personal", own, [rates(each["rollouts"]) for each in own])
+        found |= _own_and_others("personal", own, [rates_by_task(each["rollouts"]) for each in own])
         found |= _own_and_others("shared", own, [matrix[-1]] * len(own))
     return found
-
-
-def rates(rollouts: Mapping[str, Any] | None) -> dict[str, float]:
-    """Returns success rates by task; none without rollouts."""
-    return {task: each["successes"] / each["episodes"] for task, each in (rollouts or {}).items()}
 
 
 def _own_and_others(

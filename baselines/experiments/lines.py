@@ -20,6 +20,7 @@ from fleet_merging.methods import registry
 from fleet_merging.queries.data_holder import DataHolder
 from fleet_tools.baselines.experiments.cells import Cells
 from fleet_tools.baselines.experiments.form import LineConfig
+from fleet_tools.baselines.experiments.success import rates_by_task
 from fleet_tools.baselines.federated.plan import FleetPlan
 from fleet_tools.baselines.federated.record import load_progress
 from fleet_tools.baselines.federated.robot import FleetClient
@@ -201,8 +202,7 @@ class LineMeasurer:
 
     def success_rates(self, weights: Tensors) -> Rates:
         """Returns the success rates of a policy."""
-        found = self._measure_success(Checkpoint(self._plan.blueprint, weights)) or {}
-        return {task: each["successes"] / each["episodes"] for task, each in found.items()}
+        return rates_by_task(self._measure_success(Checkpoint(self._plan.blueprint, weights)))
 
 
 def success_curve(rates: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -20,6 +20,11 @@ Successes = Mapping[str, Sequence[Sequence[int]]]
 SuccessBySeed = Mapping[int, Successes]
 
 
+def rates_by_task(rollouts: Mapping[str, Any] | None) -> dict[str, float]:
+    """Returns success rates by task, of `TaskSuccesses` by task; none without rollouts."""
+    return {task: each["successes"] / each["episodes"] for task, each in (rollouts or {}).items()}
+
+
 def success_rate(seeds: Sequence[Successes], own_scenes: bool) -> dict[str, float] | None:
     """Returns the mean over tasks of success rates, and its interval; None without rollouts.
 

@@ -19,7 +19,7 @@
     partial           what is kept of a round in progress
     life              who takes part in a fleet when, with which episodes
     keeping           a month of a life in which the server keeps what robots sent before
-    life_report       what a life was, and policies that robots fit at home
+    life_report       report of a life: stays, forgotten robots, policies fitted at home
     server_optimizer  the server's step after a merge
     progress          progress of a fleet, and summaries of its rounds
     record            the output folder

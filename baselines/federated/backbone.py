@@ -30,12 +30,7 @@ class BackboneConfig(TuningConfig):
         return find_file(name) if name.startswith(PREFIX) else Path(name)
 
     def digest(self) -> str:
-        """Returns the hash of its file.
-
-        Raises:
-            CheckpointError: See `load`.
-        """
-        self.load()
+        """Returns the hash of its file, which can be read."""
         return file_digest(self.path())
 
     def load(self, digest: str | None = None) -> Checkpoint:
@@ -49,7 +44,7 @@ class BackboneConfig(TuningConfig):
             DatasetError: The file is another one.
         """
         policy = load_checkpoint(self.path())
-        if digest is not None and file_digest(self.path()) != digest:
+        if digest is not None and self.digest() != digest:
             raise DatasetError(
                 f"{self.checkpoint} here is not the fleet's backbone; let all machines see the "
                 "same file."

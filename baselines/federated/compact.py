@@ -74,7 +74,7 @@ class UploadConfig(Value):
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What robots and server know of the weights before training.
+    """Weights that robots and server share before training.
 
     Attributes:
         weights: The weights, by name.
@@ -120,7 +120,7 @@ def encode(answer: Answer, config: UploadConfig, known: Known | None = None) -> 
     Args:
         answer: The answer.
         config: How it is made small.
-        known: What robots and server know of the weights before; None for nothing.
+        known: Weights that robots and server share before; None if they share none.
 
     Raises:
         MessageError: It is no answer.

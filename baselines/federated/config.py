@@ -50,7 +50,7 @@ class PartitionConfig(Value):
     pooled: Annotated[bool, STORED_IF_SET] = False
 
 
-class RobotGroup(Value):
+class GroupConfig(Value):
     """Robots of a fleet that have the same arm and the same sensors.
 
     Attributes:
@@ -183,7 +183,7 @@ class FleetConfig(Value):
     options: MethodOptions = {}
     later_method: Annotated[str | None, STORED_IF_SET] = None
     robots: Count = 5
-    groups: Annotated[tuple[RobotGroup, ...], STORED_IF_SET] = ()
+    groups: Annotated[tuple[GroupConfig, ...], STORED_IF_SET] = ()
     split: PartitionConfig = PartitionConfig()
     held_out: Annotated[Number, pydantic.Field(gt=0, lt=1)] = 0.1
     server_blind: Annotated[bool, STORED_IF_SET] = False
@@ -301,7 +301,7 @@ class FleetConfig(Value):
             )
         if self.keeps and self.policy.encoders:
             raise ConfigError(
-                "the server of a `life` keeps answers about states, and those of encoders' "
+                "the server of a `life` keeps answers from month to month, but answers about "
                 "features change with the encoders; leave out `last_method`"
             )
         return self

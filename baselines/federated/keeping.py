@@ -94,7 +94,7 @@ def _trained(
 
 @dataclass(frozen=True, eq=False)
 class KeepingGroup(RobotGroup):
-    """Robots whose answers to former queries are kept, also of those that have left.
+    """Robots whose answers the server keeps, also after they leave.
 
     Attributes:
         folder: Folder of the answers.

@@ -24,12 +24,12 @@ def life_report(
 
     Returns:
         "kept_tasks": tasks of robots that are not forgotten. "stays": for each robot its name,
-        tasks and months. "uploaded_in_a_month": the most bytes
-        of a robot. "kept_bytes": what the server holds at the end, besides the policy. "forgotten":
-        of each robot that is, the month, and by "before", "after" and at the "end" how well its
-        episodes are told from held-out ones of its tasks by the policy's loss (`auc`). With the
-        control "without", these are of the policies that never knew it. "personal": for each robot
-        that is there at the end, the rollouts of its policy at home; empty for ensembles.
+        tasks and months. "uploaded_in_a_month": the most bytes of a robot. "kept_bytes": size of
+        all that the server holds at the end, besides the policy. "forgotten": for each forgotten
+        robot, its month, and the result of `told_apart` for the policy "before", "after" and at
+        the "end". With the control "without", these policies never knew the robot. "personal": for
+        each robot that is there at the end, the rollouts of its policy at home; empty for
+        ensembles.
     """
     plan, last = writer.plan, len(progress.rounds)
     assert plan.config.life is not None
@@ -92,7 +92,7 @@ def personalize(plan: FleetPlan, robot: int, policy: Checkpoint) -> Checkpoint:
 
 
 def told_apart(plan: FleetPlan, robot: int, policy: Checkpoint) -> tuple[float, float, float]:
-    """Returns how well a robot's episodes are told from held-out ones by a policy's loss.
+    """Returns how well a policy's loss tells a robot's episodes from held-out ones.
 
     A membership attack (Yeom et al. 2018) on the held-out episodes of the robot's tasks and tools.
 

@@ -112,8 +112,9 @@ class FleetPlan:
         server = held_out if not config.public else server_samples(config, ())
         _require_every_task(config, samples, server)
         blueprint, backbone = blueprint_of(config.policy, server), config.backbone
+        backbone_digest = None
         if backbone is not None:
-            blueprint = backbone.blueprint(blueprint)
+            blueprint, backbone_digest = backbone.blueprint(blueprint), backbone.digest()
         kinds = [episode_kind(samples.episodes[index], config.split.by) for index in rest]
         streaming, lacks = config.assigned_streaming(), _lacks(config, samples, blueprint)
         if config.life is None:
@@ -150,7 +151,7 @@ class FleetPlan:
                 ),
                 initialization=derive_seed(seed, _INITIALIZATION, 0 if common else robot),
                 backbone=backbone,
-                backbone_digest=None if backbone is None else backbone.digest(),
+                backbone_digest=backbone_digest,
                 moment_noise=config.moment_noise,
                 lacks=lacks[robot] if lacks else (),
                 **streaming,

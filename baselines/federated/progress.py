@@ -201,7 +201,7 @@ def _are_participants(plan: FleetPlan, number: int, summary: RoundSummary) -> bo
         tally = summary.tally
         return not summary.robots and tally is not None and _adds_up(tally, len(participants))
     robots = summary.robots
-    if plan.config.life is not None:  # those of `frozen` robots have no losses
+    if plan.config.life is not None:  # `frozen` robots report no losses
         numbers = {robot.robot for robot in robots}
         return summary.tally is None and numbers <= set(range(len(plan.clients)))
     return (

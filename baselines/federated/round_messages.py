@@ -64,7 +64,7 @@ class RoundMessages:
         uploads: How answers are made small; None sends them as they are.
         most_bytes: most_bytes(robot): bytes that a robot may upload in the round; it does not
             send an answer that has more.
-        known: What robots and server know of the weights before; None for nothing.
+        known: Weights that robots and server share before; None if they share none.
 
     Attributes:
         transport: As given.

@@ -42,7 +42,7 @@ def some_hidden(
 
     Args:
         observations: (B, T, *shape) by name.
-        absent: What stands for each entry that a robot may lack, in the order of draws.
+        absent: Constants for the entries that a robot may lack, in the order of draws.
         sights: Entries that are not hidden where all of them would be.
         generator: Draws, on the CPU; the same draws whatever the device.
     """

@@ -160,7 +160,7 @@ def train(
         epochs: Number of epochs to complete; None for all that remain of the configuration's.
         after_batch: Called after each batch with a function that returns a copy of the present
             state. Training ends if it returns False, even within an epoch.
-        tuning: What is trained, see `tuning.begun`; None for all weights.
+        tuning: The weights that training changes, see `tuning.begun`; None for all.
 
     Returns:
         The last state.

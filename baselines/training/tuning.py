@@ -78,7 +78,7 @@ def begun(
 
     Args:
         blueprint: Blueprint of the policy.
-        tuning: What is trained.
+        tuning: The weights that training changes.
         weights: Its weights.
         epoch: Number of complete epochs.
         seed: Seed of the adapters.
