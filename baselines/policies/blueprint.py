@@ -160,6 +160,11 @@ class Blueprint(Value):
         assert self.action.rate_hz is not None
         return self.action.rate_hz
 
+    @property
+    def least_env_kwargs(self) -> dict[str, Any]:
+        """Keyword arguments of the environment that shows what is read, and little else."""
+        return observation_kwargs(self.env_kwargs, self.observation)
+
     def names(self, kind: Kind) -> list[str]:
         """Returns the names of the entries of a kind, in the order in which they are read."""
         return [name for name, array in self.observation.items() if kind_of(name, array) == kind]

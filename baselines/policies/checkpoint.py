@@ -118,7 +118,7 @@ def env_kwargs_of(path: str | Path) -> dict[str, Any]:
     metadata = _metadata(path)
     with _cannot_be_run(path):
         blueprint, _ = _from_metadata(metadata)
-    return dict(blueprint.env_kwargs)
+    return blueprint.least_env_kwargs
 
 
 _REMEDY = "Checkpoints are safetensors files, as `save_checkpoint` writes them."

@@ -213,6 +213,6 @@ def served_checkpoint(path: Path) -> Served:
         observation=blueprint.observation,
         action=blueprint.action,
         control_period_s=1.0 / blueprint.control_rate_hz,
-        env_kwargs=blueprint.env_kwargs,
+        env_kwargs=blueprint.least_env_kwargs,
     )
     return Served(hello, lambda: NetworkPolicy(checkpoint))

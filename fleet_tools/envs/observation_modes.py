@@ -4,7 +4,7 @@ A mode of your own, and a renderer, are named as module:name. Data name them, to
 reading such data imports nothing, and only an environment that is made of it does.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -131,13 +131,25 @@ def policy_kwargs() -> tuple[str, ...]:
     return tuple(name for name in observation_arguments() if name != "sensors")
 
 
-def observation_kwargs(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def observation_kwargs(
+    env_kwargs: Mapping[str, Any], read: Collection[str] | None = None
+) -> dict[str, Any]:
     """Returns the keyword arguments of an environment that affect its observations, canonical.
+
+    Args:
+        env_kwargs: Keyword arguments of an environment.
+        read: Entries that a policy reads; all if None. A policy that reads no keypoints of
+            `cloud_and_keypoints` is then not given them, and likewise clouds.
 
     Raises:
         UnknownNameError: There is no such observation mode.
     """
     mode, given = env_kwargs.get("obs_mode", "state"), canonical_kwargs(env_kwargs)
+    if mode == "cloud_and_keypoints" and read is not None:
+        clouds = "point_cloud" in read
+        keypoints = any(name.endswith("_keypoints") for name in read)
+        if not (clouds and keypoints):
+            mode = "point_cloud" if clouds else "multitask_state"
     affecting = dict(_affecting())
     if is_own(mode):  # which of them do is known to its code alone
         affecting[mode] = observation_arguments()[1:]

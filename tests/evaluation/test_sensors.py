@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.collected import options, write_quick_task
 from support.evaluated import an_evaluation, without_times
@@ -26,7 +27,7 @@ from fleet_tools.evaluation.run import describe as describe_evaluation
 from fleet_tools.evaluation.run import evaluate_policy
 from fleet_tools.evaluation.scores import compare
 from fleet_tools.parallel.workers import WorkerOptions
-from fleet_tools.policies.sources import find_policy
+from fleet_tools.policies.sources import find_policy, load_policy
 
 HERE = WorkerOptions(workers=0)
 
@@ -46,6 +47,31 @@ def test_stored_arguments_without_sensors_mean_ideal_ones():
     assert observation_kwargs({**noisy, "split": "all"}) == noisy
     assert EnvSpec.of("hammer", **noisy).kwargs == {"task": "hammer", **noisy}
     assert "sensors" not in EnvSpec.of("hammer", sensors="ideal", **CLOUDS).kwargs
+
+
+@pytest.mark.parametrize(
+    ("read", "mode", "sight"),
+    [
+        (["joint_position", "point_cloud"], "point_cloud", "clouds"),
+        (["joint_position", "object_keypoints"], "multitask_state", "keypoints"),
+        (["point_cloud", "tool_keypoints"], "cloud_and_keypoints", "keypoints"),
+    ],
+)
+def test_a_checkpoint_is_sent_only_the_sight_that_it_reads(tmp_path, read, mode, sight):
+    """Labels of keypoints in its data do not move a policy on clouds into another track."""
+    both: dict[str, Any] = {**CLOUDS, "obs_mode": "cloud_and_keypoints"}
+    clouds = PointNetConfig(widths=(4,)) if "point_cloud" in read else None
+    config = PolicyConfig(body=SMALL_BODY, clouds=clouds, reads=tuple(read))
+    path = untrained(tmp_path / "policy.safetensors", config, **both)
+    assert find_policy(path).env_kwargs["obs_mode"] == mode
+    assert provenance(path).reads == sight
+
+    envs = [
+        EnvSpec.of("hammer", **both).make(),
+        EnvSpec.of("hammer", **find_policy(path).env_kwargs).make(),
+    ]
+    one, two = (load_policy(path, env).act(env.reset(seed=3)[0]) for env in envs)
+    np.testing.assert_array_equal(one, two)
 
 
 def test_a_factory_may_not_choose_sensors():
