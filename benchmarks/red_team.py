@@ -59,8 +59,9 @@ class RedTeamOptions(cli.Options):
     is *wrong* if an independent witness, who looks at which shapes touched the object, does not
     confirm that the tool's working part did what remains. An honest deed is one that the witness
     saw the working part do; *wrong* is that it is denied. The last columns tell the largest
-    progress of `caused_by_part`, the largest dense return, and which predicates did not hold when
-    success was denied.
+    progress of `caused_by_part`, the largest dense return (above 1 only with a success), and why
+    success was denied: predicates that did not hold where, after the deed, the fewest did not, each
+    with the number of denied episodes. Episodes of a search are all that it tried.
 
     Exit codes:
     0: nothing is wrong.

@@ -376,7 +376,7 @@ class Blueprint(Value):
         if action != self.action:
             found = differences(dict(action), dict(self.action))
             raise LayoutError(
-                "The policy's actions differ from those of the environment: "
-                f"{'; '.join(f'the {difference}' for difference in found)}. Make the environment "
-                "as it was in training, or train on this one."
+                "The environment's actions do not fit the policy: "
+                f"{'; '.join(f'the {difference}' for difference in found)}. Use the environment "
+                "kwargs of the policy's training, or train on this environment."
             )

@@ -178,8 +178,8 @@ def require_offered(read: Layout, offered: Layout) -> None:
     errors = layout_differences(read, offered)
     if errors:
         raise LayoutError(
-            f"The policy reads another layout: {'; '.join(errors)}. Make the environment "
-            "as it was in training, or train on this one."
+            f"The observation does not fit the policy: {'; '.join(errors)}. Use the environment "
+            "kwargs of the policy's training, or train on this environment."
         )
 
 

@@ -106,7 +106,7 @@ class RemotePolicy(NeverCopied):
         if found:
             raise PolicyError(
                 f"The policy of {self._url} ({hello.policy}) cannot act here: {'; '.join(found)}. "
-                "Make the environment as it was in training."
+                "Use the environment kwargs of the policy's training."
             )
 
 

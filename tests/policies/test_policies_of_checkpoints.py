@@ -137,7 +137,7 @@ def test_nothing_begins_where_a_checkpoint_cannot_act(mlp, tmp_path, capsys):
     for main, more in ((collect.main, ["--episodes", "1", "--workers", "0"]), (view.main, [])):
         output = str(tmp_path / "output.html")
         assert main(["--tool", "knife", "--policy", mlp, "--output", output, *more]) == 2
-        assert "The policy reads another layout" in capsys.readouterr().err
+        assert "The observation does not fit the policy" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
