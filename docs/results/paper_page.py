@@ -124,14 +124,24 @@ def page(content: PaperRows, root: Path = ROOT) -> str:
     lines = [
         "# The paper, figure by figure",
         "",
-        "This page says of each figure and claim of the paper whether it holds here. "
+        "**Networks that learned apart merge into one with most of the skills, in one round and "
+        "without data. Alignment by permutations is not enough for this.** The last column has "
+        "the verdict on each figure and claim.",
+        "",
+        "- **Held** in [What we found](findings.md): such merges work, also for recurrent "
+        "networks. Merging often from a common start works.",
+        "- **Did not hold:** in one merge of robots that hardly share a task, Git Re-Basin and "
+        "Fleet-Merge solve next to nothing. As many gradients of the weights do far better.",
+        "- **Changed the question:** an ensemble is cheaper than any merge. Merge to one size for "
+        "robots that cannot run five networks.",
+        "",
         "`fleet-tools reproduce paper/4a` makes a figure again. "
-        "`python docs/results/paper_page.py` writes this page from the stored results and the "
+        "`python docs/results/paper_page.py` writes this page from stored results and from "
         "verdicts in `paper.yaml`.",
         "",
         "Success rates have 95% intervals over training runs and scenes. Other figures are "
-        "medians, with the lowest and the highest. Megabytes are all that robots and server "
-        "exchange, and the size of the robots' data. Robots begin with weights of their own, "
+        "medians, with the lowest and the highest. Megabytes count all transfers between robots "
+        "and server, beside the size of the robots' data. Robots begin with different weights, "
         "unless a row says `common start`. Figures of the paper without a row show no result.",
         "",
         _cells("figure", "the paper", "here", "size here", "size in the paper", "verdict"),
