@@ -42,7 +42,6 @@ class Assignment(Value):
         training: Configuration of training, with the robot's own seed.
         backbone: The policy of the initial weights, and its trained parameters; None for random
             weights.
-            random ones.
         backbone_digest: Hash of its file.
         moment_noise: Noise in answers about moments, see `LocalDataHolder`.
         lacks: Names of entries that the policy reads and that the robot does not have.
