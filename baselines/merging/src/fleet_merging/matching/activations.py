@@ -1,4 +1,4 @@
-"""Matching of one model with another by second moments of activations, as data holders measure."""
+"""Matching of one model with another by second moments of activations from data holders."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -21,12 +21,12 @@ def match_moments(
     products: Mapping[str, torch.Tensor],
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the hard element under which a model's activations resemble a reference's most.
+    """Returns the hard element that makes a model's activations resemble a reference's most.
 
-    It maximizes the sum of the covariances of each unit with the reference's, both as affine maps
-    write it, before the activation, and as they read it. This is the assignment of Git Re-Basin's
-    activation matching, solved as for weights: to a permutation P, a covariance C of
-    reference and model is what the weights of a layer are, <I, P C^T>.
+    It maximizes the sum of the covariances of each unit with the reference's. These are of the
+    outputs of affine maps, before the activation, and of their inputs. This is the assignment of
+    Git Re-Basin's activation matching, solved as for weights: for a permutation P, a covariance C
+    of reference and model takes the place of a layer's weights, <I, P C^T>.
 
     Args:
         symmetry: Table of both models.
