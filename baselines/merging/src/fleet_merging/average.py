@@ -95,7 +95,7 @@ class WeightedSum:
 
 
 def weighted_sum(states: Iterable[State], weights: Iterable[float]) -> WeightedSum:
-    """Returns the sum of an iterable of models, of which it keeps only one at a time.
+    """Returns the sum of an iterable of models, with only one in memory at a time.
 
     Raises:
         ModelMismatchError: Tensors that must agree differ, see `average`.

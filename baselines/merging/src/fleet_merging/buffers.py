@@ -47,8 +47,8 @@ def with_singular_vectors(
 ) -> dict[str, torch.Tensor]:
     """Returns a model with spectral norms that have the first singular vectors of their weights.
 
-    An average of unit vectors is a unit vector only if they are equal: of the same model, or of
-    models trained with the same ones. Equal ones are kept. Averages of orthogonal matrices are
+    An average of unit vectors is a unit vector only if they are equal. Equal ones are kept.
+    Averages of orthogonal matrices are
     replaced by the nearest orthogonal ones.
 
     Args:

@@ -45,7 +45,7 @@ def read_loader(loader: Any, name: str) -> tuple[LabelledInputs, ...]:
     """Reads all batches of a loader into memory.
 
     Args:
-        loader: An iterable of (inputs, labels), such as a `DataLoader`: inputs are the model's
+        loader: An iterable of (inputs, labels), such as a `DataLoader`. Inputs are the model's
             argument or a tuple of its arguments, labels integers or floating-point numbers.
         name: Its name in messages, such as "the data of model 0".
 

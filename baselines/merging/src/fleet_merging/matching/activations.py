@@ -25,16 +25,16 @@ def match_moments(
 
     It maximizes the sum of the covariances of each unit with the reference's. These are of the
     outputs of affine maps, before the activation, and of their inputs. This is the assignment of
-    Git Re-Basin's activation matching, solved as for weights: for a permutation P, a covariance C
-    of reference and model takes the place of a layer's weights, <I, P C^T>.
+    Git Re-Basin's activation matching. It is solved as for weights, with a covariance C of
+    reference and model in place of a layer's weights, <I, P C^T>.
 
     Args:
         symmetry: Table of both models.
         reference: A model.
         model: The model to permute.
         maps: Their affine maps.
-        products: For each map, the mean of x y^T, where x and y are the reference's and the
-            model's inputs to it on the same data. Both have a last entry of 1; (1, in + 1, in + 1).
+        products: For each map, the mean of x y^T, with the reference's inputs x and the model's
+            inputs y on the same data. Both have a last entry of 1; (1, in + 1, in + 1).
         generator: Draws the order of names in each sweep.
 
     Raises:

@@ -47,7 +47,7 @@ class UnfoldedPair:
         """Returns both tensors with the dimensions of `names` first and all others flattened.
 
         Args:
-            names: Names whose dimensions come first.
+            names: Names of the leading dimensions.
             permutation: Permutation of the model's tensor, of any of the names.
         """
         leading = [dim for name in dict.fromkeys(names) for dim in self.dims[name]]

@@ -25,7 +25,7 @@ _LONGEST = 5.0
 """Largest change of a potential in a step of Newton's method."""
 
 _FIRST = 20
-"""Number of iterations before Newton's method, each step of which costs dozens of Sinkhorn's."""
+"""Number of iterations before Newton's method; its steps cost dozens of Sinkhorn's."""
 
 _LARGE = 128
 """Size from which a few products with vectors save more time than they take."""

@@ -5,8 +5,9 @@ guess from inputs to outputs. Only steps that increase the objective are taken, 
 
 The step of a name that occurs once in each tensor is a linear assignment. This case comes first.
 For
-a name on two axes of a tensor (recurrent weights), it is a quadratic assignment; for a name that
-owns others (heads), a nested one. If a name is quadratic, a second ascent starts from a random walk
+a name on two axes of a tensor (recurrent weights), it is a quadratic assignment. For a name that
+owns others (heads), it is a nested one. If a name is quadratic, a second ascent starts from a
+random walk
 of Git Re-Basin's own steps, and the better result counts.
 """
 
@@ -181,8 +182,8 @@ class CoordinateAscent:
     def initial_guess(self) -> Indices:
         """Returns an element found name by name, in the order of the tensors.
 
-        Tensors whose other names are resolved resolve a name: the inputs resolve the first layer,
-        this one the second. Ascent from the identity ends lower, since there the weights between
+        Names on the other axes of a tensor resolve a name: the inputs resolve the first layer, this
+        one the second. Ascent from the identity ends lower, since there the weights between
         two layers are noise to both.
         """
         current = self._group.tensors(self._group.identity())

@@ -53,7 +53,7 @@ def structured_compression(
     ridge: float = 1e-3,
     width: int | None = None,
 ) -> MergeResult:
-    """Compresses all models into one network; each data holder is asked three times.
+    """Selects one network from all models; each data holder is asked three times.
 
     The network has the models' size. Given a `resized` architecture or a `width`, it has another
     one, up to the width of all models together. So narrow models become one network with at most

@@ -1,8 +1,8 @@
 """Ensembles: all networks side by side, with equal weights or a gate, or one fitted last layer.
 
 They are no merges of one size: they have the parameters of all models together. They need a network
-with a last affine map that returns the outputs: the actions of a linear head, or the answers of a
-head that denoises for noisy actions at some time.
+with a last affine map that returns the outputs. These are the actions of a linear head, or a
+denoising head's answers for noisy actions at some time.
 
 A fit of the last map minimizes the squared error of the labels that data holders have, over the
 arguments of their batches. For a head that learns from drawn noise and times, batches hold such
@@ -69,8 +69,8 @@ def ensemble(problem: MergeProblem) -> MergeResult:
 def density_gated_ensemble(problem: MergeProblem, *, sharpness: float = SHARPNESS) -> MergeResult:
     """Weighs the models' outputs by the densities of the present inputs in their data.
 
-    Each data holder is asked once for the second moments of the inputs of one model's first affine
-    map, or of the features of that model's encoders. This model has the largest averaging weight;
+    Each data holder is asked once for second moments: of the inputs of one model's first affine
+    map, or of its encoders' features. This model has the largest averaging weight;
     densities of different models' features would not compare. The gate follows Xu et al. (1995),
     "An Alternative Model for Mixtures of Experts", and needs no training.
 
@@ -137,8 +137,8 @@ def gated_refit(
 def concatenation(problem: MergeProblem, *, ridge: float = _RIDGE) -> MergeResult:
     """Fits one last layer to the last hidden units of all models side by side.
 
-    Each data holder is asked once: it gets all models, and returns the second moments of the inputs
-    of their last layers and of the labels. The result is the mean of models with the fitted layers.
+    Each data holder is asked once. It gets all models, and returns the second moments of their last
+    layers' inputs and of the labels. The result is the mean of models with the fitted layers.
 
     Args:
         problem: The models, their data holders with labels, and affine maps.

@@ -108,11 +108,11 @@ def fleet_merge(
             times steps exceeds tau log(n trust / (1 - trust)): 8.4 for n = 512 units. If None, a
             descent begins nearly uniform, and loses most of the epoch before.
         point: Model at which gradients are computed: "interpolation", a random point between the
-            permuted model and the average; "simplex" (the paper's fleet-merge-simplex), a random
-            point among all models; "average" (fleet-merge-average), their average.
+            permuted model and the average. "simplex" (the paper's fleet-merge-simplex): a random
+            point among all models. "average" (fleet-merge-average): their average.
         soft: Average softly permuted models (fleet-merge-soft), and return that average.
-        monotone: Not in the paper: accept a new permutation only if it lowers the loss of the
-            average on the data of all data holders (each answers with its own loss). So by this
+        monotone: Not in the paper: accept a new permutation only if it lowers the average's loss on
+            the data of all data holders. So by this
             measure the result is no worse than the start.
         equal_weights: Average all models with equal weights, as the listing does.
 

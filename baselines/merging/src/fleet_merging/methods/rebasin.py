@@ -220,9 +220,9 @@ def align(problem: MergeProblem, by: str, meter: TrafficMeter) -> tuple[Permutat
 
     Args:
         problem: The models and their data holders.
-        by: "none", for models with the same initial weights; "weights", see `match_models`; or
+        by: "none", for models with the same initial weights. "weights", see `match_models`.
             "activations": each model is matched with the one of the largest averaging weight, by
-            covariances that its data holder measures.
+            covariances from its data holder.
         meter: Counts the traffic.
 
     Raises:

@@ -41,7 +41,7 @@ def find(name: str) -> Method:
     """Returns the function of a method.
 
     Args:
-        name: One of `METHODS`, or module:function for a user's own, whose module is imported.
+        name: One of `METHODS`, or module:function for a user's own, which is imported.
 
     Raises:
         UnknownChoiceError: There is no such method.

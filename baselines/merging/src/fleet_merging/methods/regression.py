@@ -104,8 +104,9 @@ def regmean_pp(
 
     RegMean++: Nguyen et al., "RegMean++: Enhancing Effectiveness and Generalization of Regression
     Mean for Model Merging", 2025 (arXiv 2508.03121). G_i is the second moment of the map's inputs
-    on data i in the network with merged earlier maps. In the source, maps are those of transformer
-    blocks; inside a block each candidate computes its own features. Here a layer is a single affine
+    on data i in the network with merged earlier maps. The source merges block after block of a
+    transformer; inside a block each candidate computes its own features. Here a layer is a single
+    affine
     map. One message from each data holder for each map.
 
     Args:
@@ -155,8 +156,8 @@ def least_squares(
 ) -> MergeResult:
     """Fits one affine map after the other; each takes a message to and from each data holder.
 
-    Each map is fitted on its inputs in the merged network, towards the outputs (before the
-    activation) that it has in each model on that model's own data.
+    Each map is fitted on its inputs in the merged network. Targets are its outputs, before the
+    activation, in each model on that model's own data.
 
     Args:
         problem: The models, their data holders and affine maps.

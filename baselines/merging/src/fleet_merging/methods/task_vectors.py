@@ -30,8 +30,8 @@ def task_arithmetic(problem: MergeProblem, *, scale: float = 1.0) -> MergeResult
     """Adds a multiple of the weighted mean of the task vectors to the base.
 
     Ilharco et al., "Editing models with task arithmetic", 2023, add a multiple lambda of the sum of
-    n task vectors. Here it is a multiple of their mean, so that it does not depend on n: lambda
-    is scale / n, and with scale 1 the result is the average.
+    n task vectors. Here it is a multiple of their mean, independent of n: lambda is scale / n. With
+    scale 1 the result is the average.
 
     Args:
         problem: The models and their base.

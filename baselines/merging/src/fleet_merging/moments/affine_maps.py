@@ -10,10 +10,9 @@ outputs). The last row of M is the bias. Covered are layers that read and write 
                             multiplies the output of the second one
     MultiheadAttention      four maps: of queries, keys and values, and of the output
 
-All others are averaged: norms, embeddings, transposed convolutions, bidirectional recurrent
-modules,
-matrices that are computed from other parameters (such as by a weight norm), and tied weights, where
-one matrix serves several maps.
+All others are averaged: norms, embeddings, transposed convolutions, and bidirectional recurrent
+modules. So are matrices computed from other parameters (such as by a weight norm), and tied
+weights, where one matrix serves several maps.
 """
 
 from collections.abc import Iterable, Mapping

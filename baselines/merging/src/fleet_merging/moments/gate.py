@@ -66,7 +66,7 @@ class RowGate:
         means: As in `density_weights`.
         factors: As in `density_weights`.
         sharpness: As in `density_weights`.
-        reader: Number of the model whose map reads the state.
+        reader: Number of the model with this map.
     """
 
     map: str
