@@ -208,7 +208,7 @@ def configs_beside(paths: Sequence[Path]) -> list[Config] | None:
     if not any(file.is_file() for file in files):
         return None
     if missing := [str(file) for file in files if not file.is_file()]:
-        raise MergeError(f"There is no {', '.join(missing)}, which holds the scale of the factors.")
+        raise MergeError(f"There is no {', '.join(missing)}, which has the factors' scale. Add it.")
     configs = []
     for file in files:
         try:

@@ -79,8 +79,8 @@ class FixedPointSum:
         values = np.asarray(vector, np.float64)
         if not np.abs(values).max(initial=0.0) < LARGEST:
             raise MessageError(
-                f"A weight changes by {np.abs(values).max():g}; changes are summed below "
-                f"{LARGEST:g}. A smaller learning rate may help."
+                f"A weight changes by {np.abs(values).max():g}; expected at most {LARGEST:g}. Give "
+                "a smaller learning rate."
             )
         terms = np.rint(values / RESOLUTION).astype(np.int64)
         return self.joined(FixedPointSum(terms * weight, weight, 1))
@@ -93,7 +93,7 @@ class FixedPointSum:
         """
         weight = self.weight + other.weight
         if weight > CAPACITY:
-            raise MergeError(f"The weights sum to {weight}; a sum holds {CAPACITY}.")
+            raise MergeError(f"The weights sum to {weight}; expected at most {CAPACITY}.")
         return FixedPointSum(self.terms + other.terms, weight, self.count + other.count)
 
     def mean(self) -> np.ndarray:

@@ -46,8 +46,8 @@ class BackboneConfig(TuningConfig):
         policy = load_checkpoint(self.path())
         if digest is not None and self.digest() != digest:
             raise DatasetError(
-                f"{self.checkpoint} here is not the fleet's backbone; let all machines see the "
-                "same file."
+                f"{self.checkpoint} on this machine is not the fleet's backbone. Give all machines "
+                "the same file."
             )
         return policy
 

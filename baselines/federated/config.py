@@ -264,7 +264,7 @@ class FleetConfig(Value):
             if self.later_method is not None:
                 raise ConfigError("robots with `streaming` have one `method` for all rounds")
             if self.uploads is not None:
-                raise ConfigError("`streaming` has `bits` of its own; leave out `uploads`")
+                raise ConfigError("`streaming` has its own `bits`; leave out `uploads`")
             if self.last_method is not None or self.try_robots:
                 raise ConfigError(
                     "`streaming` does not store robots' weights, which `last_method` and "
@@ -276,7 +276,7 @@ class FleetConfig(Value):
     def _require_possible_life(self) -> Self:
         if self.life is None:
             if self.frozen or self.personal_ridge:
-                raise ConfigError("`frozen` and `personal_ridge` are of a `life`; give one")
+                raise ConfigError("`frozen` and `personal_ridge` need a `life`; give one")
             return self
         refused = (
             "merge_every",
@@ -292,8 +292,8 @@ class FleetConfig(Value):
             )
         if self.frozen and (self.last_method is None or self.initialization != "common"):
             raise ConfigError(
-                "`frozen` robots answer what a `last_method` asks of weights that all have; give "
-                "one, and `initialization: common`"
+                "`frozen` robots only answer queries about common weights; give a `last_method` "
+                "and `initialization: common`"
             )
         if self.keeps and self.policy.encoders:
             raise ConfigError(
@@ -337,14 +337,12 @@ class FleetConfig(Value):
         if self.distillation is None:
             return self
         if self.last_method is None:
-            raise ConfigError(
-                "`distillation` needs a `last_method`, whose result it imitates; give one"
-            )
+            raise ConfigError("`distillation` imitates the result of a `last_method`; give one")
         if self.distillation.inputs == "scenes":
             return self
         if self.last_method not in ("density_gated_ensemble", "gated_refit"):
             raise ConfigError(
-                "`distillation: {inputs: moments}` draws states from the Gaussians of the gate; "
+                "`distillation: {inputs: moments}` draws states from the Gaussians of a gate; "
                 "give `last_method: density_gated_ensemble` or gated_refit"
             )
         if self.policy.body.type != "mlp" or self.policy.encoders:

@@ -128,7 +128,7 @@ class KeepingGroup(RobotGroup):
             elif robot in self.here:
                 asked[place] = self.folder / f"{robot}-{self.month}-{key}.safetensors"
             else:
-                raise DataHolderError(holder, "it is not here, and its answer is not kept")
+                raise DataHolderError(holder, "it is absent, and has no stored answer")
         if asked:
             found, traffic = super().answer_all([pairs[place] for place in asked])
             self.folder.mkdir(exist_ok=True)

@@ -419,8 +419,8 @@ def _lacks(config: FleetConfig, samples: Samples, blueprint: Blueprint) -> list[
         if needed := [name for name in absent if name not in blueprint.optional]:
             raise ConfigError(
                 f"A group of robots with the arm {group.robot} lacks {', '.join(needed)}, which "
-                f"the policy reads; it has {', '.join(has)}. Name what robots may lack in `policy: "
-                "{optional: [...]}`, or what the policy reads in `policy: {reads: [...]}`."
+                f"the policy reads; it has {', '.join(has)}. Name the missing ones in `policy: "
+                "{optional: [...]}`, or the entries to read in `policy: {reads: [...]}`."
             )
         if set(sights := entries_of_sight(blueprint.observation)) <= set(absent):
             raise ConfigError(

@@ -239,8 +239,8 @@ def _states(
     """
     if bool(blueprint.config.encoders) != (model is not None):
         raise MessageError(
-            "Gaussians are asked of features of a model that has encoders, and of the states of "
-            "one that has none."
+            "A query for Gaussians needs a model if policies have encoders, and must not have one "
+            "otherwise."
         )
     network: Any = blueprint.create().eval()
     read = network.scaled_state

@@ -58,7 +58,7 @@ class ClosingConfig(Value):
             raise TrainingError(
                 f"In round {number}, {answered} of {wanted} robots answered before it closed, and "
                 f"its quorum is {needed}. The same command asks again. A longer `deadline` or a "
-                "smaller `quorum` of `closing` makes another fleet, with a folder of its own."
+                "smaller `quorum` of `closing` makes another fleet, with its own folder."
                 + "".join(f" Robot {robot}: {reason}." for robot, reason in _first(reasons or {}))
             )
 

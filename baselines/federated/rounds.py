@@ -287,7 +287,7 @@ def _leave_out(plan: FleetPlan, messages: RoundMessages, error: DataHolderError)
         raise error
     if query is not None and not is_finite(plan.shared_data_holder.answer(query)):
         raise UnsoundMergeError(
-            f"Robot {holder.robot} was asked about a merged model, and its answer is not finite; "
+            f"Robot {holder.robot} got a query about a merged model, and its answer is not finite; "
             "the server's own episodes give no finite answer, either. The merged model has "
             "diverged. Give a smaller learning rate, or a robust rule."
         )

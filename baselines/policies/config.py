@@ -116,8 +116,8 @@ class PolicyConfig(Value):
     def _hidden_or_told(self) -> Self:
         if self.task_hidden and self.conditioned_on_task:
             raise ValueError(
-                "the task is hidden from a policy whose body is conditioned on it; leave out "
-                "`task_hidden` or the body's `task_conditioning`"
+                "the policy's body is conditioned on a hidden task; leave out `task_hidden` or the "
+                "body's `task_conditioning`"
             )
         return self
 

@@ -54,8 +54,8 @@ class ActingNetwork(nn.Module):
         super().__init__()
         if policy.name not in ("act", "diffusion"):
             raise MergeError(
-                f"The policy is {policy.name!r}, and of LeRobot's only act and diffusion are known "
-                "here. Merge its modules by `fleet_merging.merge` with an `example`."
+                f"The policy is {policy.name!r}, but only LeRobot's act and diffusion are "
+                "supported. Merge its modules by `fleet_merging.merge` with an `example`."
             )
         self.policy = policy
 
@@ -153,8 +153,8 @@ def _load(folder: Path) -> Any:
         factory = importlib.import_module("lerobot.policies.factory")
     except ImportError as error:
         raise MissingLibraryError(
-            f"{folder} is a policy of LeRobot, which is not here ({error}). Merge it in an "
-            "environment of LeRobot's own: docs/tutorials/own_models.md."
+            f"{folder} is a policy of LeRobot, which is not installed ({error}). Merge it in an "
+            "environment with LeRobot: docs/tutorials/own_models.md."
         ) from error
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -169,10 +169,10 @@ def _require_alike(one: Path, other: Path) -> None:
     """Raises an error unless two policies have the same config and statistics."""
     if found := differences(*map(_config, (one, other))):
         raise IncompatiblePoliciesError(
-            f"{one} and {other} are not of one config: in the first, {'; '.join(found)}. Weights "
-            "can be merged only where they mean the same: train both with the same --policy.NAME. "
-            "What only acting reads, such as n_action_steps and num_inference_steps, may be made "
-            f"the same in {_CONFIG}."
+            f"{one} and {other} have different configs: in the first, {'; '.join(found)}. Only "
+            "weights with the same meaning can be merged: train both with the same --policy.NAME. "
+            "Settings of acting alone, such as n_action_steps and num_inference_steps, may be set "
+            f"equal in {_CONFIG}."
         )
     names = sorted({each.name for folder in (one, other) for each in _statistics(folder)})
     differing = []
@@ -187,7 +187,7 @@ def _require_alike(one: Path, other: Path) -> None:
         ]
     if differing:
         raise IncompatiblePoliciesError(
-            f"{one} and {other} scale by other statistics: {', '.join(dict.fromkeys(differing))}. "
+            f"{one} and {other} differ in statistics: {', '.join(dict.fromkeys(differing))}. "
             "Train both by the statistics of all data: export the datasets together, or copy "
             "meta/stats.json of one export into the other before training."
         )

@@ -236,7 +236,7 @@ class MergeResult:
         if self.module is None:
             raise MergeError(
                 "The merge was made from state dicts alone, so its module is unknown. Give the "
-                "merge problem's `module`, or load `state` into a model of your own."
+                "merge problem's `module`, or load `state` into your own model."
             )
         if self.is_ensemble:
             from fleet_merging.ensembles import Ensemble

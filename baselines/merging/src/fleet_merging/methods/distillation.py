@@ -226,8 +226,8 @@ def _of_gate(
     """Returns batches of states drawn from a gate's Gaussians, by the averaging weights."""
     if gate is None or problem.with_memory or problem.encoders is not None:
         raise MergeError(
-            "Distillation needs inputs, and there is no gate whose Gaussians could supply them "
-            "(models with memory or encoders have none). Ask data holders for `mixtures`, give the "
+            "Distillation needs inputs, and no Gaussians supply them: models with memory or "
+            "encoders have no density gate. Ask data holders for `mixtures`, give the "
             "merge problem's `inputs`, or use the teacher density_gated_ensemble."
         )
     drawn = []
@@ -281,7 +281,7 @@ def _as_they_are(
         if whole and given.dim() == states.dim() and given.shape[-1] == states.shape[-1]:
             return (states.to(given),)
     raise MergeError(
-        "Sampled states do not fit these models, whose input is not one tensor of states. Give "
+        "The models' input is not one tensor of states, so sampled states do not fit. Give "
         "unlabelled `inputs`, or `arguments_of`."
     )
 

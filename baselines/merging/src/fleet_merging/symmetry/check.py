@@ -246,8 +246,8 @@ def _require_tied(symmetry: Symmetry, trial: SymmetryTrial) -> None:
 def _require_usable(outputs: Outputs, repeated: Outputs) -> None:
     if not outputs:
         raise NotInvariantError(
-            "The model returns no tensor to compare. Pass `output`, which selects tensors from "
-            "what it returns."
+            "The model returns no tensor to compare. Pass an `output` that selects "
+            "tensors from its result."
         )
     if not all(bool(torch.isfinite(tensor).all()) for tensor in outputs):
         raise NotInvariantError("The model's outputs are not finite. Give another example.")

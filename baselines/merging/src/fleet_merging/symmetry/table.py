@@ -250,7 +250,7 @@ def parse_table(text: str) -> Symmetry:
         if not axes.strip():
             raise AxisSyntaxError(
                 f"Line {number}, {line.strip()!r}, has no axes. Write the parameter's name, spaces "
-                f"and its axes, such as '0.weight  h _in', or {_SCALAR!r} for those of a scalar."
+                f"and its axes, such as '0.weight  h _in', or {_SCALAR!r} for a scalar."
             )
         if name in table:
             raise AxisSyntaxError(
