@@ -291,7 +291,7 @@ def _read(folder: Path) -> tuple[list[dict[str, Any]], dict[int, str]]:
     wrong = [n for n, label in labels.items() if label not in LABELS or n not in known]
     if wrong:
         raise ConfigError(
-            f"Labels are {', '.join(LABELS)}, of episodes in verdicts.json. Correct the labels of "
+            f"Labels are {', '.join(LABELS)}, of episodes in verdicts.json. Correct or remove "
             f"{', '.join(map(str, wrong))} in {folder / 'labels.json'}."
         )
     return verdicts, labels

@@ -226,8 +226,8 @@ def _of_gate(
     """Returns batches of states drawn from a gate's Gaussians, by the averaging weights."""
     if gate is None or problem.with_memory or problem.encoders is not None:
         raise MergeError(
-            "Distillation needs inputs, and no Gaussians supply them: models with memory or "
-            "encoders have no density gate. Ask data holders for `mixtures`, give the "
+            "Distillation needs inputs, and this ensemble has no Gaussians to draw them from. "
+            "With memory or encoders, no ensemble has. Ask data holders for `mixtures`, give the "
             "merge problem's `inputs`, or use the teacher density_gated_ensemble."
         )
     drawn = []
